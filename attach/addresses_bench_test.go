@@ -25,7 +25,7 @@ import (
 // so the benchmark does not use it. Most of the p99 is Go's collector and pages of memory that the
 // machine gives: floor-p99-us is the p99 of turns that allocate as much memory and do nothing else.
 func BenchmarkWarmBlock(b *testing.B) {
-	before := debug.SetGCPercent(150) // as culvertd (daemon.SetCollector)
+	before := debug.SetGCPercent(200) // as culvertd (daemon.SetCollector)
 	defer debug.SetGCPercent(before)
 	for _, held := range []int{16, 256} {
 		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) { allocateFromWarmBlock(b, held) })

@@ -3,12 +3,17 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -70,4 +75,55 @@ func TestI7PodThatCannotBeRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// I9: a pod makes its netns unreadable, and the PF loses the settings for its VF. culvertd restores
+// those all the same, with or without a guard, and reports that the rest cannot be read.
+func TestI9PodThatCannotBeReadStaysInItsVLAN(t *testing.T) {
+	for name, guard := range map[string]vf.GuardMode{"without a guard": "", "with a guard": vf.GuardIP} {
+		t.Run(name, func(t *testing.T) {
+			k, blind, n, rec := blindPod(t, guard)
+			before := k.String()
+			err := k.Meddle(rec.PCI, func(st *vf.State) { st.Admin.VLAN, st.Admin.SpoofChk = vf.VLAN{}, vf.No })
+			if err != nil {
+				t.Fatal(err)
+			}
+			blind.Store(true)
+			if err := n.Reconciler.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "permission denied") {
+				t.Errorf("the pass says %v", err)
+			}
+			if d := cmp.Diff(before, k.String()); d != "" {
+				t.Errorf("-before +after:\n%s", d)
+			}
+		})
+	}
+}
+
+// I8: a pod makes its netns unreadable. The DEL takes the VF back all the same: it binds the VF's
+// driver anew, which makes a new interface on the host.
+func TestI8DELOfAPodThatCannotBeRead(t *testing.T) {
+	_, blind, n, rec := blindPod(t, "")
+	blind.Store(true)
+	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if now := record(t, n, rec.ID); now.Phase != journal.Free {
+		t.Errorf("VF %s is %s: %s", now.PCI, now.Phase, now.Reason)
+	}
+	clean(t, n, 14)
+}
+
+// blindPod attaches a VF with a VLAN to a pod of a node whose kernel can be made blind.
+func blindPod(t *testing.T, guard vf.GuardMode) (m machine, blind *atomic.Bool, n *node.Node, rec journal.Record) {
+	t.Helper()
+	m, n = newNode(t)
+	k := &blindKernel{Kernel: m.faults}
+	n.Engine.Kernel = k
+	req := everything(t)
+	req.Spec.Guard = guard
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, &k.blind, n, rec
 }

@@ -236,6 +236,50 @@ func TestI4BondThatLosesAVFKeepsItsAddresses(t *testing.T) {
 	clean(t, n, 13)
 }
 
+// I4: a VF of an earlier bond of the same container is in quarantine when the first VF of the later
+// bond is unplugged. The other VF of the later bond gets its addresses, and holds them when the
+// quarantine ends.
+func TestI4AddressesStayWithTheirBond(t *testing.T) {
+	k, n := newNode(t)
+	clock := time.Now()
+	n.Engine.Now = func() time.Time { return clock }
+	req := plainBond(t)
+	earlier := bonded(t, n, req).Members[0]
+	k.faults.Fail(func(at faulty.Moment, s step.Step) error {
+		if _, is := s.(step.DelBond); is && at == faulty.Before {
+			return errInjected
+		}
+		return nil
+	})
+	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if rec := record(t, n, earlier.ID); rec.Phase != journal.Quarantined {
+		t.Fatalf("VF %s is %s", rec.PCI, rec.Phase)
+	}
+	k.faults.Fail(nil)
+	if err := k.Do(t.Context(), step.DelBond{Netns: podNetns, Name: "net1", Mark: earlier.Lease.BondMark}); err != nil {
+		t.Fatal(err)
+	}
+	later := bonded(t, n, req)
+	if err := k.RemoveVF(later.Members[0].PCI); err != nil {
+		t.Fatal(err)
+	}
+	tend(t, n)
+	clock = clock.Add(time.Hour)
+	tend(t, n)
+	if rec := record(t, n, earlier.ID); rec.Phase != journal.Free {
+		t.Errorf("VF %s is %s: %s", rec.PCI, rec.Phase, rec.Reason)
+	}
+	_ = n.Ledger.View(func(tx *journal.Tx) error {
+		held := tx.AddressesOf("blue")
+		if len(held) != 2 || held[0].VF != later.Members[1].ID || held[1].VF != later.Members[1].ID {
+			t.Errorf("I4: VF %s is left of the bond, and the ledger has %v", later.Members[1].ID, held)
+		}
+		return nil
+	})
+}
+
 // While the bond cannot be removed, no owner gets its VFs or addresses. The retry removes it, and no
 // later bond of that name.
 func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,14 +61,14 @@ func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
 	if err != nil {
 		return err
 	}
-	before, err := e.readDrift(ctx, rec)
+	before, unread, err := e.readDrift(ctx, rec)
 	if err != nil || len(before) == 0 {
-		return err // nil when the listing showed a VF between two states
+		return cmp.Or(err, unread) // nil when the listing showed a VF between two states
 	}
 	if e.shouldMend(rec, before) {
 		err = e.mendDrift(ctx, at, rec)
 	}
-	left, lookErr := e.readDrift(ctx, rec)
+	left, _, lookErr := e.readDrift(ctx, rec)
 	if lookErr == nil {
 		lookErr = e.reportDrift(at, rec, before, left)
 	}
@@ -107,13 +108,15 @@ func (e *Engine) reportDrift(at site, rec journal.Record, before, left []vf.Diff
 	})
 }
 
-func (e *Engine) readDrift(ctx context.Context, rec journal.Record) ([]vf.Difference, error) {
-	st, err := e.readVF(ctx, journal.Record{ID: rec.ID, PCI: rec.PCI}) // from the host, as it was listed
+// readDrift returns the differences of an attached VF from its lease. unread is the reason why those
+// of the guard are missing: the owner decides whether its netns can be read.
+func (e *Engine) readDrift(ctx context.Context, rec journal.Record) (all []vf.Difference, unread, err error) {
+	st, err := e.readFromHost(ctx, rec)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	guard, err := e.guardDrift(ctx, rec)
-	return append(driftOf(rec, st), guard...), err
+	guard, unread := e.guardDrift(ctx, rec)
+	return append(driftOf(rec, st), guard...), unread, nil
 }
 
 // shouldMend reports whether culvertd mends the drift of a VF, as its pool wants. It mends no VF
@@ -128,20 +131,31 @@ func (e *Engine) shouldMend(rec journal.Record, d []vf.Difference) bool {
 // mendDrift restores the guard of an attached VF and the PF's settings for it. A MAC that the PF
 // has forgotten is set again if the interface still has it. Another MAC needs the VF's driver bound
 // anew, which takes the interface away from the owner.
+//
+// If the owner's netns cannot be read, mendDrift restores the PF's other settings all the same: they
+// keep the owner in its VLAN.
 func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) error {
-	st, err := e.readForMending(ctx, rec)
-	if err != nil {
-		return err
+	st, unread := e.readForMending(ctx, rec)
+	if unread != nil {
+		var err error
+		if st, err = e.readFromHost(ctx, rec); err != nil {
+			return errors.Join(unread, err)
+		}
 	}
 	want := effectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
 	steps := adminSteps(at.place, st.Admin, want)
 	if st.Admin.MAC != want.MAC && keepsMAC(rec, st) {
 		steps = append(steps, step.SetVFMAC{PF: at.pf, Index: at.index, MAC: want.MAC})
 	}
-	if st.Link != nil && len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) > 0 {
+	var errs []error
+	switch {
+	case st.Link == nil || len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) == 0:
+	case isWithdrawn(*st.Link):
+		errs = append(errs, e.restoreGuard(ctx, rec, true))
+	default:
 		steps = append(guardSteps(at.place, rec), steps...)
 	}
-	return e.mendSteps(ctx, rec, steps)
+	return errors.Join(append(errs, unread, e.mendSteps(ctx, rec, steps))...)
 }
 
 // keepsMAC reports whether a VF still uses the MAC of its lease, although the PF has another one

@@ -60,7 +60,7 @@ const (
 )
 
 // Config has the parts of an Engine. All fields but MissingPools, Blocks, Given, NamespaceLabels,
-// KnowsPod, PodEvent, Now and Log are needed.
+// KnowsPod, PodEvent, Patience, Now and Log are needed.
 type Config struct {
 	Kernel   kernel
 	Ledger   ledger
@@ -92,6 +92,9 @@ type Config struct {
 	PodEvent func(l journal.Lease, kind, reason, text string)
 	// Observe takes the duration and the outcome of each attach and detach. It may be nil.
 	Observe func(operation string, took time.Duration, err error)
+	// Patience is how long Tend waits for VFs that are being mended; 0 is tendPatience. Slower work
+	// goes on in the background and does not delay the other VFs (I7).
+	Patience time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil discards
@@ -120,6 +123,9 @@ type Engine struct {
 
 // New returns an Engine.
 func New(c Config) *Engine {
+	if c.Patience == 0 {
+		c.Patience = tendPatience
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

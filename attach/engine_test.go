@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,6 +53,7 @@ func startIn(t testing.TB, m machine, book *blocks.Book) *node.Node {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	n := node.New(node.Config{Kernel: m.faults, Ledger: l, BootID: "boot 1", Blocks: book})
+	n.Engine.Patience = time.Minute // after a pass, all is mended, also on a busy machine
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},

@@ -179,6 +179,12 @@ func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) 
 	return errors.Join(errs...)
 }
 
+// isWithdrawn reports whether an interface is as WithdrawGuard leaves it. culvertd ended before it
+// took the VF if the lease is still attached then.
+func isWithdrawn(l vf.Link) bool {
+	return !l.Up && l.Guard != nil && l.Guard.String() == (vf.Guard{}).String()
+}
+
 // removeGuardAfter removes the guard of a lease after a reset that gave the error err, and returns
 // what is wrong with the VF. It leaves the guard of a VF that may still be with its owner; a later
 // retry removes it.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/journal"
@@ -180,6 +182,29 @@ func TestRebaseRemovesTheGuard(t *testing.T) {
 	}
 	if left, err := k.Guard(t.Context(), rec.PCI, podNetns); err != nil || left.String() != "none" {
 		t.Errorf("the guard is %s (%v)", left, err)
+	}
+}
+
+// culvertd is killed after it has withdrawn the guard of a VF, and before it has taken the VF. The next
+// one sets the guard, and the interface is up again, with its addresses and routes.
+func TestWithdrawnGuardComesBackWithTheInterface(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	req := everything(t)
+	req.Spec.Guard = vf.GuardIP
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := k.String()
+	if _, err := n.Engine.WithdrawGuard(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if k.String() == before {
+		t.Fatal("it withdrew nothing")
+	}
+	pass(t, n)
+	if d := cmp.Diff(before, k.String()); d != "" {
+		t.Errorf("-before +after:\n%s", d)
 	}
 }
 

@@ -149,10 +149,13 @@ func (e *Engine) setRates(ctx context.Context, at site, rec journal.Record) erro
 
 // rateDrift returns the rates that differ from the record's.
 func (e *Engine) rateDrift(ctx context.Context, rec journal.Record) ([]vf.Difference, error) {
-	d, err := e.readDrift(ctx, rec)
-	return slices.DeleteFunc(d, func(o vf.Difference) bool {
+	st, err := e.readFromHost(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(driftOf(rec, st), func(o vf.Difference) bool {
 		return o.Attribute != string(vf.SetMinTxRate) && o.Attribute != string(vf.SetMaxTxRate)
-	}), err
+	}), nil
 }
 
 // loanOver reports whether a loan has to end now.

@@ -29,6 +29,27 @@ func (e *Engine) readVF(ctx context.Context, rec journal.Record) (vf.State, erro
 	return st, nil
 }
 
+// readFromHost reads a VF without looking into the netns of its owner, which can keep culvertd from
+// reading it there. The interface is nil unless it is on the host.
+func (e *Engine) readFromHost(ctx context.Context, rec journal.Record) (vf.State, error) {
+	return e.readVF(ctx, journal.Record{ID: rec.ID, PCI: rec.PCI})
+}
+
+// readForReset is readVF for a VF that its owner has given back. If the owner's netns cannot be read,
+// the VF counts as one without an interface, so that the reset binds its driver anew (I8).
+func (e *Engine) readForReset(ctx context.Context, rec journal.Record) (vf.State, error) {
+	st, err := e.readVF(ctx, rec)
+	if err == nil || errors.Is(err, errGone) || rec.Lease.Netns == "" {
+		return st, err
+	}
+	host, hostErr := e.readFromHost(ctx, rec)
+	if hostErr != nil {
+		return st, err
+	}
+	e.Log.Warn("read a VF in the netns of its owner; it is reset from the host", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
+	return host, nil
+}
+
 // forgetVF ends the lease on a VF that is gone, and with it the record: if the VF comes back,
 // reconcile takes it over as a new one.
 func (e *Engine) forgetVF(rec journal.Record, cause error) error {

@@ -13,13 +13,18 @@ import (
 )
 
 // mendsDrift reports whether culvertd repairs the drift of a VF, which the pool's key drift
-// decides. After a call for the VF hung, culvertd only reports drift for hangPause.
+// decides. After a call for the VF hung, culvertd only reports drift for hangPause. It does so, too,
+// while the pool may be one that it does not know yet.
 func (e *Engine) mendsDrift(rec journal.Record) bool {
 	if e.hungOfLate(rec) {
 		return false
 	}
-	pool, err := e.Spec().Pool(rec.Lease.Pool)
-	return err != nil || pool.Drift != desired.ReportDrift
+	spec := e.Spec()
+	pool, err := spec.Pool(rec.Lease.Pool)
+	if err != nil {
+		return !spec.Partial
+	}
+	return pool.Drift != desired.ReportDrift
 }
 
 // mendLink repairs the interface of an attached VF in its owner's netns, after a reset of its PF.

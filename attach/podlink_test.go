@@ -145,6 +145,25 @@ func TestPodKeepsItsOwnChanges(t *testing.T) {
 	}
 }
 
+// While the pool of a VF may be one that culvertd does not know yet, drift is reported and not mended:
+// the pool may have drift: report.
+func TestDriftWaitsForThePool(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	before := w.k.String()
+	w.do(w.k.Meddle(w.rec.PCI, func(st *vf.State) { st.Admin.VLAN = vf.VLAN{} }))
+	drifted := w.k.String()
+	w.n.SetSpec(desired.Spec{Partial: true})
+	w.passAfter(time.Minute)
+	if w.k.String() != drifted {
+		t.Error("it is mended before the pools are known")
+	}
+	w.n.SetSpec(desired.Spec{})
+	w.passAfter(time.Minute)
+	if w.k.String() != before {
+		t.Error("it is not mended when no pool says otherwise")
+	}
+}
+
 // An address or a route that a pod removed itself stays removed after a reset of its PF, and is not
 // announced. The others are there again.
 func TestPodKeepsWhatItRemoved(t *testing.T) {

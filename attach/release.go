@@ -152,12 +152,12 @@ func (e *Engine) resetVF(ctx context.Context, at site, rec *journal.Record) erro
 	var errs []error
 	rebound, isDark := false, e.wasDark(*rec)
 	for round := range rounds {
-		st, err := e.readVF(ctx, *rec)
+		st, err := e.readForReset(ctx, *rec)
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
 			if err := e.resetQuiet(ctx, *rec); err != nil {
 				return err
 			}
-			st, err = e.readVF(ctx, *rec) // the driver of a PF may set things when its VF is reset
+			st, err = e.readForReset(ctx, *rec) // the driver of a PF may set things when its VF is reset
 		}
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
@@ -184,7 +184,7 @@ func (e *Engine) resetVF(ctx context.Context, at site, rec *journal.Record) erro
 			}
 		}
 	}
-	st, err := e.readVF(ctx, *rec)
+	st, err := e.readForReset(ctx, *rec)
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 	}

@@ -44,9 +44,8 @@ func isBegun(r journal.Record) bool {
 	return r.Held() && r.Phase != journal.Attached && r.Phase != journal.Damaged
 }
 
-// patience is how long Tend waits for VFs that are being mended. Slower work goes on in the
-// background and does not delay the other VFs (I7).
-const patience = 5 * time.Second
+// tendPatience is the usual Patience of an Engine.
+const tendPatience = 5 * time.Second
 
 // Tend looks after the VFs. It retries quarantined ones that are due, takes free ones that
 // changed outside Culvert back to their baseline, finishes work that stopped half-way (the disk
@@ -78,7 +77,7 @@ func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 			errs <- err
 		}()
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(e.Patience)
 	defer late.Stop()
 	for range wait {
 		select {

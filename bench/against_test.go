@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"slices"
 	"testing"
 )
@@ -89,5 +90,27 @@ func TestCompareRules(t *testing.T) {
 	}
 	if got := Compare(gone, was, nil); len(got.Added) != 1 || got.Added[0] != "ask" || got.Missing != nil {
 		t.Errorf("an arm is new: %+v", got)
+	}
+}
+
+// TestNeeds: the number of rounds grows with the scatter and falls with the change to be shown.
+// Samples of one value each, and a need of more than a million rounds, get a text alone.
+func TestNeeds(t *testing.T) {
+	throughput, delay := Metrics(Stream)[0], Metrics(Request)[0]
+	// By hand: 2*pi/3 * (3*(1.960+0.842))^2 is 148. Of 3 and 3 values none show a difference.
+	for name, c := range map[string]struct {
+		change Change
+		rounds int
+		said   string
+	}{
+		"by hand":          {Change{Metric: delay, Margin: math.E - 1, Difference: Difference{Spread: 3}}, 148, "about 148 rounds"},
+		"less is worse":    {Change{Metric: throughput, Margin: 1 - 1/math.E, Difference: Difference{Spread: 3}}, 148, "about 148 rounds"},
+		"no scatter":       {Change{Metric: delay, Margin: 0.05, Difference: Difference{Spread: 0}}, 4, "about 4 rounds"},
+		"one value each":   {Change{Metric: delay, Margin: 0.05, Difference: Differ([]float64{1}, []float64{2})}, 0, "two rounds at least"},
+		"a millionth part": {Change{Metric: delay, Margin: 1e-6, Difference: Difference{Spread: 0.2}}, 0, "more than a million rounds"},
+	} {
+		if rounds, said := c.change.Needs(); rounds != c.rounds || said != c.said {
+			t.Errorf("%s: %d, %q; want %d, %q", name, rounds, said, c.rounds, c.said)
+		}
 	}
 }

@@ -52,6 +52,27 @@ func TestWithin(t *testing.T) {
 	}
 }
 
+// TestDifferenceWithin: a difference is small only if both of its bounds say so. Samples without
+// bounds say nothing.
+func TestDifferenceWithin(t *testing.T) {
+	for _, c := range []struct {
+		ratio Interval
+		want  bool
+	}{
+		{Interval{1, 0.96, 1.04}, true},
+		{Interval{1, 0.94, 1.04}, false},
+		{Interval{1, 0.96, 1.06}, false},
+		{Interval{1.2, 1.19, 1.21}, false},
+		{Interval{0.8, 0.79, 0.81}, false},
+		{Interval{1, math.Inf(-1), math.Inf(1)}, false},
+		{Differ(nil, []float64{1}).Ratio, false},
+	} {
+		if got := (Difference{Ratio: c.ratio}).Within(0.05); got != c.want {
+			t.Errorf("%+v within 5 %%: %t", c.ratio, got)
+		}
+	}
+}
+
 // TestDiffer has values that R's wilcox.test prints, and sums by hand.
 func TestDiffer(t *testing.T) {
 	for _, c := range []struct {

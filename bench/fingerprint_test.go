@@ -2,6 +2,7 @@ package bench
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,6 +169,10 @@ func TestRemarks(t *testing.T) {
 	}
 	wide := makeHost("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", ""}} })
 	moved := makeHost("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", "1"}, {41, "0-7", "2"}} })
+	single := makeHost("w1", func(m *Machine) { m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "2", "2"}} })
+	if got := Remarks(on(single, "enp1s0")); len(got) != 1 || !strings.Contains(got[0], "it has 1 receive queue, and its 1 interrupt comes to processor 2 of 8 only") {
+		t.Errorf("of one interrupt: %q", got)
+	}
 	small := one
 	small.CPUs = 1
 	for name, r := range map[string]Result{
@@ -191,5 +196,23 @@ func TestMismatchIsRemarked(t *testing.T) {
 	a.Path.To.MTU = 9000
 	if got := Remarks(Result{Arms: []Arm{a}}); len(got) != 0 {
 		t.Errorf("alike: %q", got)
+	}
+}
+
+// TestSettings: the report lists the settings of a machine, and those of each interface under its
+// name.
+func TestSettings(t *testing.T) {
+	m := Machine{
+		Sysctls: []Setting{{"net.core.rmem_max", "212992"}}, Platform: []Setting{{"SMT", "on"}},
+		Interfaces: []Interface{{Name: "net1", Driver: "iavf", Coalescing: []Setting{{"rx-usecs", "3"}}}, {Name: "eth0", MTU: 1500}},
+	}
+	all := m.Settings()
+	if diff := cmp.Diff([]Setting{{"SMT", "on"}, {"net.core.rmem_max", "212992"}, {"net1 driver", "iavf"}}, all[:3]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, want := range []Setting{{"net1 coalescing rx-usecs", "3"}, {"net1 MTU", "0"}, {"eth0 MTU", "1500"}, {"eth0 driver", "none"}} {
+		if !slices.Contains(all, want) {
+			t.Errorf("no %+v in %+v", want, all)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +33,7 @@ func TestLimits(t *testing.T) {
 	dropping := Evidence{Interfaces: []Counters{
 		{Interface: "eth0", Role: "path", RxPackets: 900, RxDropped: 100, TxPackets: 1e9, TxDropped: 1}, {Interface: "eth9", Role: "other", RxDropped: 7},
 	}}
+	stuck := Evidence{Interfaces: []Counters{{Interface: "net1", Role: "path", RxPackets: 900, TxPackets: 950, TxDropped: 50}}}
 	for name, c := range map[string]struct {
 		run  Run
 		arm  Arm
@@ -48,6 +50,7 @@ func TestLimits(t *testing.T) {
 			{"wire", "eth0 on b", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
 		"asked for no more":                             {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
 		"asked for no more, in the sender's own window": {Run{Seconds: 10, SentSeconds: 5, Sent: 49e5, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
+		"asked for no more, datagrams":                  {Run{Gbps: 0.97}, with(func(w *Workload) { *w = Workload{Kind: Datagram, Rate: 1e9} }), []Limit{{"rate limit", "workload", "no more than 1000000000 a second was asked for"}}},
 		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5, From: spent}, bound(packets, func(a *Arm) { a.GeneratorPPS = 9e5 }), []Limit{
 			{"generator", "a", "900000 packets a second sent with 0.910 processors busy, and pktgen makes 900000 there without a network, over loopback"}}},
 		"generator": {Run{Gbps: 5, From: spent}, bound(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{
@@ -63,6 +66,7 @@ func TestLimits(t *testing.T) {
 			{"core", "a", "the busiest processor was busy 96 % of the time"}, {"steal", "a", "the hypervisor gave 10 % of the processors' time to others"}}},
 		"one machine is told once": {Run{Gbps: 1, From: full, To: full}, one, []Limit{{"core", "a", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
 		"ring":                     {Run{Gbps: 1, To: dropping}, arm, []Limit{{"ring", "eth0 on b", "100 packets dropped on receiving, 10 % of them"}}},
+		"ring of the sender":       {Run{Gbps: 1, From: stuck}, arm, []Limit{{"ring", "net1 on a", "50 packets dropped on sending, 5 % of them"}}},
 		"softnet": {Run{Gbps: 1, To: Evidence{Softnet: Softnet{Dropped: 5}}}, arm, []Limit{
 			{"softnet", "b", "5 packets dropped because a processor's backlog was full (net.core.netdev_max_backlog)"}}},
 		"strongest first": {Run{Gbps: 9.4, To: Evidence{CPU: full.CPU, Interfaces: dropping.Interfaces}}, arm, []Limit{
@@ -76,6 +80,28 @@ func TestLimits(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, Limits(c.run, c.arm)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// TestRateCeiling: the rate of a VF counts all bytes on the wire, so that less of it is payload.
+// The MTU, the VLAN and the family are those of the end that sends.
+func TestRateCeiling(t *testing.T) {
+	six := netip.MustParseAddr("fd00::1")
+	for name, c := range map[string]struct {
+		arm  Arm
+		want float64
+	}{
+		"no limit":            {Arm{Workload: Workload{Kind: Stream}}, 0},
+		"1 Gb/s":              {Arm{Workload: Workload{Kind: Stream}, Bounds: Bounds{RateMbps: 1000}}, 1448.0 / 1538},
+		"in a VLAN":           {Arm{Workload: Workload{Kind: Stream}, Bounds: Bounds{RateMbps: 1000, VLANs: 1}}, 1448.0 / 1542},
+		"large frames":        {Arm{Workload: Workload{Kind: Stream}, Bounds: Bounds{RateMbps: 1000}, Path: Path{From: End{MTU: 9000}}}, 8948.0 / 9038},
+		"IPv6":                {Arm{Workload: Workload{Kind: Stream}, Bounds: Bounds{RateMbps: 1000}, Path: Path{From: End{Address: six}}}, 1428.0 / 1538},
+		"the other end sends": {Arm{Workload: Workload{Kind: Stream, Reverse: true}, Bounds: Bounds{RateMbps: 1000}, Path: Path{From: End{MTU: 9000}, To: End{Address: six}}}, 1428.0 / 1538},
+		"questions":           {Arm{Workload: Workload{Kind: Request}, Bounds: Bounds{RateMbps: 1000}}, 0},
+	} {
+		if got := c.arm.RateCeiling(); !nearlyEqual(got, c.want) {
+			t.Errorf("%s: %g Gb/s, want %g", name, got, c.want)
 		}
 	}
 }

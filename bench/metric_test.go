@@ -87,23 +87,23 @@ func TestMetricNames(t *testing.T) {
 // A percentile from 0.9 on takes ten questions above it, and none that was lost may be missing from them.
 func TestPercentile(t *testing.T) {
 	run := func(count, lost, sent uint64) Run {
-		return Run{Lost: lost, Sent: sent, Delays: &Delays{Count: count, P50: 5, P90: 9, P99: 99, P999: 999, Max: 1000}}
+		return Run{Lost: lost, Sent: sent, Delays: &Delays{Count: count, Min: 1, P50: 5, P90: 9, P99: 99, P999: 999, Max: 1000}}
 	}
 	none := math.NaN()
 	for name, c := range map[string]struct {
 		run  Run
-		want []float64 // p50, p90, p99, p999, max
+		want []float64 // least, p50, p75 (which is not kept), p90, p99, p999, max
 	}{
-		"three":              {run(3, 0, 3), []float64{5, none, none, none, 1000}},
-		"a hundred":          {run(100, 0, 100), []float64{5, 9, none, none, 1000}},
-		"almost a thousand":  {run(999, 0, 999), []float64{5, 9, none, none, 1000}},
-		"a thousand":         {run(1000, 0, 1000), []float64{5, 9, 99, none, 1000}},
-		"ten thousand":       {run(10000, 0, 10000), []float64{5, 9, 99, 999, 1000}},
-		"lost are among it":  {run(10000, 50, 10000), []float64{5, 9, 99, 999, 1000}},
-		"lost were left out": {run(9950, 50, 10000), []float64{5, none, none, none, 1000}},
-		"no question":        {Run{}, []float64{none, none, none, none, none}},
+		"three":              {run(3, 0, 3), []float64{1, 5, none, none, none, none, 1000}},
+		"a hundred":          {run(100, 0, 100), []float64{1, 5, none, 9, none, none, 1000}},
+		"almost a thousand":  {run(999, 0, 999), []float64{1, 5, none, 9, none, none, 1000}},
+		"a thousand":         {run(1000, 0, 1000), []float64{1, 5, none, 9, 99, none, 1000}},
+		"ten thousand":       {run(10000, 0, 10000), []float64{1, 5, none, 9, 99, 999, 1000}},
+		"lost are among it":  {run(10000, 50, 10000), []float64{1, 5, none, 9, 99, 999, 1000}},
+		"lost were left out": {run(9950, 50, 10000), []float64{1, 5, none, none, none, none, 1000}},
+		"no question":        {Run{}, []float64{none, none, none, none, none, none, none}},
 	} {
-		for i, q := range []float64{0.5, 0.9, 0.99, 0.999, 1} {
+		for i, q := range []float64{0, 0.5, 0.75, 0.9, 0.99, 0.999, 1} {
 			if got := c.run.Percentile(q); !nearlyEqual(got, c.want[i]) {
 				t.Errorf("%s: %g: %g, want %g", name, q, got, c.want[i])
 			}

@@ -49,9 +49,12 @@ func (r Result) remoteWork(m Machine, i Interface) string {
 			most = n
 		}
 	}
-	return fmt.Sprintf("%s on %s is on NUMA node %d, and %.0f %% of the processors' work was done on node %d: "+
-		"what uses it is better kept to processors %s (a pod by the Topology Manager, another program by taskset).",
-		i.Name, m.Name, i.NUMA, 100*on[most]/all, most, valueAt(m.NUMACPUs, i.NUMA))
+	where := fmt.Sprintf("%s on %s is on NUMA node %d, and %.0f %% of the processors' work was done on node %d", i.Name, m.Name, i.NUMA, 100*on[most]/all, most)
+	near := valueAt(m.NUMACPUs, i.NUMA)
+	if near == "" {
+		return where + ": its own node has no processors."
+	}
+	return fmt.Sprintf("%s: what uses it is better kept to processors %s (a pod by the Topology Manager, another program by taskset).", where, near)
 }
 
 // valueAt returns element n of a list, or "" if n is outside.

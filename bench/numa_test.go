@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -32,6 +33,13 @@ func TestRemarksOnNUMA(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+	// All work is far from a NIC on a node without processors. The node that did most of it is
+	// named.
+	m.Interfaces[0].NUMA = 2
+	want = []string{"enp1s0 on w1 is on NUMA node 2, and 80 % of the processors' work was done on node 1: its own node has no processors."}
+	if diff := cmp.Diff(want, Remarks(result(0.2, 0, 0, 0.8))); diff != "" {
+		t.Errorf("a node without processors: -want +got:\n%s", diff)
+	}
 	m.Interfaces[0].NUMA = -1
 	if got := Remarks(result(0.9, 0, 0, 0)); got != nil {
 		t.Errorf("on no node: %q", got)
@@ -47,6 +55,7 @@ func TestNodesOf(t *testing.T) {
 		{[]string{"0,2", "1,3"}, []int{0, 1, 0, 1}},
 		{[]string{"0-1", "", "4"}, []int{0, 0, 2}},
 		{[]string{"x", "3-"}, []int{}},
+		{[]string{"0-1", fmt.Sprintf("2-%d", mostCPUs+1)}, []int{0, 0}}, // more than a machine has
 		{nil, []int{}},
 	} {
 		if got := nodesOf(c.lists); !slices.Equal(got, c.want) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,8 +85,35 @@ func TestPairFigures(t *testing.T) {
 	if p.Ratio.Value != 2 || p.CPU.Ratio.Value != 0.25 || p.N != [2]int{6, 6} || p.P != 0.03125 || p.Is.Value != 8 || p.Was.Low != 4 {
 		t.Errorf("%+v", p)
 	}
+	// The overlay lacks the last round and the VF the first: the test is that of two samples.
+	void, apart := Run{Arm: 1, Void: "x"}, r
+	apart.Runs = slices.Concat([]Run{void, void, void, r.Runs[0]}, r.Runs[:10], r.Runs[11:])
+	if p := apart.Pairs()[0]; p.ByRound || p.N != [2]int{6, 6} || math.Abs(p.P-2.0/924) > 1e-9 || p.Ratio.Value != 2 {
+		t.Errorf("other rounds: %+v", p)
+	}
 	r.Arms[0].Workload.Kind, r.Arms[1].Workload.Kind = Echo, Echo
 	if p := r.Pairs()[0]; !math.IsNaN(p.CPU.Ratio.Value) || !math.IsNaN(p.Ratio.Value) {
 		t.Errorf("without delays: %+v", p)
+	}
+}
+
+// TestMTU: the smallest MTU on the way decides, of all paths of an arm. One that is not known
+// leaves the arm's unknown.
+func TestMTU(t *testing.T) {
+	path := func(from, to int) Path { return Path{From: End{MTU: from}, To: End{MTU: to}} }
+	for _, c := range []struct {
+		arm  Arm
+		want int
+	}{
+		{Arm{Path: path(9000, 9000)}, 9000},
+		{Arm{Path: path(9000, 1500)}, 1500},
+		{Arm{Path: path(1450, 1500)}, 1450},
+		{Arm{Path: path(9000, 9000), Also: []Path{path(9000, 9000), path(4000, 9000)}}, 4000},
+		{Arm{Path: path(9000, 9000), Also: []Path{path(9000, 0)}}, 0},
+		{Arm{Path: path(0, 1500)}, 0},
+	} {
+		if got := c.arm.MTU(); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.arm.Paths(), got, c.want)
+		}
 	}
 }

@@ -42,6 +42,7 @@ func TestParsePing(t *testing.T) {
 		"", "ping: connect: Network is unreachable\n",
 		"3 packets transmitted, 3 received, 0% packet loss\n",
 		"99999999999999999999 packets transmitted, 0 received\n",
+		"1 packets transmitted, 99999999999999999999 received\n",
 		"1 packets transmitted, 1 received\nrtt min/avg/max/mdev = 1.2.3/1/1/1 ms\n",
 	} {
 		if got, err := ParsePing([]byte(text)); err == nil {

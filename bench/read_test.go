@@ -20,6 +20,11 @@ func written(t testing.TB, r Result) string {
 	return b.String()
 }
 
+// brokenDisk takes no byte.
+type brokenDisk struct{}
+
+func (brokenDisk) Write([]byte) (int, error) { return 0, errors.New("no space") }
+
 func TestReadWrite(t *testing.T) {
 	r := measured(times6(9), times6(200))
 	got, err := Read(strings.NewReader(written(t, r)))
@@ -31,6 +36,9 @@ func TestReadWrite(t *testing.T) {
 	}
 	if _, err := Read(iotest.ErrReader(errors.New("no disk"))); err == nil || err.Error() != "no disk" {
 		t.Errorf("a disk that fails: %v", err)
+	}
+	if err := Write(brokenDisk{}, r); err == nil || err.Error() != "no space" {
+		t.Errorf("a disk that is full: %v", err)
 	}
 	r.Arms[0].Name = ""
 	if err := Write(new(bytes.Buffer), r); err == nil {
@@ -74,6 +82,7 @@ func TestReadRefuses(t *testing.T) {
 		"CPU below 0":         {replaced(`"steal": 0`, `"steal": -1`), "runs[0]: from.cpu.steal -1: want a number"},
 		"background below 0":  {replaced(`"steal": 0`, `"steal": 0, "background": -1`), "runs[0]: from.cpu.background -1: want a number"},
 		"others below 0":      {replaced(`"steal": 0`, `"steal": 0, "others": {"cc1": -1}`), "runs[0]: from.cpu.others.cc1 -1: want a number"},
+		"a guest's CPU":       {replaced(`"cpu": {`, `"guest": {"idle": -1}, "cpu": {`), "runs[0]: from.guest.idle -1: want a number"},
 		"engine below 0":      {replaced(`"cpu": {`, `"engineSeconds": -1, "cpu": {`), "runs[0]: from.engineSeconds -1: want a number"},
 		"series below 0":      {replaced(`"gbps": 9,`, `"gbps": 9, "series": [1, -1],`), "runs[0]: series -1: want a number"},
 		"no such way":         {replaced(`"from": {`, `"via": {"machine": "a", "name": "r", "how": "floods"}, "from": {`), `arms[0] (VF): path: via.how "floods": want routes or bridges`},
@@ -85,6 +94,9 @@ func TestReadRefuses(t *testing.T) {
 		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\nwant %s", name, err, c.want)
 		}
+	}
+	if err := (Result{Schema: "culvert.dev/bench/v9"}).Validate(); err == nil || err.Error() != `schema "culvert.dev/bench/v9": want "culvert.dev/bench/v1"` {
+		t.Errorf("another schema: %v", err)
 	}
 	many := Result{Schema: Schema, Arms: make([]Arm, mostArms+1)}
 	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "501 arms and 0 runs: no result has more") {

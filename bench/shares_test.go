@@ -54,6 +54,10 @@ func TestSum(t *testing.T) {
 	if diff := cmp.Diff(r, Sum(each)); diff != "" {
 		t.Error(diff)
 	}
+	still := Sum([]Run{{}, {}, {}})
+	if got := a.Fairness(still); !math.IsNaN(got) {
+		t.Errorf("paths that carried nothing are fair: %g", got)
+	}
 	plain := Run{Packets: 5}
 	if diff := cmp.Diff([]Run{plain}, plain.Each()); diff != "" {
 		t.Error(diff)

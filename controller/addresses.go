@@ -40,8 +40,8 @@ type Addresses struct {
 	// Client may answer from a cache that is behind; Live asks the API server.
 	Client client.Client
 	Live   client.Reader
-	// Foreign returns the addresses of a network that running pods have, whichever stack gave
-	// them. It is nil if there is no other stack.
+	// Foreign returns the addresses of a network that pods have, whichever stack gave them. It is
+	// nil if there is no other stack.
 	Foreign func(ctx context.Context, network string) ([]netip.Addr, error)
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -183,7 +183,9 @@ func (a *Addresses) grantFree(ctx context.Context, p blocks.Pool, r reports) (bl
 
 // inherit adds the blocks of the pools that the network had in earlier versions. The controller
 // grants no more blocks of these pools, so the cache can be stale only shortly after an earlier
-// version led. For a pool that does not exist yet, inherit therefore asks the API server.
+// version led. For a pool that does not exist yet, inherit therefore asks the API server. It
+// skips a former pool whose AddressPool another pool has: both cannot exist, so there are no blocks
+// to inherit (TestI4FormerPoolWithTheNameOfAnother).
 func (a *Addresses) inherit(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, demands []blocks.Demand) (blocks.Pool, error) {
 	var from client.Reader = a.Client
 	if o.ResourceVersion == "" {
@@ -191,7 +193,10 @@ func (a *Addresses) inherit(ctx context.Context, o *v1alpha1.AddressPool, p bloc
 	}
 	for _, network := range blocks.FormerPools(demands) {
 		object, err := a.pool(ctx, from, network)
-		if err != nil {
+		switch {
+		case errors.Is(err, vf.ErrInvalid) || err == nil && object == nil:
+			continue
+		case err != nil:
 			return p, err
 		}
 		former, err := blocks.FromObject(object)
@@ -204,7 +209,7 @@ func (a *Addresses) inherit(ctx context.Context, o *v1alpha1.AddressPool, p bloc
 }
 
 // pool reads a network's pool. A pool that does not exist has no resourceVersion, or is nil if
-// only a person may make it.
+// only a person may make it. pool returns vf.ErrInvalid if another pool has that AddressPool.
 func (a *Addresses) pool(ctx context.Context, from client.Reader, network string) (*v1alpha1.AddressPool, error) {
 	o := &v1alpha1.AddressPool{}
 	name := v1alpha1.AddressPoolName(network)
@@ -227,8 +232,8 @@ func (a *Addresses) pool(ctx context.Context, from client.Reader, network string
 
 // reports has the nodes' reports about a network. It leaves out nodes whose Node object is gone.
 type reports struct {
-	demands []blocks.Demand
-	outside []string // descriptions of requests that the network does not declare
+	demands []blocks.Demand // by node, since the cache lists NodeStates in any order
+	outside []string        // descriptions of requests that the network does not declare
 	answers []blocks.Answer
 	nodes   int // how many Node objects there are
 }
@@ -267,6 +272,7 @@ func (a *Addresses) reports(ctx context.Context, network string) (reports, error
 		}
 		out.demands = append(out.demands, d...)
 	}
+	slices.SortStableFunc(out.demands, func(a, b blocks.Demand) int { return cmp.Compare(a.Node, b.Node) })
 	out.answers = append(out.answers, a.departures.see(out.answers, a.Now())...)
 	return out, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/vf"
 )
 
 func newNode(name string, labels map[string]string) *corev1.Node {
@@ -363,6 +364,87 @@ func TestPoolSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// I4: two networks never share a pool by accident. If the AddressPool of a network's name is of
+// another network, the controller writes nothing, and the error says how to go on.
+func TestI4PoolOfAnotherNetwork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		there *v1alpha1.AddressPool
+		want  string
+	}{
+		"of a network": {&v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "other"}}, "it is other, and n needs an AddressPool of that name"},
+		"of a person":  {declaredPool("n", "172.16.91.0/24"), "it is pool:n, and n needs an AddressPool of that name"},
+	} {
+		c := newCluster(newNode("a", nil), asking("a", 1), tc.there)
+		before := poolOf(t, c)
+		_, err := addresses(c, time.Now()).Reconcile(t.Context(), named([]string{"n"})[0])
+		if !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		if diff := cmp.Diff(before, poolOf(t, c)); diff != "" {
+			t.Errorf("I4: %s: the pool was written (-before +after):\n%s", name, diff)
+		}
+	}
+}
+
+// I4: while the former pool of a network cannot be read, the network's pool grants nothing: nodes
+// may hold addresses of the former one.
+func TestI4FormerPoolThatCannotBeRead(t *testing.T) {
+	former := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n", Blocks: []v1alpha1.AddressBlock{
+		{Node: "b", First: "172.16.91.2", Last: "172.16.91.9"}, {Node: "a", First: "172.16.91.9", Last: "172.16.91.17"},
+	}}}
+	s := asking("a", 0)
+	s.Status.AddressRequests = blocks.ToObject([]blocks.Request{{Network: "red/n", FormerPool: "n", Ranges: []ipam.Run{run("172.16.91.2", "172.16.91.254")}, Used: 1}})
+	c := newCluster(newNode("a", nil), newNode("b", nil), s, former, networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/24"}`))
+	a := addresses(c, time.Now())
+	r := lookAt(t, a, "red/n")
+	if got, _ := poolAndOutside(t, c); len(got) > 0 || r.RequeueAfter != absentLook {
+		t.Errorf("I4: granted are %q, looked at again in %s", got, r.RequeueAfter)
+	}
+	mended := poolOf(t, c)
+	mended.Spec.Blocks[1].First = "172.16.91.10"
+	if err := c.Update(t.Context(), mended); err != nil {
+		t.Fatal(err)
+	}
+	lookAt(t, a, "red/n")
+	got, _ := poolAndOutside(t, c)
+	if diff := cmp.Diff([]string{"b 172.16.91.2-172.16.91.9", "a 172.16.91.10-172.16.91.17", "a 172.16.91.18-172.16.91.33"}, got); diff != "" {
+		t.Errorf("I4: after it was mended (-want +got):\n%s", diff)
+	}
+}
+
+// I4: etcd refuses an object that is too large. A pool of that size grants no more blocks, takes
+// none away, and names the nodes that get nothing. Blocks that go back make room again.
+func TestI4PoolThatIsTooLarge(t *testing.T) {
+	const many = 7000
+	large := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n"}}
+	for i := range many {
+		a := netip.AddrFrom4([4]byte{10, byte(i >> 7), byte(i << 1), 0}).String()
+		large.Spec.Blocks = append(large.Spec.Blocks, v1alpha1.AddressBlock{Node: "a", NodeUID: "uid-a", First: a, Last: a, Grant: strings.Repeat("g", 110)})
+	}
+	c := newCluster(newNode("a", nil), newNode("b", nil), asking("b", 1), large)
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	a := addresses(c, now)
+	a.Now = func() time.Time { now = now.Add(time.Minute); return now } // no pace between writes
+	look(t, a)
+	full := poolOf(t, c)
+	condition := meta.FindStatusCondition(full.Status.Conditions, v1alpha1.ConditionTooLarge)
+	if condition == nil || condition.Status != metav1.ConditionTrue || !strings.Contains(condition.Message, "its 7000 blocks are") || !strings.Contains(condition.Message, "b get no more of them") {
+		t.Errorf("condition TooLarge is %+v", condition)
+	}
+	if len(full.Spec.Blocks) != many || !slices.Equal(full.Status.Starved, []string{"b"}) {
+		t.Errorf("I4: %d blocks, want %d; starved are %q", len(full.Spec.Blocks), many, full.Status.Starved)
+	}
+	full.Spec.Blocks = full.Spec.Blocks[:many/2]
+	if err := c.Update(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	look(t, a)
+	after := poolOf(t, c)
+	if got := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionTooLarge); got != nil || len(after.Status.Starved) > 0 || len(after.Spec.Blocks) != many/2+1 {
+		t.Errorf("with room again: condition %+v, starved %q, %d blocks", got, after.Status.Starved, len(after.Spec.Blocks))
+	}
+}
+
 func TestPolicyStatus(t *testing.T) {
 	policy := &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}, Spec: v1alpha1.NodePolicySpec{NodeSelector: map[string]string{"nic": "igb"}}}
 	state := func(node string, p ...v1alpha1.PolicyState) *v1alpha1.NodeState {
@@ -433,6 +515,38 @@ func TestI4UpgradeToPoolsOfNamespaces(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, show(p)); diff != "" {
 			t.Errorf("I4: %s (-want +got):\n%s", pool, diff)
+		}
+	}
+}
+
+// I4: an AddressPool that has the name of a network's former pool, and is another pool, does not
+// stop the grants of the network. The network inherits none of its blocks.
+func TestI4FormerPoolWithTheNameOfAnother(t *testing.T) {
+	ranges := []ipam.Run{run("172.16.91.2", "172.16.91.254")}
+	declared, other := declaredPool("n", "10.9.0.0/24"), &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "other"}}
+	for _, o := range []*v1alpha1.AddressPool{declared, other} {
+		o.Spec.Blocks = []v1alpha1.AddressBlock{{Node: "b", First: "172.16.91.2", Last: "172.16.91.9"}}
+	}
+	for name, tc := range map[string]struct {
+		former string
+		there  *v1alpha1.AddressPool
+	}{
+		"a declared pool":               {"n", declared},
+		"the pool of another network":   {"n", other},
+		"the ID of no declared pool":    {"pool:gone", declared}, // a node may report any name
+		"no AddressPool of that former": {"m", declared},
+	} {
+		s := asking("a", 0)
+		s.Status.AddressRequests = blocks.ToObject([]blocks.Request{{Network: "red/n", FormerPool: tc.former, Ranges: ranges, Used: 1}})
+		c := newCluster(newNode("a", nil), newNode("b", nil), s, tc.there.DeepCopy(), networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/24"}`))
+		before := poolOf(t, c)
+		lookAt(t, addresses(c, time.Now()), "red/n")
+		got, _ := poolAndOutside(t, c)
+		if diff := cmp.Diff([]string{"a 172.16.91.2-172.16.91.17"}, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		if diff := cmp.Diff(before, poolOf(t, c)); diff != "" {
+			t.Errorf("I4: %s: the other pool was written (-before +after):\n%s", name, diff)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 var serviceNames = []string{"culvert-controller.culvert-system.svc"}
@@ -129,5 +132,38 @@ func TestKeepersAgree(t *testing.T) {
 		if string(bundle) != string(s.Data[caCert]) {
 			t.Error("the API server trusts another CA")
 		}
+	}
+}
+
+// A replica that loses the race for the Secret serves the winner's certificate from its next look
+// on. It serves its certificate also while the webhook configurations are missing, and the error
+// names the object.
+func TestKeeperAfterAnotherReplica(t *testing.T) {
+	store := newCluster()
+	secret := client.ObjectKey{Namespace: "culvert-system", Name: "certs"}
+	won, _, err := renew(nil, serviceNames, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := interceptor.NewClient(store, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		winner := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: secret.Name}, Type: corev1.SecretTypeTLS, Data: won}
+		return errors.Join(c.Create(ctx, winner), c.Create(ctx, o, opts...))
+	}})
+	k := &keeper{client: c, secret: secret, names: serviceNames, mutating: "culvert", validating: "culvert", now: time.Now, log: slog.New(slog.DiscardHandler)}
+	if k.NeedLeaderElection() {
+		t.Error("a replica that does not lead has no certificate")
+	}
+	for i, want := range []string{"write secret culvert-system/certs: ", "webhook configuration culvert: "} {
+		if err := k.look(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("look %d: %v, want %q", i+1, err, want)
+		}
+	}
+	got, err := k.GetCertificate(nil)
+	if err != nil || string(encode(got.Certificate[0])) != string(won[leafCert]) {
+		t.Errorf("it does not serve the winner's certificate: %v", err)
+	}
+	renewed := &corev1.Secret{}
+	if err := store.Get(t.Context(), secret, renewed); err != nil || string(renewed.Data[caKey]) != string(won[caKey]) {
+		t.Errorf("the Secret was written again: %v", err)
 	}
 }

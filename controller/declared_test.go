@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/ipam"
@@ -88,6 +91,36 @@ func TestI10RequestsOutsideOfTheNetworkAreRefused(t *testing.T) {
 	after, outside := poolAndOutside(t, c)
 	if diff := cmp.Diff(widened, after); diff != "" || !strings.Contains(outside, "the network has no ranges") {
 		t.Errorf("I4: the network was deleted: %q, -want +got:\n%s", outside, diff)
+	}
+}
+
+// The cache lists NodeStates in any order. A pool is not written anew for that, though several
+// nodes request addresses outside of the network.
+func TestOutsideRequestsInAnyOrder(t *testing.T) {
+	objects := []client.Object{networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/24"}`)}
+	for _, node := range []string{"a", "b", "c", "d"} {
+		objects = append(objects, newNode(node, nil), requesting(node, []ipam.Run{run("10.0.0.2", "10.0.0.254")}, claim("10.1.0.7", "outside", false)))
+	}
+	objects = append(objects, newNode("e", nil), requesting("e", []ipam.Run{run("172.16.91.2", "172.16.91.254")}))
+	random := rand.New(rand.NewPCG(1, 2))
+	c := interceptor.NewClient(newCluster(objects...), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, list, opts...)
+		if states, is := list.(*v1alpha1.NodeStateList); is {
+			random.Shuffle(len(states.Items), func(i, k int) { states.Items[i], states.Items[k] = states.Items[k], states.Items[i] })
+		}
+		return err
+	}})
+	a := addresses(c, time.Now())
+	lookAt(t, a, "red/n")
+	before := getPool(t, c, v1alpha1.AddressPoolName("red/n"))
+	for i := range 30 {
+		lookAt(t, a, "red/n")
+		if diff := cmp.Diff(before, getPool(t, c, before.Name)); diff != "" {
+			t.Fatalf("look %d wrote the pool of an unchanged cluster (-before +after):\n%s", i+1, diff)
+		}
+	}
+	if _, outside := poolAndOutside(t, c); !strings.HasPrefix(outside, "node a requests ") {
+		t.Errorf("condition Outside: %q", outside)
 	}
 }
 

@@ -167,7 +167,7 @@ func (a *Addresses) reportConditions(before, after *v1alpha1.AddressPool) {
 	}
 }
 
-// ofDeclared returns the addresses that running pods have of networks that name an AddressPool.
+// ofDeclared returns the addresses that pods have of networks that name an AddressPool.
 func (f *foreignAddresses) ofDeclared(ctx context.Context, pool string) (out []netip.Addr, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(networkKind.GroupVersion().WithKind(networkKind.Kind + "List"))

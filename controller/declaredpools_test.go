@@ -214,7 +214,7 @@ func TestI4ForeignAddressesOfADeclaredPool(t *testing.T) {
 		networkWith(t, "blue", `{"type": "host-local", "subnet": "10.9.0.0/29"}`), askingPool("a", "storage", 4, nil, run("10.9.0.2", "10.9.0.6")),
 		attached("red", "old", "n", `[{"name":"red/n","interface":"net1","ips":["10.9.0.2"]}]`), attached("blue", "apart", "n", `[{"name":"blue/n","interface":"net1","ips":["10.9.0.3"]}]`))
 	a := addresses(c, time.Now())
-	a.Foreign = (&foreignAddresses{live: &runningOnly{Reader: c, t: t}, now: time.Now}).ofPool
+	a.Foreign = (&foreignAddresses{live: &unendedOnly{Reader: c, t: t}, now: time.Now}).ofPool
 	lookAt(t, a, "pool:storage")
 	if diff := cmp.Diff([]string{"a 10.9.0.3-10.9.0.6"}, show(getPool(t, c, "storage"))); diff != "" {
 		t.Errorf("I4: -want +got:\n%s", diff)

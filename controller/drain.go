@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -18,12 +17,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
-// draining is the annotation of a Node that the controller cordoned because the number of VFs of
-// one of its PFs has to change. Its value is the time of the cordon. A node that another program
-// or a person has cordoned is drained too, and stays cordoned.
-const draining = "culvert.dev/draining-since"
+// Annotations of Nodes that Drain writes. A node that another program or a person has cordoned is
+// drained too, but gets no annotation and stays cordoned.
+const (
+	// draining marks a node that the controller cordoned because the number of VFs of one of its
+	// PFs has to change. Its value is the time of the cordon.
+	draining = "culvert.dev/draining-since"
+	// freeSince is the time when a node that is drained had no pod left that delays the change.
+	freeSince = "culvert.dev/drain-free-since"
+	// drainedFor names the changes for which the node was last drained. It stays while one of them
+	// is wanted, and Drain does not evict pods for it again. Removing it makes Drain try again. It
+	// is an annotation because a new leader must know it, too.
+	drainedFor = "culvert.dev/drained-for"
+)
 
 const (
 	// drainLook is how often the controller examines a node that it drains, and tries again to
@@ -33,12 +42,15 @@ const (
 	// not changed their number. Then there is another obstacle, which the PF's problems in the
 	// NodeState name.
 	drainPatience = 5 * time.Minute
+	// longestChanges is how many bytes of a list of changes an event repeats.
+	longestChanges = 700
 )
 
-// Drain prepares changes of sriov_numvfs, which destroy every VF of the PF. If pods have VFs of a
-// PF for which another number is wanted, it cordons the node and evicts these pods and no others.
-// culvertd then makes the change, and Drain uncordons the node. If no pod has a VF of that PF,
-// Drain does nothing. All its requests are the same one, since it decides the next step over all
+// Drain prepares changes of sriov_numvfs, which destroy every VF of the PF. If only pods have VFs
+// of a PF for which another number is wanted, it cordons the node and evicts these pods and no
+// others. culvertd then makes the change, and Drain uncordons the node. If no pod has a VF of that
+// PF, Drain does nothing. If a guest or a container has one, Drain evicts no pod for that PF and
+// reports an event. All its requests are the same one, since it decides the next step over all
 // nodes.
 type Drain struct {
 	Client client.Client // of Nodes it has the metadata only
@@ -47,39 +59,10 @@ type Drain struct {
 	Nodes  int
 	Now    func() time.Time
 	Events record.EventRecorder
-	Log    *slog.Logger
-}
 
-// changing is a node with a PF whose number of VFs is to change.
-type changing struct {
-	node string
-	what []string // "PF enp1s0: 4 VFs, 7 wanted"
-	pods []string // the pods that have VFs of the PF, namespace/name
-	rest []string // other owners of its VFs, which cannot be evicted
-}
-
-// changes returns the changes of a node's PFs that wait until the VFs are free.
-func changes(s *v1alpha1.NodeState) changing {
-	c := changing{node: s.Name}
-	for _, pf := range s.Status.PFs {
-		if pf.WantedVFs == nil || *pf.WantedVFs == pf.NumVFs || pf.Error != "" || *pf.WantedVFs > pf.TotalVFs {
-			continue // as wanted, or a change that culvertd does not make even if the VFs are free
-		}
-		c.what = append(c.what, fmt.Sprintf("PF %s: %d VFs, %d wanted", pf.Name, pf.NumVFs, *pf.WantedVFs))
-		for _, v := range s.Status.VFs {
-			of, _, _ := strings.Cut(v.Name, "#")
-			switch {
-			case of != pf.Name || v.Owner == nil:
-			case v.Owner.Kind == "pod" && strings.Contains(v.Owner.Name, "/"):
-				c.pods = append(c.pods, v.Owner.Name)
-			default:
-				c.rest = append(c.rest, v.Owner.Kind+" "+v.Owner.Name)
-			}
-		}
-	}
-	slices.Sort(c.pods)
-	c.pods = slices.Compact(c.pods)
-	return c
+	// blocked has the event DrainBlocked that each node got last, so that it gets one and not one
+	// each look. Only Reconcile uses it, and controller-runtime runs one Reconcile at a time.
+	blocked map[string]string
 }
 
 // Reconcile takes the next step on every node that is being drained, and begins with further
@@ -93,44 +76,83 @@ func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	}
 	waiting := map[string]changing{}
 	for i := range states.Items {
-		if c := changes(&states.Items[i]); len(c.what) > 0 {
-			waiting[c.node] = c
-		}
+		waiting[states.Items[i].Name] = changes(&states.Items[i])
 	}
-	var errs []error
-	active := 0
 	slices.SortFunc(nodes.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
-	for _, n := range nodes.Items { // first the nodes that are being drained already
-		since, begun := n.Annotations[draining]
-		if !begun {
+	d.reportBlocked(nodes.Items, waiting)
+	active, err := d.continueDrains(ctx, nodes.Items, waiting)
+	begun, more := d.beginDrains(ctx, nodes.Items, waiting, d.Nodes-active)
+	if err = errors.Join(err, more); active+begun == 0 {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: drainLook}, err
+}
+
+// continueDrains takes the next step on the nodes that are being drained, and returns how many
+// remain.
+func (d *Drain) continueDrains(ctx context.Context, nodes []metav1.PartialObjectMetadata, waiting map[string]changing) (active int, _ error) {
+	var errs []error
+	for _, n := range nodes {
+		if _, begun := n.Annotations[draining]; !begun {
 			continue
 		}
-		c, still := waiting[n.Name]
+		c := waiting[n.Name]
 		pods, err := d.podsOf(ctx, c)
-		if !still || d.Nodes == 0 || err == nil && len(pods) == 0 && d.over(since) {
-			errs = append(errs, d.uncordon(ctx, n.Name))
+		isFree := err == nil && len(pods) == 0
+		if len(c.what) == 0 && !c.mayWant(n.Annotations[drainedFor]) || d.Nodes == 0 || isFree && d.isOver(n.Annotations[freeSince]) {
+			errs = append(errs, d.uncordon(ctx, n.Name, c))
 			continue
 		}
 		active++
 		errs = append(errs, err, d.evict(ctx, c, pods))
+		if isFree && n.Annotations[freeSince] == "" {
+			errs = append(errs, d.annotate(ctx, n.Name, freeSince, d.Now().UTC().Format(time.RFC3339)))
+		}
 	}
-	for _, n := range nodes.Items {
-		_, begun := n.Annotations[draining]
-		c, needed := waiting[n.Name]
-		if begun || !needed || len(c.pods) == 0 || active >= d.Nodes {
+	return active, errors.Join(errs...)
+}
+
+// beginDrains begins with up to room nodes, and returns with how many. It skips a node that was
+// drained for the same changes already.
+func (d *Drain) beginDrains(ctx context.Context, nodes []metav1.PartialObjectMetadata, waiting map[string]changing, room int) (begun int, _ error) {
+	var errs []error
+	for _, n := range nodes {
+		c, tried := waiting[n.Name], n.Annotations[drainedFor]
+		if _, isDrained := n.Annotations[draining]; isDrained {
+			continue
+		}
+		if tried != "" && !c.isWanted(tried) {
+			errs = append(errs, d.annotate(ctx, n.Name, drainedFor, ""))
+		}
+		if len(c.pods) == 0 || c.wasTried(tried) || begun >= room {
 			continue
 		}
 		pods, err := d.podsOf(ctx, c)
 		if errs = append(errs, err); err != nil || len(pods) == 0 {
 			continue
 		}
-		active++
+		begun++
 		errs = append(errs, d.begin(ctx, c, pods))
 	}
-	if active == 0 {
-		return ctrl.Result{}, errors.Join(errs...)
+	return begun, errors.Join(errs...)
+}
+
+// reportBlocked reports the changes of which owners other than pods have a VF, once for each node
+// and each list of owners.
+func (d *Drain) reportBlocked(nodes []metav1.PartialObjectMetadata, waiting map[string]changing) {
+	blocked := map[string]string{}
+	for _, n := range nodes {
+		c := waiting[n.Name]
+		if len(c.held) == 0 || d.Nodes == 0 {
+			continue
+		}
+		blocked[n.Name] = excerpt.Fit(strings.Join(c.held, "; "), longestChanges)
+		if d.blocked[n.Name] != blocked[n.Name] {
+			d.Events.Eventf(&corev1.Node{ObjectMeta: n.ObjectMeta}, corev1.EventTypeWarning, "DrainBlocked",
+				"no pod is evicted for %s: stop these owners or detach their VFs; Culvert then makes the change", blocked[n.Name])
+		}
 	}
-	return ctrl.Result{RequeueAfter: drainLook}, errors.Join(errs...)
+	d.blocked = blocked
 }
 
 // podsOf returns the pods of a node whose VFs delay its change. It leaves out pods that the
@@ -150,13 +172,14 @@ func (d *Drain) podsOf(ctx context.Context, c changing) (out []*corev1.Pod, _ er
 	return out, errors.Join(errs...)
 }
 
-// over reports whether a node has been cordoned for longer than drainPatience.
-func (d *Drain) over(since string) bool {
-	at, err := time.Parse(time.RFC3339, since)
-	return err != nil || d.Now().Sub(at) > drainPatience
+// isOver reports whether the VFs of a node have been free for longer than drainPatience. It is
+// false while free, the annotation freeSince, is empty.
+func (d *Drain) isOver(free string) bool {
+	at, err := time.Parse(time.RFC3339, free)
+	return free != "" && (err != nil || d.Now().Sub(at) > drainPatience)
 }
 
-// begin cordons a node and evicts the pods. It writes the annotation and the cordon at once, so
+// begin cordons a node and evicts the pods. It writes the annotations and the cordon at once, so
 // that no crash leaves a cordon that Drain would not take back. If the node was cordoned already,
 // begin writes no annotation, and Drain takes nothing back.
 func (d *Drain) begin(ctx context.Context, c changing, pods []*corev1.Pod) error {
@@ -168,6 +191,8 @@ func (d *Drain) begin(ctx context.Context, c changing, pods []*corev1.Pod) error
 		before := n.DeepCopy()
 		n.Spec.Unschedulable = true
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, draining, d.Now().UTC().Format(time.RFC3339))
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, drainedFor, strings.Join(c.what, "; "))
+		delete(n.Annotations, freeSince)
 		if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return again(fmt.Errorf("cordon node %s: %w", c.node, err))
 		}
@@ -196,14 +221,12 @@ func (d *Drain) evict(ctx context.Context, c changing, pods []*corev1.Pod) error
 			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 	}
-	if len(c.rest) > 0 {
-		d.Log.Warn("cannot be evicted", "node", c.node, "owners", c.rest, "for", c.what)
-	}
 	return errors.Join(errs...)
 }
 
-// uncordon removes the annotation, and with it the cordon.
-func (d *Drain) uncordon(ctx context.Context, node string) error {
+// uncordon removes the annotations of the drain, and with them the cordon. If the change was not
+// made and is still wanted, drainedFor stays.
+func (d *Drain) uncordon(ctx context.Context, node string, c changing) error {
 	n := &corev1.Node{}
 	if err := d.Live.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
 		return client.IgnoreNotFound(err)
@@ -212,12 +235,40 @@ func (d *Drain) uncordon(ctx context.Context, node string) error {
 		return nil
 	}
 	before := n.DeepCopy()
+	tried := n.Annotations[drainedFor]
+	gaveUp := d.Nodes > 0 && c.isWanted(tried)
 	delete(n.Annotations, draining)
+	delete(n.Annotations, freeSince)
+	if !gaveUp {
+		delete(n.Annotations, drainedFor)
+	}
 	n.Spec.Unschedulable = false
 	if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return again(fmt.Errorf("uncordon node %s: %w", node, err))
 	}
+	if gaveUp {
+		d.Events.Eventf(n, corev1.EventTypeWarning, "DrainGaveUp",
+			"uncordoned although the change is not made (%s): solve the problems of the PF in the NodeState, then remove the annotation %s from the Node to evict pods again", excerpt.Fit(tried, longestChanges), drainedFor)
+		return nil
+	}
 	d.Events.Eventf(n, corev1.EventTypeNormal, "DrainEnded", "uncordoned")
+	return nil
+}
+
+// annotate sets an annotation of a node, or removes it if the value is empty.
+func (d *Drain) annotate(ctx context.Context, node, key, value string) error {
+	n := &corev1.Node{}
+	if err := d.Live.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	before := n.DeepCopy()
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
+	if value == "" {
+		delete(n.Annotations, key)
+	}
+	if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return again(fmt.Errorf("annotate node %s with %s: %w", node, key, err))
+	}
 	return nil
 }
 

@@ -2,8 +2,9 @@ package controller
 
 import (
 	"context"
-	"log/slog"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,11 +53,17 @@ type drained struct{ Cordoned, Pods []string }
 
 func drainOnce(t *testing.T, c client.Client, nodes int, at time.Time) (drained, ctrl.Result) {
 	t.Helper()
-	d := &Drain{Client: c, Live: c, Nodes: nodes, Now: func() time.Time { return at }, Events: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}
+	d := &Drain{Client: c, Live: c, Nodes: nodes, Now: func() time.Time { return at }, Events: record.NewFakeRecorder(100)}
 	result, err := d.Reconcile(t.Context(), ctrl.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return drainState(t, c), result
+}
+
+// drainState reads the nodes and the pods that are left.
+func drainState(t *testing.T, c client.Client) drained {
+	t.Helper()
 	var (
 		got  drained
 		all  corev1.NodeList
@@ -81,7 +89,7 @@ func drainOnce(t *testing.T, c client.Client, nodes int, at time.Time) (drained,
 		got.Pods = append(got.Pods, p.Name)
 	}
 	slices.Sort(got.Pods)
-	return got, result
+	return got
 }
 
 func TestDrain(t *testing.T) {
@@ -91,7 +99,8 @@ func TestDrain(t *testing.T) {
 	ours := newNode("n1", nil)
 	ours.Spec.Unschedulable, ours.Annotations = true, map[string]string{draining: now.Add(-time.Minute).Format(time.RFC3339)}
 	old := ours.DeepCopy()
-	old.Annotations[draining] = now.Add(-time.Hour).Format(time.RFC3339)
+	old.Annotations[draining] = now.Add(-2 * time.Hour).Format(time.RFC3339)
+	old.Annotations[freeSince] = now.Add(-time.Hour).Format(time.RFC3339)
 	a, b, other := podOn("n1", "a"), podOn("n2", "b"), podOn("n1", "other")
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -176,5 +185,51 @@ func TestDrainWaitsForABudget(t *testing.T) {
 		if diff := cmp.Diff(drained{[]string{"n1"}, []string{"a"}}, got); diff != "" || result.RequeueAfter != drainLook {
 			t.Errorf("%+v -want +got:\n%s", result, diff)
 		}
+	}
+}
+
+// A node that another program wrote at the same moment is neither cordoned nor drained, and the
+// next pass repeats the step. No pod is evicted from a node that new pods may come to.
+func TestDrainAfterAnotherWriter(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	begun := newNode("n1", nil)
+	begun.Spec.Unschedulable, begun.Annotations = true, map[string]string{draining: now.Format(time.RFC3339)}
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("it was changed"))
+	for name, tc := range map[string]struct {
+		node         *corev1.Node
+		wanted       int32
+		err          error
+		lost, repeat drained
+		says         string
+	}{
+		"cordon":                     {newNode("n1", nil), 7, conflict, drained{nil, []string{"a"}}, drained{[]string{"n1"}, nil}, ""},
+		"uncordon":                   {begun, 4, conflict, drained{[]string{"n1"}, []string{"a"}}, drained{nil, []string{"a"}}, ""},
+		"cordon that is refused":     {newNode("n1", nil), 7, errors.New("forbidden"), drained{nil, []string{"a"}}, drained{[]string{"n1"}, nil}, "cordon node n1: forbidden"},
+		"uncordon that is refused":   {begun, 4, errors.New("forbidden"), drained{[]string{"n1"}, []string{"a"}}, drained{nil, []string{"a"}}, "uncordon node n1: forbidden"},
+		"cordon of a node that ends": {newNode("n1", nil), 7, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n1"), drained{nil, []string{"a"}}, drained{[]string{"n1"}, nil}, "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refusal := tc.err
+			c := interceptor.NewClient(newCluster(tc.node.DeepCopy(), withVFs("n1", tc.wanted, []string{"default/a"}, nil), podOn("n1", "a")), interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+					if refusal != nil {
+						return refusal
+					}
+					return c.Patch(ctx, o, p, opts...)
+				},
+			})
+			d := &Drain{Client: c, Live: c, Nodes: 1, Now: func() time.Time { return now }, Events: record.NewFakeRecorder(100)}
+			_, err := d.Reconcile(t.Context(), ctrl.Request{})
+			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v, want %q", err, tc.says)
+			}
+			if diff := cmp.Diff(tc.lost, drainState(t, c)); diff != "" {
+				t.Errorf("after the write was lost (-want +got):\n%s", diff)
+			}
+			refusal = nil
+			if got, _ := drainOnce(t, c, 1, now); !cmp.Equal(tc.repeat, got) {
+				t.Errorf("the next pass (-want +got):\n%s", cmp.Diff(tc.repeat, got))
+			}
+		})
 	}
 }

@@ -30,9 +30,9 @@ const mostForeign = 8
 // foreignPage is how many pods the API server returns at a time.
 const foreignPage = 500
 
-// foreignAddresses collects the addresses of networks from the network-status of running pods. An
-// address of which no node has a block comes from another stack, such as the plugin host-local
-// before a migration (I4).
+// foreignAddresses collects the addresses of networks from the network-status of pods that have
+// not ended. An address of which no node has a block comes from another stack, such as the plugin
+// host-local before a migration (I4).
 type foreignAddresses struct {
 	live client.Reader
 	now  func() time.Time
@@ -42,7 +42,7 @@ type foreignAddresses struct {
 	seen   map[string][]netip.Addr // by network, namespace/name
 }
 
-// ofPool returns the addresses of a pool that running pods have.
+// ofPool returns the addresses of a pool that pods have.
 func (f *foreignAddresses) ofPool(ctx context.Context, pool string) ([]netip.Addr, error) {
 	if v1alpha1.IsDeclaredPool(pool) {
 		return f.ofDeclared(ctx, pool)
@@ -50,28 +50,48 @@ func (f *foreignAddresses) ofPool(ctx context.Context, pool string) ([]netip.Add
 	return f.of(ctx, pool)
 }
 
-// of returns the addresses of a network that running pods have.
+// of returns the addresses of a network that pods have. A network without a namespace is that of
+// a file on the nodes.
 func (f *foreignAddresses) of(ctx context.Context, network string) ([]netip.Addr, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.seen == nil || f.now().Sub(f.listed) > foreignLook {
 		seen, err := f.list(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("list the addresses of running pods: %w", err)
+			return nil, fmt.Errorf("list the addresses of pods: %w", err)
 		}
 		f.seen, f.listed = seen, f.now()
+	}
+	if !strings.Contains(network, "/") {
+		return joinNamed(f.seen, network), nil
 	}
 	return f.seen[network], nil
 }
 
-// list asks the API server for the metadata of running pods.
+// joinNamed returns the addresses of the networks that have a name in any namespace. A
+// NetworkAttachmentDefinition with an empty spec.config stands for the file of its name, and pods
+// ask for it by namespace and name.
+func joinNamed(seen map[string][]netip.Addr, name string) (out []netip.Addr) {
+	for network, addresses := range seen {
+		if strings.HasSuffix(network, "/"+name) {
+			out = append(out, addresses...)
+		}
+	}
+	return out
+}
+
+// list asks the API server for the metadata of pods that have not ended. A pod whose init
+// containers run or whose image is missing is Pending, and its sandbox has addresses.
 func (f *foreignAddresses) list(ctx context.Context) (map[string][]netip.Addr, error) {
-	running := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning))}
+	unended := client.MatchingFieldsSelector{Selector: fields.AndSelectors(
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	)}
 	out, next := map[string][]netip.Addr{}, ""
 	for {
 		var pods metav1.PartialObjectMetadataList
 		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := f.live.List(ctx, &pods, running, client.Limit(foreignPage), client.Continue(next)); err != nil {
+		if err := f.live.List(ctx, &pods, unended, client.Limit(foreignPage), client.Continue(next)); err != nil {
 			return nil, err
 		}
 		for _, p := range pods.Items {

@@ -2,39 +2,53 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/netannotation"
 )
 
-// runningOnly is a reader that serves lists of running pods, as the API server does by the field
-// selector that the fake client lacks.
-type runningOnly struct {
+// unendedOnly is a reader that serves lists of pods that have not ended, as the API server does by
+// the field selector that the fake client lacks.
+type unendedOnly struct {
 	client.Reader
 	t     *testing.T
 	lists int
 }
 
-func (r *runningOnly) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if _, pods := list.(*metav1.PartialObjectMetadataList); !pods {
+func (r *unendedOnly) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	pods, is := list.(*metav1.PartialObjectMetadataList)
+	if !is {
 		return r.Reader.List(ctx, list, options...)
 	}
 	var o client.ListOptions
 	o.ApplyOptions(options)
-	if o.FieldSelector == nil || o.FieldSelector.String() != "status.phase=Running" {
-		r.t.Errorf("it lists more than running pods: %v", o.FieldSelector)
+	if o.FieldSelector == nil || o.FieldSelector.String() != "status.phase!=Succeeded,status.phase!=Failed" {
+		r.t.Errorf("it lists other pods than those that have not ended: %v", o.FieldSelector)
+		return r.Reader.List(ctx, list)
 	}
 	r.lists++
-	return r.Reader.List(ctx, list)
+	var all corev1.PodList
+	if err := r.Reader.List(ctx, &all); err != nil {
+		return err
+	}
+	for _, p := range all.Items {
+		if o.FieldSelector.Matches(fields.Set{"status.phase": string(p.Status.Phase)}) {
+			pods.Items = append(pods.Items, metav1.PartialObjectMetadata{ObjectMeta: p.ObjectMeta})
+		}
+	}
+	return nil
 }
 
 // attached is a pod that Multus attached to networks.
@@ -50,7 +64,7 @@ func TestI4AddressesOfPodsFromBeforeCulvert(t *testing.T) {
 	c := newCluster(newNode("a", nil), networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/28"}`), requesting("a", []ipam.Run{run("172.16.91.2", "172.16.91.5")}),
 		attached("red", "old", "n", `[{"name":"cbr0","ips":["10.0.0.9"],"default":true},{"name":"red/n","interface":"net1","ips":["172.16.91.2"]}]`),
 		attached("blue", "far", "red/n", `[{"name":"red/n","ips":["172.16.91.4","fd00::4"]}]`))
-	live := &runningOnly{Reader: c, t: t}
+	live := &unendedOnly{Reader: c, t: t}
 	now := time.Now()
 	a := addresses(c, now)
 	a.Foreign = (&foreignAddresses{live: live, now: func() time.Time { return now }}).of
@@ -65,9 +79,43 @@ func TestI4AddressesOfPodsFromBeforeCulvert(t *testing.T) {
 	}
 }
 
+// I4: a pod has its sandbox and its addresses while it is Pending, as with init containers or an
+// image that is missing. It has given them up once it has ended.
+func TestI4AddressesOfPendingPods(t *testing.T) {
+	c := newCluster()
+	for i, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodUnknown, corev1.PodSucceeded, corev1.PodFailed} {
+		p := attached("red", strings.ToLower(string(phase)), "n", fmt.Sprintf(`[{"name":"red/n","ips":["172.16.91.%d"]}]`, i+1))
+		p.Status.Phase = phase
+		if err := c.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &foreignAddresses{live: &unendedOnly{Reader: c, t: t}, now: time.Now}
+	got, err := f.ofPool(t.Context(), "red/n")
+	slices.SortFunc(got, netip.Addr.Compare)
+	if want := "[172.16.91.1 172.16.91.2 172.16.91.3]"; err != nil || fmt.Sprint(got) != want {
+		t.Errorf("I4: %v, %v; want %s", got, err, want)
+	}
+}
+
+// I4: a NetworkAttachmentDefinition with an empty spec.config stands for the file of its name on
+// the nodes, and the pool has that name alone. Pods ask for the network by namespace and name.
+func TestI4ForeignAddressesOfAFilesPool(t *testing.T) {
+	s := asking("a", 1)
+	c := newCluster(newNode("a", nil), s, attached("red", "old", "n", `[{"name":"red/n","ips":["172.16.91.2"]}]`),
+		attached("blue", "older", "n", `[{"name":"n","ips":["172.16.91.4"]}]`), attached("red", "apart", "un", `[{"name":"red/un","ips":["172.16.91.6"]}]`))
+	a := addresses(c, time.Now())
+	a.Foreign = (&foreignAddresses{live: &unendedOnly{Reader: c, t: t}, now: time.Now}).ofPool
+	look(t, a)
+	got := show(poolOf(t, c))
+	if want := []string{"a 172.16.91.3-172.16.91.3", "a 172.16.91.5-172.16.91.36"}; !slices.Equal(got, want) {
+		t.Errorf("I4: granted are %q, want %q", got, want)
+	}
+}
+
 // A list of pods answers for some seconds.
 func TestForeignAddressesAreListedAnew(t *testing.T) {
-	live := &runningOnly{Reader: newCluster(), t: t}
+	live := &unendedOnly{Reader: newCluster(), t: t}
 	now := time.Now()
 	f := &foreignAddresses{live: live, now: func() time.Time { return now }}
 	for _, step := range []struct {

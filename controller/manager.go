@@ -201,8 +201,9 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return named([]string{"all"}) })
 	err = ctrl.NewControllerManagedBy(mgr).Named("drain").
 		Watches(&v1alpha1.NodeState{}, one, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return fmt.Sprint(changes(s)) }))).
+		WatchesMetadata(node(), one, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return isDrainForgotten(e.ObjectOld, e.ObjectNew) }})).
 		Complete(&Drain{
-			Client: c, Live: mgr.GetAPIReader(), Nodes: config.DrainNodes, Now: time.Now, Log: config.Log, Events: mgr.GetEventRecorderFor("culvert"),
+			Client: c, Live: mgr.GetAPIReader(), Nodes: config.DrainNodes, Now: time.Now, Events: mgr.GetEventRecorderFor("culvert"),
 		})
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)

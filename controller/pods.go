@@ -65,10 +65,13 @@ var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-
 // needs counts the resources of all networks that annotations ask for, in the order in which the
 // annotations name them first.
 func (p *pods) needs(ctx context.Context, annotations map[string]string, namespace string) (need []needed, warnings []string) {
-	for _, source := range []struct{ key, namespace string }{
-		{netannotation.DefaultNetwork, netannotation.DefaultNamespace}, {netannotation.Networks, namespace},
-	} {
-		elements, err := netannotation.Parse(annotations[source.key], source.namespace)
+	defaults, defaultErr := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork])
+	others, err := netannotation.Parse(annotations[netannotation.Networks], namespace)
+	for _, source := range []struct {
+		elements []netannotation.Element
+		err      error
+	}{{defaults, defaultErr}, {others, err}} {
+		elements, err := source.elements, source.err
 		if err != nil {
 			warnings = append(warnings, err.Error()+": no pod starts with it")
 			continue

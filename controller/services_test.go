@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -561,6 +563,10 @@ func TestPodsInTheCache(t *testing.T) {
 	if !podChanged().Update(event.UpdateEvent{ObjectOld: got, ObjectNew: strip(again)}) {
 		t.Error("a pod that is not ready any more wakes no Service")
 	}
+	missed, err := stripPod(toolscache.DeletedFinalStateUnknown{Key: "default/a", Obj: full})
+	if d, is := missed.(toolscache.DeletedFinalStateUnknown); err != nil || !is || d.Key != "default/a" || !reflect.DeepEqual(d.Obj, got) {
+		t.Errorf("of a pod whose end was missed: %+v, %v", missed, err)
+	}
 	full.Annotations = nil
 	if got := strip(full); got.Spec.Containers != nil || got.Labels["app"] != "web" {
 		t.Errorf("of a pod without networks: %+v", got)
@@ -588,6 +594,26 @@ func TestServiceOfADefaultNetwork(t *testing.T) {
 	w.reconcile()
 	if len(w.slices()) > 0 {
 		t.Errorf("no default any more: %v", w.addresses())
+	}
+}
+
+// The networks that a flag names for Services have a namespace and a name, and the error says
+// which of them has not.
+func TestParseServiceNetworks(t *testing.T) {
+	for _, tc := range []struct {
+		flags []string
+		want  []service.Network
+		err   string
+	}{
+		{nil, nil, ""},
+		{[]string{"default/net1", "red/net"}, []service.Network{{Namespace: "default", Name: "net1"}, {Namespace: "red", Name: "net"}}, ""},
+		{[]string{"default/net1", "net2"}, nil, `default network of Services: network "net2": invalid`},
+		{[]string{"Default/net1"}, nil, `"Default" is no namespace`},
+	} {
+		got, err := ParseServiceNetworks(tc.flags)
+		if !slices.Equal(got, tc.want) || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%q: %v, %v, want %v, %q", tc.flags, got, err, tc.want, tc.err)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
@@ -164,48 +162,6 @@ func TestI10MetricsNeedAToken(t *testing.T) {
 	want(job.Scheme, apiserver.Viewer, http.StatusOK)
 }
 
-// authority is a CA of a test.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	cert, key, text, err := newCA(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{t, cert, key, text}
-}
-
-// serve writes a server's certificate for localhost into a folder.
-func (a authority) serve(dir string) (certificate []byte) {
-	a.t.Helper()
-	cert, key, err := newLeaf(a.cert, a.key, []string{"localhost"}, time.Now())
-	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, leafKey), key, 0o600), os.WriteFile(filepath.Join(dir, leafCert), cert, 0o600)); err != nil {
-		a.t.Fatal(err)
-	}
-	return cert
-}
-
-// client returns a client's certificate and its key.
-func (a authority) client() (cert, key []byte) {
-	a.t.Helper()
-	c, err := template("kube-apiserver", time.Now(), time.Hour)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.KeyUsage, c.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	private, der, err := sign(c, a.cert, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return encode(der), encodeKey(private)
-}
-
 // admissionConfig writes the files by which an API server shows webhooks a certificate.
 func admissionConfig(t *testing.T, cert, key []byte) (path string) {
 	t.Helper()
@@ -229,21 +185,6 @@ func admissionConfig(t *testing.T, cert, key []byte) (path string) {
 		}
 	}
 	return dir + "/admission"
-}
-
-// handshake connects to a server and returns its certificate; a server that refuses the
-// client says so when it is read from.
-func handshake(address string, roots *x509.CertPool, own ...tls.Certificate) ([]byte, error) {
-	c, err := tls.Dial("tcp", address, &tls.Config{ServerName: "localhost", RootCAs: roots, Certificates: own})
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	if _, err := io.WriteString(c, "GET /none HTTP/1.0\r\n\r\n"); err != nil {
-		return nil, err
-	}
-	_, err = c.Read(make([]byte, 1))
-	return c.ConnectionState().PeerCertificates[0].Raw, err
 }
 
 // I10: with the files of cert-manager the controller serves its webhooks without a
@@ -295,19 +236,19 @@ func TestI10WebhooksServeTheAPIServerAlone(t *testing.T) {
 		}
 		return p
 	}
-	if _, err := handshake(address, roots); err == nil {
+	if _, err := shakeHands(address, roots); err == nil {
 		t.Error("I10: a client without a certificate is served")
 	}
-	if _, err := handshake(address, roots, pairOf(newAuthority(t).client())); err == nil {
+	if _, err := shakeHands(address, roots, pairOf(newAuthority(t).client())); err == nil {
 		t.Error("I10: a client with a certificate of another CA is served")
 	}
-	before, err := handshake(address, roots, pairOf(cert, key))
+	before, err := shakeHands(address, roots, pairOf(cert, key))
 	if err != nil || !slices.Equal(encode(before), first) {
 		t.Errorf("the API server's certificate: %v", err)
 	}
 	second := server.serve(dir)
 	apiserver.Eventually(t, "the renewed certificate is served", func() error {
-		if now, err := handshake(address, roots, pairOf(cert, key)); err != nil || !slices.Equal(encode(now), second) {
+		if now, err := shakeHands(address, roots, pairOf(cert, key)); err != nil || !slices.Equal(encode(now), second) {
 			return fmt.Errorf("the earlier one is: %w", err)
 		}
 		return nil

@@ -2,11 +2,11 @@ package daemon
 
 import "runtime/debug"
 
-// gcPercent makes Go's garbage collector run when the heap has grown by this part, and with a
-// small heap after 6 MB instead of 4. At Go's default of 100 the collector takes a fifth of the
-// processor time of 256 attaches at once; at 200 it takes no less than here, and culvertd 4 MiB
-// more (docs/design/0005, "Resident memory").
-const gcPercent = 150
+// gcPercent makes Go's garbage collector run when the heap has grown to three times what was in use.
+// A cycle of the collector slows the attaches in which it runs, and at 200 there are fewer cycles than
+// at 150 (docs/design/0005, "Addresses"). At 300, culvertd has 5 MiB more at rest. At Go's default of
+// 100 the collector also takes a fifth of the processor time of 256 attaches at once.
+const gcPercent = 200
 
 // softLimit is the memory in bytes from which on the collector runs more often. With the 15
 // to 19 MiB of the program's file that are resident, culvertd stays within the 40 MiB of

@@ -125,6 +125,7 @@ func Run(ctx context.Context, c Config) (err error) {
 func newServer(c Config, n *node.Node, k *kernel.Kernel) *Server {
 	s := &Server{Config: c, node: n, kernel: k, made: make(chan struct{}), faults: node.NewFaults(nil)}
 	s.sources = wanted.NewSources(n.Current, n.Inventory.PFs, n.Problems)
+	s.sources.InCluster = c.Kubernetes
 	s.hostFile = &wanted.HostFile{Path: c.HostFile, Optional: c.Kubernetes, Sources: s.sources, Log: c.Log}
 	s.guests = guest.NewFollower(n.Engine, n.Ledger, c.Log)
 	s.status = &gather.Gatherer{

@@ -119,3 +119,23 @@ func TestMeasureRunsBench(t *testing.T) {
 		})
 	}
 }
+
+// The demo fails if each run over the VF is slower than each run over the overlay. Runs that overlap
+// prove nothing, as on a busy machine.
+func TestJudgeGain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		vf, overlay      []float64
+		problem, unclear string
+	}{
+		"faster":               {vf: []float64{5, 6, 7}, overlay: []float64{3, 4, 8}},
+		"slower":               {vf: []float64{1, 2, 2.5}, overlay: []float64{3, 4, 8}, problem: "0.50 times"},
+		"slower, and overlaps": {vf: []float64{1, 2, 3.5}, overlay: []float64{3, 4, 8}, unclear: "0.50 times what the overlay carries, and the runs of both overlap"},
+		"no runs over the VF":  {overlay: []float64{3}},
+		"no runs over either":  {},
+	} {
+		problem, unclear := judgeGain(tc.vf, tc.overlay)
+		if !strings.Contains(problem, tc.problem) || (problem == "") != (tc.problem == "") || !strings.Contains(unclear, tc.unclear) || (unclear == "") != (tc.unclear == "") {
+			t.Errorf("%s: %q, %q", name, problem, unclear)
+		}
+	}
+}

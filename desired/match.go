@@ -2,6 +2,7 @@ package desired
 
 import (
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,19 +10,69 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ForPF returns the wanted state of pf, with VFs resolved to a number, and whether any entry
-// matches it: the first that does decides. ForPF does not judge whether pf is capable of it;
-// PFSpec.Check does.
+// ForPF returns the wanted state of pf, with VFs resolved to a number, and whether there is one:
+// the first entry that matches pf decides. If policies of one priority contradict each other about
+// pf, ForPF returns what was wanted before, if that is known. ForPF does not judge whether pf is
+// capable of it; PFSpec.Check does.
 func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
+	want, managed, _ := s.decidePF(pf)
+	return want, managed
+}
+
+// MayWant reports whether more may be wanted of pf than ForPF returns: the Spec is partial, or
+// policies contradict each other about pf, and culvertd does not know what was wanted before.
+func (s Spec) MayWant(pf vf.PF) bool {
+	_, managed, contested := s.decidePF(pf)
+	return s.Partial || contested && !managed
+}
+
+// decidePF returns what ForPF returns, and whether policies contradict each other about pf.
+// Contested lists only PFs that existed at the time of Merge. If pf appeared later or was renamed,
+// the rules show the contradiction, and pf is left alone.
+func (s Spec) decidePF(pf vf.PF) (want PFSpec, managed, contested bool) {
 	for _, c := range s.Contested {
 		if c.PCI == pf.PCI {
-			return c.Keep, !c.Keep.isZero()
+			return c.Keep, !c.Keep.isZero(), true
 		}
 	}
-	if r := s.ruleFor(pf); r != nil {
-		return r.Want.resolveVFs(pf), true
+	rules := s.decidingRules(pf)
+	if len(rules) == 0 {
+		return PFSpec{}, false, false
 	}
-	return PFSpec{}, false
+	for _, r := range rules[1:] {
+		if !reflect.DeepEqual(r.plainWant(pf), rules[0].plainWant(pf)) {
+			return PFSpec{}, false, true
+		}
+	}
+	return rules[0].Want.resolveVFs(pf), true, false
+}
+
+// decidingRules returns the first rule that matches pf, and the first matching rule of each other
+// policy of the same priority. Rules of host.yaml precede all policies.
+func (s Spec) decidingRules(pf vf.PF) (out []*PFRule) {
+	for i := range s.PFs {
+		r := &s.PFs[i]
+		if len(out) > 0 {
+			first, last := out[0], out[len(out)-1]
+			if first.Policy == "" || r.Priority != first.Priority {
+				break // PFs is sorted
+			}
+			if r.Policy == last.Policy {
+				continue
+			}
+		}
+		if r.Matches(pf) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// plainWant returns what the rule wants of pf, without the place where it was written.
+func (r PFRule) plainWant(pf vf.PF) PFSpec {
+	want := r.Want.resolveVFs(pf)
+	want.From = ""
+	return want
 }
 
 // WhereDeclared says where people change what they want of pf: the entry that is
@@ -31,16 +82,6 @@ func (s Spec) WhereDeclared(pf vf.PF) string {
 		return want.From
 	}
 	return DefaultPath
-}
-
-// ruleFor returns the first entry that matches pf, or nil.
-func (s Spec) ruleFor(pf vf.PF) *PFRule {
-	for i := range s.PFs {
-		if s.PFs[i].Matches(pf) {
-			return &s.PFs[i]
-		}
-	}
-	return nil
 }
 
 // resolveVFs returns s with a number of VFs.

@@ -62,10 +62,13 @@ func Merge(s Sources, before Spec, pfs []vf.PF) Merged {
 	m := Merged{PFs: map[vf.PCIAddr]string{}}
 	m.Spec.PFs = slices.Clone(s.Host.PFs)
 	for _, p := range policies {
-		m.Spec.PFs = append(m.Spec.PFs, p.Spec.PFs...)
+		for _, r := range p.Spec.PFs {
+			r.Policy, r.Priority = p.Name, p.Priority
+			m.Spec.PFs = append(m.Spec.PFs, r)
+		}
 	}
 	for _, pf := range pfs {
-		m.mergePF(s.Host, policies, before, pf)
+		m.mergePF(before, pf)
 	}
 	m.mergePools(s, policies, before)
 	return m
@@ -88,32 +91,21 @@ func groupByPriority(sorted []Policy) func(func([]Policy) bool) {
 }
 
 // mergePF finds out who is followed for one PF.
-func (m *Merged) mergePF(host Spec, policies []Policy, before Spec, pf vf.PF) {
-	if host.ruleFor(pf) != nil {
-		m.PFs[pf.PCI] = ""
+func (m *Merged) mergePF(before Spec, pf vf.PF) {
+	var wishes []wish
+	for _, r := range m.Spec.decidingRules(pf) {
+		wishes = append(wishes, wish{r.Policy, r.plainWant(pf), describePF(r.Want)})
+	}
+	if len(wishes) == 0 {
 		return
 	}
-	for group := range groupByPriority(policies) {
-		var wishes []wish
-		for _, p := range group {
-			if r := p.Spec.ruleFor(pf); r != nil {
-				want := r.Want.resolveVFs(pf)
-				want.From = ""
-				wishes = append(wishes, wish{p.Name, want, describePF(r.Want)})
-			}
-		}
-		if len(wishes) == 0 {
-			continue
-		}
-		if c, contested := findContradiction("PF "+pf.Label(), wishes); contested {
-			keep, _ := before.ForPF(pf)
-			m.Spec.Contested = append(m.Spec.Contested, Contested{PCI: pf.PCI, Keep: keep})
-			m.Conflicts = append(m.Conflicts, c)
-			return
-		}
-		m.PFs[pf.PCI] = wishes[0].policy
+	if c, contested := findContradiction("PF "+pf.Label(), wishes); contested {
+		keep, _ := before.ForPF(pf)
+		m.Spec.Contested = append(m.Spec.Contested, Contested{PCI: pf.PCI, Keep: keep})
+		m.Conflicts = append(m.Conflicts, c)
 		return
 	}
+	m.PFs[pf.PCI] = wishes[0].policy
 }
 
 // wish is a policy's wish for an object, as comparable text.

@@ -91,6 +91,8 @@ func TestMerge(t *testing.T) {
 			parse(t, "{pfs: [{name: enp1s0f0, vfs: 4}], pools: [{name: x}]}"),
 			[]string{"enp1s0f0 has 4 by host.yaml:1", "enp2s0f0 is left alone", "pool culvert.dev/x by host.yaml:1",
 				"PF enp1s0f0 contested by a and b", "pool culvert.dev/x contested by a and b", "pool culvert.dev/y contested by a and b"}},
+		{"contradicting policies, merged before the PF appeared", Sources{Policies: eightAndFour(t)}, Merge(Sources{Policies: eightAndFour(t)}, Spec{}, nil).Spec,
+			[]string{"enp1s0f0 is left alone", "enp2s0f0 is left alone", "PF enp1s0f0 contested by a and b", "PF enp2s0f0 contested by a and b"}},
 		{"host.yaml settles a contradiction", Sources{Host: host, Policies: []Policy{
 			policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: 2}], pools: [{name: a}]}`),
 			policy(t, "b", 0, `{pfs: [{name: enp1s0f0, vfs: 3}], pools: [{name: a, deviceType: vfio-pci}]}`)}}, Spec{},
@@ -101,6 +103,40 @@ func TestMerge(t *testing.T) {
 		got := outcome(Merge(tc.in, tc.was, twoPFs()), twoPFs())
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// eightAndFour returns policies of one priority that match PFs by their driver and contradict each
+// other.
+func eightAndFour(t interface{ Fatal(...any) }) []Policy {
+	return []Policy{policy(t, "a", 0, `{pfs: [{driver: igb, vfs: 8}]}`), policy(t, "b", 0, `{pfs: [{driver: igb, vfs: 4}]}`)}
+}
+
+// A PF that appears after Merge is left alone, as after the next Merge, if policies contradict each
+// other about it. A rule of host.yaml or of a higher priority is followed, and so are policies that
+// agree.
+func TestPFThatAppearsAfterMerge(t *testing.T) {
+	nine := func(p Policy) Policy { p.Priority = 9; return p }
+	ab := eightAndFour(t)
+	for name, tc := range map[string]struct {
+		in      Sources
+		want    string
+		mayWant bool
+	}{
+		"a contradiction":                 {Sources{Policies: ab}, "enp1s0f0 is left alone", true},
+		"one of a higher priority":        {Sources{Policies: []Policy{ab[0], nine(ab[1])}}, "enp1s0f0 has 4 by NodePolicy b, pfs[0]", false},
+		"a contradiction of lower ones":   {Sources{Policies: append(slices.Clone(ab), policy(t, "c", 1, `{pfs: [{driver: igb, vfs: 2}]}`))}, "enp1s0f0 has 2 by NodePolicy c, pfs[0]", false},
+		"host.yaml":                       {Sources{Host: parse(t, "{pfs: [{driver: igb, vfs: 1}]}"), Policies: ab}, "enp1s0f0 has 1 by host.yaml:1", false},
+		"the same wish":                   {Sources{Policies: []Policy{ab[1], policy(t, "c", 0, `{pfs: [{name: enp1s0f0, vfs: 4}]}`)}}, "enp1s0f0 has 4 by NodePolicy b, pfs[0]", false},
+		"max, which is that number":       {Sources{Policies: []Policy{policy(t, "a", 0, `{pfs: [{driver: igb, vfs: max}]}`), policy(t, "b", 0, `{pfs: [{driver: igb, vfs: 7}]}`)}}, "enp1s0f0 has 7 by NodePolicy a, pfs[0]", false},
+		"two entries of one policy":       {Sources{Policies: []Policy{policy(t, "a", 0, `{pfs: [{driver: igb, vfs: 3}, {name: enp1s0f0, vfs: 4}]}`)}}, "enp1s0f0 has 3 by NodePolicy a, pfs[0]", false},
+		"another policy about another PF": {Sources{Policies: []Policy{ab[1], policy(t, "c", 0, `{pfs: [{name: enp9s0, vfs: 5}]}`)}}, "enp1s0f0 has 4 by NodePolicy b, pfs[0]", false},
+	} {
+		spec := Merge(tc.in, Spec{}, nil).Spec
+		got := outcome(Merged{Spec: spec}, []vf.PF{igb})
+		if diff := cmp.Diff([]string{tc.want}, got); diff != "" || spec.MayWant(igb) != tc.mayWant {
+			t.Errorf("%s: more may be wanted: %t (-want +got):\n%s", name, spec.MayWant(igb), diff)
 		}
 	}
 }
@@ -135,7 +171,8 @@ NodePolicy a: pools[1]: pool culvert.dev/x is there already, as pools[0]: give i
 
 // Whatever the policies: their order does not matter; merging again with what
 // came of it changes nothing; nobody is followed of whom a contradiction is
-// told; and a source that comes earlier is followed.
+// told; and a source that comes earlier is followed. A PF that appears after a
+// merge is treated as if it had been there, as long as nothing was wanted before.
 func TestMergeProperties(t *testing.T) {
 	pfs := twoPFs()
 	rapid.Check(t, func(t *rapid.T) {
@@ -157,6 +194,7 @@ func TestMergeProperties(t *testing.T) {
 		for _, pf := range pfs {
 			checkPF(t, in, before, m, pf)
 		}
+		checkAppearance(t, in, pfs)
 	})
 }
 
@@ -177,6 +215,44 @@ func checkPF(t *rapid.T, in Sources, before Spec, m Merged, pf vf.PF) {
 	if followed == contested && wanted {
 		t.Fatalf("%s: followed %t, contested %t", pf.Name, followed, contested)
 	}
+}
+
+// checkAppearance merges without the PFs, and again when they have appeared.
+func checkAppearance(t *rapid.T, in Sources, pfs []vf.PF) {
+	early := Merge(in, Spec{}, pfs[:rapid.IntRange(0, len(pfs)-1).Draw(t, "early")]).Spec
+	m := Merge(in, early, pfs)
+	if diff := cmp.Diff(outcome(Merged{Spec: m.Spec}, pfs), outcome(Merged{Spec: early}, pfs)); diff != "" {
+		t.Fatalf("the next merge of what appeared (-after +before):\n%s", diff)
+	}
+	for _, pf := range pfs {
+		contested := contradicts(in, pf)
+		if _, wanted := early.ForPF(pf); contested && wanted || early.MayWant(pf) != contested || m.Spec.MayWant(pf) != contested {
+			t.Fatalf("%s: contested %t, wanted %t, more may be wanted: %t, then %t", pf.Name, contested, wanted, early.MayWant(pf), m.Spec.MayWant(pf))
+		}
+		if told := slices.ContainsFunc(m.Conflicts, func(c Conflict) bool { return c.Object == "PF "+pf.Name }); told != contested {
+			t.Fatalf("%s: contested %t, told %t", pf.Name, contested, told)
+		}
+	}
+}
+
+// contradicts reports whether the policies that decide about a PF want different numbers of VFs, in
+// which alone the drawn policies differ.
+func contradicts(in Sources, pf vf.PF) bool {
+	if _, ok := in.Host.ForPF(pf); ok {
+		return false
+	}
+	for _, priority := range []int32{1, 0} {
+		numbers := map[int]bool{}
+		for _, p := range in.Policies {
+			if want, ok := p.Spec.ForPF(pf); ok && p.Priority == priority {
+				numbers[want.VFs] = true
+			}
+		}
+		if len(numbers) > 0 {
+			return len(numbers) > 1
+		}
+	}
+	return false
 }
 
 func drawPolicies(t *rapid.T) (out []Policy) {

@@ -22,8 +22,11 @@ type Spec struct {
 	PFs   []PFRule
 	Pools []Pool
 	// Contested are PFs of which policies of a cluster want different things.
-	// They come before PFs.
+	// They come before PFs. A PF that appeared after Merge may be contested by PFs alone.
 	Contested []Contested
+	// Partial is set while culvertd has not read one of the sources since it started. What the Spec
+	// does not name may be wanted, so culvertd leaves it as it is.
+	Partial bool
 }
 
 // AllVFs as a PFSpec's or PFRule's VFs stands for as many as the PF can have.
@@ -38,6 +41,11 @@ type PFRule struct {
 	Vendor string // four hexadecimal digits, lower case
 	Device string
 	Driver string
+
+	// Policy is the policy that has the rule, and Priority the policy's. Merge sets them. Policy is
+	// empty for a rule of host.yaml.
+	Policy   string
+	Priority int32
 
 	// Want is what the file says; its VFs may be AllVFs.
 	Want PFSpec

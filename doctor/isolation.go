@@ -102,7 +102,7 @@ func (c *Cluster) findRefused() map[string]*refusals {
 	all := map[string]*refusals{}
 	for _, p := range c.Pods {
 		asked, _ := netannotation.Parse(p.Annotations[netannotation.Networks], p.Namespace)
-		instead, _ := netannotation.Parse(p.Annotations[netannotation.DefaultNetwork], netannotation.DefaultNamespace)
+		instead, _ := netannotation.ParseDefault(p.Annotations[netannotation.DefaultNetwork])
 		for _, element := range slices.Concat(asked, instead) {
 			id := element.Namespace + "/" + element.Name
 			n, ok := networks[id]

@@ -25,6 +25,7 @@ func TestLenient(t *testing.T) {
 			"10.0.0.2/29 via 10.0.0.1 | ipam.name x: unknown key, ignored; ipam.range-start 10.0.0.3: unknown key, ignored: did you mean rangeStart?"},
 		{"other case", `{"type":"host-local","Subnet":"10.0.0.0/29","rangestart":"10.0.0.3"}`, nil,
 			"10.0.0.3/29 via 10.0.0.1 | ipam.Subnet 10.0.0.0/29: read as subnet; ipam.rangestart 10.0.0.3: read as rangeStart"},
+		{"type in another case", `{"Type":"host-local","subnet":"10.0.0.0/29"}`, nil, "10.0.0.2/29 via 10.0.0.1 | ipam.Type host-local: read as type"},
 		{"a gateway elsewhere", `{"type":"host-local","subnet":"10.0.0.0/29","gateway":"192.0.2.1","routes":[{"dst":"0.0.0.0/0"}]}`, nil,
 			"10.0.0.1/29 via 192.0.2.1, 0.0.0.0/0 via 192.0.2.1 onlink | ipam.gateway 192.0.2.1: is not in subnet 10.0.0.0/29"},
 		{"a route without an address of its family", `{"type":"host-local","subnet":"10.0.0.0/29","routes":[{"dst":"::/0"},{"dst":"fd00::/8","gw":"fe80::1"}]}`, nil,
@@ -75,6 +76,19 @@ func TestLenient(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A lenient section that names another pool in another case has no addresses of its own.
+func TestLenientPools(t *testing.T) {
+	for raw, want := range map[string][2]string{
+		`{"type":"host-local","subnet":"10.0.0.0/24","AddressPool":"storage"}`: {"", "storage"},
+		`{"type":"host-local","subnet":"10.0.0.0/24","PoolOf":"red/net"}`:      {"red/net", ""},
+	} {
+		c, err := Reader{Lenient: true}.Parse(json.RawMessage(raw))
+		if err != nil || c.PoolOf != want[0] || c.AddressPool != want[1] || len(c.Sets) > 0 || len(c.Warnings) != 2 {
+			t.Errorf("%s: pool of %q, AddressPool %q, ranges %v, warnings %q, %v", raw, c.PoolOf, c.AddressPool, c.Sets, c.Warnings, err)
+		}
 	}
 }
 

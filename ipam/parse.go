@@ -65,6 +65,7 @@ func (r Reader) Parse(raw json.RawMessage) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	o.FoldKnown("type", "poolOf", "addressPool") // which keys the section may have depends on these
 	c := Config{Type: o.String("type"), Lenient: r.Lenient}
 	switch c.Type {
 	case "":

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// IsMemberWith reports whether two records are leases on members of one bond.
+// IsMemberWith reports whether two records are leases on members of one bond. A quarantined VF of an
+// earlier bond of the same owner and interface has another mark.
 func (r Record) IsMemberWith(o Record) bool {
 	a, b := r.Lease, o.Lease
-	return r.ID != o.ID && a.Bond != nil && b.Bond != nil && a.Owner.UID == b.Owner.UID && a.Owner.Interface == b.Owner.Interface
+	return r.ID != o.ID && a.Bond != nil && b.Bond != nil && a.BondMark == b.BondMark && a.Owner.UID == b.Owner.UID && a.Owner.Interface == b.Owner.Interface
 }
 
 // handOver gives the addresses of a member of a bond to another member, with all that the lease

@@ -111,10 +111,10 @@ func (r *Rescue) rescueRecords(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]R
 // rescueAddresses keeps the addresses of the leases that are kept. If a record is lost, it also
 // keeps every other address, as held by a lost VF.
 func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
-	type key struct{ network, addr string }
-	held := map[key]bool{}
+	held := map[string]bool{} // by entryKey
 	hold := func(a Address) bool {
-		k := key{a.Network, a.Addr.Unmap().String()}
+		a.Addr = a.Addr.Unmap()
+		k := string(a.entryKey())
 		if held[k] || a.Network == "" {
 			return false
 		}
@@ -127,7 +127,19 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 			continue
 		}
 		for _, w := range rec.Lease.Wanted.Addresses {
-			hold(Address{Network: rec.Lease.AddressPoolName(), Addr: w.Prefix.Addr(), VF: rec.ID, Owner: rec.Lease.Owner, Since: rec.Since})
+			i := slices.IndexFunc(c.Addresses, func(a Address) bool {
+				return a.Damage == "" && a.VF == rec.ID && a.Owner == rec.Lease.Owner && a.Network == rec.Lease.AddressPoolName() && a.Addr.Unmap() == w.Prefix.Addr().Unmap()
+			})
+			if i >= 0 { // it has more than the lease says of it
+				hold(c.Addresses[i])
+				continue
+			}
+			hold(Address{
+				Network: rec.Lease.AddressPoolName(), Addr: w.Prefix.Addr(), VF: rec.ID, Owner: rec.Lease.Owner, Since: rec.Since,
+				Shared: slices.ContainsFunc(c.Addresses, func(a Address) bool {
+					return a.Shared && a.Network == rec.Lease.AddressPoolName() && a.Addr.Unmap() == w.Prefix.Addr().Unmap()
+				}),
+			})
 		}
 	}
 	wrong := map[string]bool{}
@@ -144,7 +156,7 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 		case !wrong[addressObject(a)] || lostVF:
 			hold(a)
 		case len(lost) == 0:
-			if !held[key{a.Network, a.Addr.Unmap().String()}] {
+			if !held[string(a.entryKey())] {
 				r.noteRepair("address %s of network %s is given back: no VF has it", a.Addr, a.Network)
 			}
 		default:

@@ -2,11 +2,15 @@ package journal_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -120,6 +124,45 @@ func TestRepairOfASoundLedgerChangesNothing(t *testing.T) {
 	}
 	if diff := cmp.Diff(before.Events, after.Events[:len(before.Events)]); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// I4: two pods have one address of a network that shares it. A check finds nothing wrong with that. A
+// repair keeps both holders, and all that the ledger knows of the address.
+func TestI4RepairKeepsSharedAddresses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l, err := journal.Open(path, journal.Options{NoSync: true, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := netip.MustParseAddr("10.9.0.9")
+	err = l.Update(func(tx *journal.Tx) error {
+		errs := []error{tx.SetBoot("boot-1")}
+		for i := range 2 {
+			owner := vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(i), Name: fmt.Sprintf("ns/p%d", i), Interface: "net1"}
+			r := journal.Record{ID: id(i), PCI: vf.PCIAddr{Bus: 1, Function: uint8(i)}, Generation: 1, Phase: journal.Attached}
+			r.Baseline = vf.Baseline{Admin: vf.Admin{MAC: vf.StableMAC(id(i).PF, i)}, Driver: "igbvf", Name: fmt.Sprint("v", i)}
+			r.Lease = journal.Lease{Owner: owner, Network: "blue", Wanted: vf.Spec{Addresses: []vf.Address{{Prefix: netip.PrefixFrom(a, 24)}}}}
+			errs = append(errs, tx.Put(r), tx.HoldAddress(journal.Address{
+				Network: "blue", Addr: a, VF: r.ID, Owner: owner, Shared: true, Local: true, Claim: "c", Keep: time.Hour,
+			}))
+		}
+		return errors.Join(errs...)
+	})
+	if err := errors.Join(err, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := journal.Inspect(path)
+	if err != nil || len(before.Problems()) > 0 || len(before.Addresses) != 2 {
+		t.Fatalf("%v, %v, %v", before.Addresses, before.Problems(), err)
+	}
+	repaired(t, path, nil)
+	after, err := journal.Inspect(path)
+	if err != nil || len(after.Problems()) > 0 {
+		t.Errorf("%v, %v", after.Problems(), err)
+	}
+	if d := cmp.Diff(before.Addresses, after.Addresses, addrs); d != "" {
+		t.Errorf("-before +after:\n%s", d)
 	}
 }
 

@@ -87,6 +87,17 @@ func (s Sandbox) PodName() string {
 	return s.Namespace + "/" + s.Pod
 }
 
+// NetworkOf returns the name of the network with an interface. It is empty where the record has no
+// such network.
+func (s Sandbox) NetworkOf(in string) string {
+	for _, n := range s.Networks {
+		if n.Interface == in {
+			return n.Name
+		}
+	}
+	return ""
+}
+
 // Sandbox returns the record of a sandbox; vf.ErrNotFound when there is none. A record that
 // cannot be read has Damage.
 func (t *Tx) Sandbox(id string) (Sandbox, error) {

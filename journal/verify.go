@@ -189,7 +189,7 @@ func (v *verifier) findTwice(addresses []Address) {
 	first := map[key]Address{}
 	for _, a := range addresses {
 		k := key{a.Network, a.Addr.Unmap()}
-		if o, twice := first[k]; twice {
+		if o, twice := first[k]; twice && !(a.Shared && o.Shared) {
 			v.addProblem("I4", addressObject(a), "two have one address", "%s holds it, and %s does", a.Owner, o.Owner)
 			continue
 		}

@@ -96,9 +96,8 @@ func dropEmptyBond(c *rtnl.Conn, name string) error {
 	if err != nil || !hasAnyMark(bond) {
 		return nil //nolint:nilerr // the caller finds out that the name is taken
 	}
-	hasMember := false
-	_, err = c.FindLinks(func(l rtnl.Link) bool { hasMember = hasMember || l.Master == bond.Index; return false })
-	if err != nil || hasMember {
+	members, err := c.FindLinks(func(l rtnl.Link) bool { return l.Master == bond.Index })
+	if err != nil || len(members) > 0 {
 		return err
 	}
 	return c.DelLink(bond.Index)

@@ -39,7 +39,7 @@ func (t told) Link(index int, withVFs bool) (rtnl.Link, error) {
 }
 
 func (t told) FindLinks(match func(rtnl.Link) bool) ([]rtnl.Link, error) {
-	return slices.DeleteFunc(slices.Clone(t), func(l rtnl.Link) bool { return !match(l) }), nil
+	return slices.DeleteFunc(slices.Clone(t), func(l rtnl.Link) bool { return match != nil && !match(l) }), nil
 }
 
 func (told) Addrs(int) (rtnl.List[rtnl.Addr], error)   { return rtnl.List[rtnl.Addr]{}, nil }

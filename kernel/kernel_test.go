@@ -37,8 +37,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A write that hangs does not hang the caller. Here the file is a FIFO that nobody reads. Hung returns
-// the step until the write comes back.
+// The kernel may hold a write forever; the caller of Do gets an error all the same. The test replaces the
+// file by a FIFO without a reader. Hung names the step until the write comes back.
 func TestHungWrite(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
 	k := New(Options{SysRoot: sys.root})

@@ -28,7 +28,7 @@ type sight struct {
 // listHost lists everything of the host's netns.
 func (k *Kernel) listHost() (s sight, err error) {
 	err = k.see("", func(c eyes) error {
-		links, err := c.FindLinks(func(rtnl.Link) bool { return true })
+		links, err := c.FindLinks(nil)
 		if err != nil {
 			return fmt.Errorf("list links: %w", err)
 		}
@@ -105,7 +105,11 @@ func (s sight) addrsOf(name string) (all, own []netip.Prefix) {
 // kernel does not answer in time (readBound). With another error VF returns the parts that
 // could be read.
 func (k *Kernel) VF(ctx context.Context, addr vf.PCIAddr, path string) (vf.State, error) {
-	return readBounded(ctx, &k.hangs, "VF "+addr.String(), func() (vf.State, error) {
+	what := "VF " + addr.String()
+	if path != "" { // a look that hangs there must not keep the VF from being read from the host
+		what += " in " + path
+	}
+	return readBounded(ctx, &k.hangs, what, func() (vf.State, error) {
 		s, err := k.readVF(addr, path)
 		if err != nil {
 			return s, fmt.Errorf("read VF %s: %w", addr, err)

@@ -102,17 +102,16 @@ func dropManagedFields(v any) (any, error) {
 // the first time.
 func (c *Client) ObjectsChanged() <-chan struct{} { return c.objects.changed }
 
-// Policies returns the NodePolicies that select this node. known is false until the
-// cluster has been heard.
+// Policies returns the NodePolicies that select this node. known is false until the cluster has been
+// heard, and while the cluster has no Node object for this node, which has the labels: a Node is
+// deleted by mistake, and the kubelet makes it again.
 func (c *Client) Policies() (selected []*v1alpha1.NodePolicy, known bool) {
 	if !c.objects.policies.HasSynced() || !c.objects.self.HasSynced() {
 		return nil, false
 	}
-	var node labels.Set
-	for _, v := range c.objects.self.GetStore().List() {
-		if n, ok := v.(*clusterNode); ok {
-			node = n.Labels
-		}
+	node, isThere := c.labelsOfNode()
+	if !isThere {
+		return nil, false
 	}
 	for _, v := range c.objects.policies.GetStore().List() {
 		if p, ok := v.(*v1alpha1.NodePolicy); ok && labels.SelectorFromSet(p.Spec.NodeSelector).Matches(node) {
@@ -122,11 +121,24 @@ func (c *Client) Policies() (selected []*v1alpha1.NodePolicy, known bool) {
 	return selected, true
 }
 
+// labelsOfNode returns the labels of this node, and whether the cluster has a Node object for it.
+func (c *Client) labelsOfNode() (node labels.Set, isThere bool) {
+	for _, v := range c.objects.self.GetStore().List() {
+		if n, ok := v.(*clusterNode); ok {
+			node, isThere = n.Labels, true
+		}
+	}
+	return node, isThere
+}
+
 // WhyNoPolicies returns why Policies is not known, with the next step; nil when it is, and
 // while the API server has not answered yet.
 func (c *Client) WhyNoPolicies() error {
 	if _, known := c.Policies(); known {
 		return nil
+	}
+	if _, isThere := c.labelsOfNode(); c.objects.policies.HasSynced() && c.objects.self.HasSynced() && !isThere {
+		return errors.New("the cluster has no Node object for this node: restart the kubelet, which makes it")
 	}
 	failed, ok := c.failed.Load("nodepolicies")
 	err, _ := failed.(error)

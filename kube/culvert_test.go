@@ -59,7 +59,7 @@ func TestDevicePluginConfig(t *testing.T) {
 	}
 }
 
-// A cluster that has nothing is heard of, too, once: whoever waits for that has no
+// A cluster that has nothing but the node is heard of, too, once: whoever waits for that has no
 // other sign. What is not installed is never known, and hides nothing else.
 func TestNothingIsKnownToo(t *testing.T) {
 	s, config := newAPI(t)
@@ -70,6 +70,7 @@ func TestNothingIsKnownToo(t *testing.T) {
 	if _, known := c.AddressPools(); known {
 		t.Error("known before anybody was asked")
 	}
+	s.add("nodes", "", "n1", nil, nil)
 	s.absent = []string{"configmaps"}
 	c = start(t, config)
 	told(t, c, func() bool {
@@ -104,7 +105,8 @@ func TestNetworks(t *testing.T) {
 	told(t, c, are("d/b 3 a/b"))
 }
 
-// A policy is for the nodes that have its labels, as they are at the moment.
+// A policy is for the nodes that have its labels, as they are at the moment. Without a Node object the
+// labels are not known, so the policies that select the node are not either.
 func TestPoliciesOfTheNode(t *testing.T) {
 	s, config := newAPI(t)
 	spec := func(labels map[string]any) map[string]any {
@@ -132,6 +134,11 @@ func TestPoliciesOfTheNode(t *testing.T) {
 	told(t, c, are("all", "other"))
 	s.remove("nodepolicies", "", "all")
 	told(t, c, are("other"))
+	s.remove("nodes", "", "n1")
+	told(t, c, func() bool { _, known := c.Policies(); return !known })
+	if err := c.WhyNoPolicies(); err == nil || !strings.Contains(err.Error(), "no Node object for this node: restart the kubelet") {
+		t.Errorf("the Node was deleted: %v", err)
+	}
 }
 
 // The NodeState is made with the Node as its owner, and written over whatever is

@@ -113,6 +113,18 @@ func namePods(vfs []v1alpha1.VFState, records []journal.Record) {
 	}
 }
 
+// omittedProblems returns the problem that the NodeState lacks ranges of addresses. networks
+// describes the pools that they are of; it is empty if there are none.
+func omittedProblems(networks string) []v1alpha1.Problem {
+	if networks == "" {
+		return nil
+	}
+	return []v1alpha1.Problem{{
+		Object: "addresses", Reason: wanted.BoundMessage("the node requests as many ranges of addresses as its NodeState can have, and leaves out some of " + networks),
+		Next: "shorten the lists of excluded addresses in the networks of this node's pods; pods there that need a new block of addresses are refused",
+	}}
+}
+
 // heldAddresses returns the addresses of the ledger. An address whose entry is damaged is
 // held by an unknown owner.
 func heldAddresses(tx *journal.Tx) (out []blocks.Held) {

@@ -96,7 +96,8 @@ type Member struct {
 	hurry         bool      // the next write does not wait for others
 	pace          pace
 	reported      trouble.Set
-	health        health // as hasNewHealth last saw it
+	networkNames  networkNames // of the VFs in the last NodeState
+	health        health       // as hasNewHealth last saw it
 }
 
 // Waits between two writes of the NodeState, see Member.
@@ -367,7 +368,9 @@ func (m *Member) buildState(n api.NodeStatus, now time.Time) (v1alpha1.NodeState
 	requests, err := m.book.Requests(func() (blocks.Ledger, error) {
 		err := m.Node.Ledger.ViewLatest(func(tx *journal.Tx) error {
 			l, unread = ledgerOf(tx), tx.UnreadAddresses()
-			namePods(out.VFs, tx.Records())
+			records := tx.Records()
+			namePods(out.VFs, records)
+			m.networkNames.fillIn(out.VFs, records, tx)
 			l.Strangers, l.Aside = hasStrangers(n), m.Node.AddressesAside()
 			return nil
 		})
@@ -377,6 +380,7 @@ func (m *Member) buildState(n api.NodeStatus, now time.Time) (v1alpha1.NodeState
 		return out, err
 	}
 	out.AddressRequests, out.AddressesUnread = blocks.ToObject(requests), int32(min(unread, math.MaxInt32))
+	out.Problems = append(out.Problems, omittedProblems(m.book.Omitted())...)
 	out.Conditions = slices.Concat(out.Conditions, m.Sources.Conditions(out.Policies), []metav1.Condition{addressCondition(m.book.Disputed(l.Held), unread)})
 	return out, nil
 }

@@ -338,6 +338,51 @@ func TestI9StateNamesThePod(t *testing.T) {
 	}
 }
 
+// I9: a NodeState has the NetworkAttachmentDefinition of a pod's VF by the record of its sandbox. The
+// name in the network's configuration is the tenant's choice. Multus leaves no record.
+func TestI9StateHasTheNetworkOfTheSandbox(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 2, "a")}
+	m.look(t)
+	attach := func(i int, sandbox string, networks ...journal.SandboxNetwork) {
+		t.Helper()
+		err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
+			if len(networks) > 0 {
+				if err := tx.PutSandbox(journal.Sandbox{ID: sandbox, Namespace: "d", Pod: "a", Phase: journal.SandboxAdding, Networks: networks}); err != nil {
+					return err
+				}
+			}
+			r := tx.Records()[i]
+			r.Phase = journal.Free
+			r.Lease = journal.Lease{}
+			if err := tx.Put(r); err != nil {
+				return err
+			}
+			r.Phase = journal.Attached
+			r.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: sandbox, Name: "d/a", Interface: "net2"}, Network: "net1"}
+			return tx.Put(r)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	attach(0, "s1", journal.SandboxNetwork{Name: "d/cluster", Interface: "eth0", Default: true}, journal.SandboxNetwork{Name: "d/mine", Interface: "net2"})
+	attach(1, "s2")
+	for range 2 { // the second NodeState has the names of the first
+		vfs := m.look(t).VFs
+		if a, b := vfs[0].Owner, vfs[1].Owner; a == nil || b == nil || a.Network != "d/mine" || b.Network != "" {
+			t.Errorf("I9: the owners are %+v and %+v", a, b)
+		}
+		if len(m.networkNames) != 2 {
+			t.Errorf("%d names are kept", len(m.networkNames))
+		}
+	}
+	attach(0, "s1", journal.SandboxNetwork{Name: "d/cluster", Interface: "eth0", Default: true}, journal.SandboxNetwork{Name: "d/other", Interface: "net2"})
+	if got := m.look(t).VFs[0].Owner; got.Network != "d/other" {
+		t.Errorf("I9: a later sandbox of the ID has owner %+v", got)
+	}
+}
+
 // The controller hears of used addresses before the node's blocks run out.
 func TestUsedAddressesDoNotWait(t *testing.T) {
 	w := newChurn(t)

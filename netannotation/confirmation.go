@@ -23,7 +23,10 @@ type Confirmation struct {
 
 // ConfirmedVF is an attached VF.
 type ConfirmedVF struct {
-	Interface string   `json:"interface"`
+	Interface string `json:"interface"`
+	// Network is namespace/name of the NetworkAttachmentDefinition, or the name of the default
+	// network. Earlier versions of culvertd leave it out.
+	Network   string   `json:"network,omitempty"`
 	Pool      string   `json:"pool,omitempty"`
 	Addresses []string `json:"addresses,omitempty"` // with their prefix lengths
 }
@@ -49,6 +52,6 @@ func ParseConfirmation(text string) (Confirmation, error) {
 // SameVFs reports whether two Confirmations differ at most in their times.
 func (c Confirmation) SameVFs(other Confirmation) bool {
 	return c.Pod == other.Pod && slices.EqualFunc(c.VFs, other.VFs, func(a, b ConfirmedVF) bool {
-		return a.Interface == b.Interface && a.Pool == b.Pool && slices.Equal(a.Addresses, b.Addresses)
+		return a.Interface == b.Interface && a.Network == b.Network && a.Pool == b.Pool && slices.Equal(a.Addresses, b.Addresses)
 	})
 }

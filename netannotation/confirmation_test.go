@@ -1,6 +1,7 @@
 package netannotation
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 func TestConfirmation(t *testing.T) {
-	want := Confirmation{Pod: "u1", At: time.Date(2026, 11, 26, 14, 0, 0, 123_000, time.UTC), VFs: []ConfirmedVF{{Interface: "net1", Pool: "x/a", Addresses: []string{"10.0.0.2/24"}}, {Interface: "net2"}}}
+	want := Confirmation{Pod: "u1", At: time.Date(2026, 11, 26, 14, 0, 0, 123_000, time.UTC), VFs: []ConfirmedVF{{Interface: "net1", Network: "d/a", Pool: "x/a", Addresses: []string{"10.0.0.2/24"}}, {Interface: "net2"}}}
 	got, err := ParseConfirmation(want.String())
 	if err != nil || !cmp.Equal(want, got) {
 		t.Errorf("%v: %s", err, cmp.Diff(want, got))
@@ -20,9 +21,12 @@ func TestConfirmation(t *testing.T) {
 	later.At = later.At.Add(time.Hour)
 	other := want
 	other.VFs = []ConfirmedVF{want.VFs[0]}
+	renamed := want
+	renamed.VFs = slices.Clone(want.VFs)
+	renamed.VFs[0].Network = "d/b"
 	moved := want
 	moved.Pod = "u2"
-	if !want.SameVFs(later) || want.SameVFs(other) || want.SameVFs(moved) {
+	if !want.SameVFs(later) || want.SameVFs(other) || want.SameVFs(renamed) || want.SameVFs(moved) {
 		t.Error("SameVFs compares the pod and its VFs, and no times")
 	}
 	for text, part := range map[string]string{

@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// maxElements bounds what is read. A pod with more has something else there.
-const maxElements = 64
+// MaxElements is the largest number of networks in an annotation.
+const MaxElements = 64
 
 // Parse reads the annotation of a pod in a namespace: either a JSON list, or
 // names with commas between them, each [namespace/]name[@interface]. An empty
@@ -27,14 +27,31 @@ const maxElements = 64
 // count in any case, and the last of several that are the same (see fold). Unknown ones
 // are let through, as Multus does, and listed in Element.Ignored.
 func Parse(annotation, namespace string) ([]Element, error) {
+	out, err := parseElements(annotation, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", Networks, err)
+	}
+	return out, nil
+}
+
+// ParseDefault reads the annotation DefaultNetwork, in the same format. It returns no element, or
+// one.
+func ParseDefault(annotation string) ([]Element, error) {
+	out, err := parseElements(annotation, DefaultNamespace)
+	if err == nil && len(out) > 1 {
+		err = fmt.Errorf("%w: it names %d networks; want one", vf.ErrInvalid, len(out))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", DefaultNetwork, err)
+	}
+	return out, nil
+}
+
+func parseElements(annotation, namespace string) (out []Element, err error) {
 	text := strings.TrimSpace(annotation)
 	if len(text) > netconf.MaxText {
-		return nil, fmt.Errorf("annotation %s: %w: it has %d bytes; want at most %d", Networks, vf.ErrInvalid, len(text), netconf.MaxText)
+		return nil, fmt.Errorf("%w: it has %d bytes; want at most %d", vf.ErrInvalid, len(text), netconf.MaxText)
 	}
-	var (
-		out []Element
-		err error
-	)
 	switch {
 	case text == "":
 		return nil, nil
@@ -46,10 +63,7 @@ func Parse(annotation, namespace string) ([]Element, error) {
 	if err == nil {
 		err = refuseSameNames(out)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", Networks, err)
-	}
-	return out, nil
+	return out, err
 }
 
 // refuseSameNames refuses two attachments of one interface name.
@@ -67,7 +81,7 @@ func refuseSameNames(all []Element) error {
 
 func parseShort(text, namespace string) ([]Element, error) {
 	items := strings.Split(text, ",")
-	if len(items) > maxElements {
+	if len(items) > MaxElements {
 		return nil, tooMany(len(items))
 	}
 	var out []Element
@@ -97,7 +111,7 @@ func shortElement(item, namespace string) (Element, error) {
 }
 
 func tooMany(n int) error {
-	return fmt.Errorf("%w: %d networks; want at most %d", vf.ErrInvalid, n, maxElements)
+	return fmt.Errorf("%w: %d networks; want at most %d", vf.ErrInvalid, n, MaxElements)
 }
 
 func elementError(i int, item, format string, args ...any) error {
@@ -139,7 +153,7 @@ func parseList(text, namespace string) ([]Element, error) {
 		return nil, fmt.Errorf("%w: %s is neither a JSON list nor names with commas between them", vf.ErrInvalid, excerpt.Quote(text))
 	}
 	items := o.Objects("networks")
-	if len(items) > maxElements {
+	if len(items) > MaxElements {
 		return nil, tooMany(len(items))
 	}
 	var out []Element

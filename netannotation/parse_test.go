@@ -144,3 +144,28 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The annotation for the default network names one network at most. Its namespace is kube-system
+// unless it says otherwise.
+func TestParseDefault(t *testing.T) {
+	for text, want := range map[string]string{
+		"":           "",
+		"flannel":    "kube-system/flannel",
+		"d/v@eth0":   "d/v",
+		"v,w":        "annotation v1.multus-cni.io/default-network: invalid: it names 2 networks; want one",
+		"a b":        `annotation v1.multus-cni.io/default-network: element 1 ("a b"): invalid: "a b" is no name of a network`,
+		`[{"name":}`: `annotation v1.multus-cni.io/default-network: invalid: "[{\"name\":}" is neither a JSON list`,
+	} {
+		elements, err := ParseDefault(text)
+		got := ""
+		for _, e := range elements {
+			got += e.Namespace + "/" + e.Name
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

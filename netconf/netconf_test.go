@@ -3,6 +3,7 @@ package netconf
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,4 +147,13 @@ func FuzzPlugin(f *testing.F) {
 			t.Errorf("%q with args: %+v, %v", text, again, err)
 		}
 	})
+}
+
+// encoding/json reads a key in any case, so all spellings of a key are found.
+func TestSpellingsOf(t *testing.T) {
+	got := SpellingsOf([]byte(`{"prevResult":1,"PREVRESULT":2,"prevresults":3,"args":{"PrevResult":4}}`), "prevResult")
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"PREVRESULT", "prevResult"}) || SpellingsOf([]byte("x"), "prevResult") != nil {
+		t.Errorf("%q", got)
+	}
 }

@@ -133,6 +133,21 @@ func SetKeys(object []byte, keys map[string]json.RawMessage) (json.RawMessage, e
 	return json.Marshal(all)
 }
 
+// SpellingsOf returns the keys of a JSON object that differ from a key at most in their case: programs
+// that use encoding/json read each of them as that key.
+func SpellingsOf(object []byte, key string) (out []string) {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(object, &all) != nil {
+		return nil
+	}
+	for k := range all {
+		if strings.EqualFold(k, key) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 // String returns a text as JSON.
 func String(s string) json.RawMessage {
 	raw, _ := json.Marshal(s) // a string always can

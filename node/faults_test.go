@@ -63,3 +63,17 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Without a clock of its own, Faults dates an error by the time of the machine.
+func TestFaultsWithoutAClock(t *testing.T) {
+	f, pf := NewFaults(nil), vf.PCIAddr{Bus: 1}
+	pfs := []vf.PF{{PCI: pf, Name: "enp1s0"}}
+	f.Add(pfs, map[vf.PCIAddr]vf.ErrorCounts{pf: {}})
+	before := time.Now()
+	if !f.Add(pfs, map[vf.PCIAddr]vf.ErrorCounts{pf: {Fatal: 1}}) {
+		t.Error("a fatal error is no change")
+	}
+	if p := f.Problems(); len(p) != 1 || p[0].Since.Before(before) || p[0].Since.After(time.Now()) {
+		t.Errorf("%+v, want one problem since %s", p, before)
+	}
+}

@@ -12,7 +12,8 @@ import (
 )
 
 // planAddresses plans to add declared addresses that the PF lacks, and to remove addresses that
-// culvertd added and that are no longer declared. Other addresses stay.
+// culvertd added and that are no longer declared. Other addresses stay, and so do all while culvertd
+// does not know all that is wanted of the PF.
 func (p *PFPlan) planAddresses() {
 	for _, a := range p.surplusAddresses() {
 		p.addChange(ofPF, "address", a.String(), "none")
@@ -24,6 +25,9 @@ func (p *PFPlan) planAddresses() {
 
 // surplusAddresses returns the addresses that culvertd added and that are not declared.
 func (p *PFPlan) surplusAddresses() (all []netip.Prefix) {
+	if p.mayWant {
+		return nil
+	}
 	for _, a := range p.PF.OwnAddrs {
 		if !slices.Contains(p.Want.Addresses, a) {
 			all = append(all, a)

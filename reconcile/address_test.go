@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
 )
@@ -32,6 +33,30 @@ func (h *host) addresses(t *testing.T) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, " ")
+}
+
+// culvertd does not know what is wanted of a PF: it has just started, or policies contradict each
+// other. It leaves the addresses that it added to the PF.
+func TestPFAddressesStayWhileNothingIsKnown(t *testing.T) {
+	h := boot(t, "")
+	h.want(t, gateway)
+	h.pass(t)
+	before := h.addresses(t)
+	for what, spec := range map[string]desired.Spec{
+		"a start":         {Partial: true},
+		"a contradiction": {Contested: []desired.Contested{{PCI: h.Inventory.PFs()[0].PCI}}},
+	} {
+		h.SetSpec(spec)
+		h.pass(t)
+		if got := h.addresses(t); got != before {
+			t.Errorf("%s: %s, want %s", what, got, before)
+		}
+	}
+	h.SetSpec(desired.Spec{})
+	h.pass(t)
+	if got := h.addresses(t); got != "" {
+		t.Errorf("nothing is wanted: %s", got)
+	}
 }
 
 // A PF gets the addresses that are declared, and loses those that culvertd added once they

@@ -30,6 +30,8 @@ type PFPlan struct {
 	Hurts []journal.Record
 	// Err says why the plan cannot be applied.
 	Err error
+
+	mayWant bool // more may be wanted of the PF than Want (desired.Spec.MayWant)
 }
 
 // Change is one attribute that would change.
@@ -87,7 +89,7 @@ func Plan(spec desired.Spec, pfs []vf.PF, records []journal.Record) []PFPlan {
 }
 
 func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
-	p := PFPlan{PF: pf}
+	p := PFPlan{PF: pf, mayWant: spec.MayWant(pf)}
 	p.Want, p.Managed = spec.ForPF(pf)
 	if pf.Err != "" {
 		if p.Managed || concernsCulvert(spec, pf, records) {

@@ -52,6 +52,14 @@ func (o *Object) addWarning(text string) {
 	}
 }
 
+// FoldKnown gives keys in another case the names of known keys, as Known does. A reader calls it for keys
+// that it reads before it knows all of them.
+func (o *Object) FoldKnown(known ...string) {
+	if o != nil {
+		o.foldKeys(known)
+	}
+}
+
 // foldKeys gives keys in another case the names of known keys, as encoding/json finds the
 // field of a key. Where a key is there in several cases, the known spelling counts, which
 // is that of programs; without it the last one in the order of bytes, in which Multus

@@ -2,6 +2,8 @@ package strictjson
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -44,6 +46,66 @@ func TestLenient(t *testing.T) {
 	}
 	if _, _, _, err := readLeniently(`{"VLAN":1.5}`); err == nil || err.Error() != `vlan 1.5: want a whole number between 0 and 4094, without quotes` {
 		t.Errorf("a value that is wrong: %v", err)
+	}
+}
+
+// A doubtful value and a key that is not served are warnings where an object is read leniently, and
+// the object's fields count. Elsewhere they are problems. Its author corrects the value and takes
+// out the key, which counts as unknown.
+func TestDoubts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		record      func(in *Object)
+		text        string
+		onlyUnknown bool
+	}{
+		"a value":               {func(in *Object) { in.Doubt("deep", "read as %q", "off") }, `in.deep ON: read as "off"`, false},
+		"an absent key":         {func(in *Object) { in.Doubt("other", "missing") }, "in.other: missing", false},
+		"a key that is refused": {func(in *Object) { in.RefuseDoubt("deep", "not served; %s does that", "mtu") }, "in.deep ON: not served; mtu does that", true},
+	} {
+		for _, lenient := range []bool{false, true} {
+			parse := Parse
+			if lenient {
+				parse = ParseLenient
+			}
+			o, err := parse([]byte(`{"in":{"deep":"ON"}}`), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := o.Object("in")
+			tc.record(in)
+			if in.String("deep") != "ON" {
+				t.Errorf("%s, lenient %v: the field has gone", name, lenient)
+			}
+			if lenient {
+				if !slices.Equal(o.Warnings(), []string{tc.text}) || o.Err() != nil {
+					t.Errorf("%s, lenient: warnings %q, %v; want %q", name, o.Warnings(), o.Err(), tc.text)
+				}
+				continue
+			}
+			var e *Error
+			if !errors.As(o.Err(), &e) || e.Error() != tc.text || e.OnlyUnknown() != tc.onlyUnknown || len(o.Warnings()) > 0 {
+				t.Errorf("%s, strict: warnings %q, %v; want %q", name, o.Warnings(), o.Err(), tc.text)
+			}
+		}
+	}
+}
+
+// An object that is read leniently has at most MaxProblems warnings, however long it is. Its known
+// keys count, and a wrong value of one refuses the object.
+func TestWarningsAreBounded(t *testing.T) {
+	for name, element := range map[string]string{"unknown keys": `"x%d":1,`, "a repeated key": `"vlan":%d,`} {
+		var elements strings.Builder
+		for i := range MaxProblems * 50 {
+			fmt.Fprintf(&elements, element, i)
+		}
+		vlan, deep, warnings, err := readLeniently(`{` + elements.String() + `"vlan":5,"in":{"Deep":"x"}}`)
+		if vlan != 5 || deep != "x" || len(warnings) != MaxProblems || err != nil {
+			t.Errorf("%s: vlan %d, deep %q, %d warnings, %v", name, vlan, deep, len(warnings), err)
+		}
+		_, _, _, err = readLeniently(`{` + elements.String() + `"vlan":"five"}`)
+		if err == nil || !strings.Contains(err.Error(), "vlan five: want a whole number") {
+			t.Errorf("%s, and a wrong value: %v", name, err)
+		}
 	}
 }
 

@@ -128,15 +128,17 @@ func (o *Object) Known(keys ...string) {
 		if known[k] {
 			continue
 		}
+		if o.report.lenient {
+			if len(o.report.warnings) < MaxProblems {
+				o.addWarning(fmt.Sprintf("%s %s: unknown key, ignored%s", o.pathOf(k), clipValue(o.fields[k]), suggest.DidYouMean(k, keys)))
+			}
+			delete(o.fields, k)
+			continue
+		}
 		if o.isFull() {
 			return
 		}
 		near := suggest.DidYouMean(k, keys)
-		if o.report.lenient {
-			o.addWarning(fmt.Sprintf("%s %s: unknown key, ignored%s", o.pathOf(k), clipValue(o.fields[k]), near))
-			delete(o.fields, k)
-			continue
-		}
 		text := fmt.Sprintf("%s: unknown key (value %s); known are %s", o.pathOf(k), clipValue(o.fields[k]), strings.Join(keys, ", "))
 		if near != "" {
 			text = fmt.Sprintf("%s%s (unknown key, value %s)", o.pathOf(k), near, clipValue(o.fields[k]))
@@ -190,11 +192,9 @@ func (o *Object) addProblem(p Problem) {
 	}
 }
 
-// isFull reports whether no further problem or warning is kept, so that the text of one
-// need not be made.
-func (o *Object) isFull() bool {
-	return len(o.report.problems) >= MaxProblems || len(o.report.warnings) >= MaxProblems
-}
+// isFull reports whether no further problem is kept, so that the text of one need not be made.
+// Warnings do not count: however many there are, a problem refuses the object.
+func (o *Object) isFull() bool { return len(o.report.problems) >= MaxProblems }
 
 // Err returns an *Error with everything recorded so far, here and in the objects
 // inside, or nil.

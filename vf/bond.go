@@ -16,6 +16,10 @@ type Bond struct {
 	// (miimon); it does one or the other.
 	ARPInterval int          `json:"arpInterval,omitempty"`
 	ARPTargets  []netip.Addr `json:"arpIPTargets,omitempty"`
+	// ARPMissedMax is how many intervals without a packet the member that sends may have
+	// (arp_missed_max of Documentation/networking/bonding.rst, Linux 5.17). If it is 0, the kernel's
+	// own value stays.
+	ARPMissedMax int `json:"arpMissedMax,omitempty"`
 	// Primary names the PF whose VF sends as long as it works; it is empty if no PF is preferred.
 	Primary      string       `json:"primary,omitempty"`
 	AntiAffinity AntiAffinity `json:"antiAffinity"`
@@ -29,6 +33,7 @@ const (
 	MaxLinks        = 8
 	MaxARPTargets   = 16
 	MaxARPInterval  = 60_000 // milliseconds
+	MaxARPMissed    = 255    // drivers/net/bonding/bond_netlink.c: one byte
 	LongestBondName = 14
 )
 
@@ -167,6 +172,8 @@ type BondState struct {
 	FailOverMAC bool         `json:"failOverMAC"`
 	ARPInterval int          `json:"arpInterval,omitempty"` // in milliseconds
 	ARPTargets  []netip.Addr `json:"arpIPTargets,omitempty"`
+	// ARPMissedMax is 0 if the kernel does not report it.
+	ARPMissedMax int `json:"arpMissedMax,omitempty"`
 	// Active and Primary report whether the netdevice sends, and whether it is preferred.
 	Active  bool `json:"active"`
 	Primary bool `json:"primary,omitempty"`
@@ -189,6 +196,9 @@ func (b Bond) Diff(name string, mtu *int, s *BondState) []Difference {
 	c.compareValue("arp_interval", b.ARPInterval, s.ARPInterval)
 	if !slices.Equal(b.ARPTargets, s.ARPTargets) {
 		c.compareValue("arp_ip_target", fmt.Sprint(b.ARPTargets), fmt.Sprint(s.ARPTargets))
+	}
+	if b.ARPMissedMax != 0 && s.ARPMissedMax != 0 {
+		c.compareValue("arp_missed_max", b.ARPMissedMax, s.ARPMissedMax)
 	}
 	if mtu != nil {
 		c.compareValue("bond mtu", *mtu, s.Link.MTU)

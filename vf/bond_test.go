@@ -68,8 +68,8 @@ func TestCountApart(t *testing.T) {
 
 func TestBondDiff(t *testing.T) {
 	mtu := 1400
-	b := Bond{Links: 2, Mode: BondActiveBackup, ARPInterval: 50, ARPTargets: []netip.Addr{netip.MustParseAddr("10.1.0.1")}}
-	right := BondState{Link: Link{Name: "net1", MTU: 1400, Up: true}, Mode: BondActiveBackup, FailOverMAC: true, ARPInterval: 50, ARPTargets: b.ARPTargets, Active: true}
+	b := Bond{Links: 2, Mode: BondActiveBackup, ARPInterval: 50, ARPTargets: []netip.Addr{netip.MustParseAddr("10.1.0.1")}, ARPMissedMax: 1}
+	right := BondState{Link: Link{Name: "net1", MTU: 1400, Up: true}, Mode: BondActiveBackup, FailOverMAC: true, ARPInterval: 50, ARPTargets: b.ARPTargets, ARPMissedMax: 1, Active: true}
 	for name, tt := range map[string]struct {
 		change func(*BondState)
 		want   string
@@ -80,6 +80,8 @@ func TestBondDiff(t *testing.T) {
 		"mode":              {func(s *BondState) { s.Mode = "broadcast" }, "bond mode is broadcast, not active-backup"},
 		"MAC address stays": {func(s *BondState) { s.FailOverMAC = false }, "fail_over_mac is false, not true"},
 		"carrier":           {func(s *BondState) { s.ARPInterval, s.ARPTargets = 0, nil }, "arp_interval is 0, not 50; arp_ip_target is [], not [10.1.0.1]"},
+		"missed answers":    {func(s *BondState) { s.ARPMissedMax = 2 }, "arp_missed_max is 2, not 1"},
+		"an old kernel":     {func(s *BondState) { s.ARPMissedMax = 0 }, ""},
 		"MTU":               {func(s *BondState) { s.Link.MTU = 1500 }, "bond mtu is 1500, not 1400"},
 		"down":              {func(s *BondState) { s.Link.Up = false }, "bond up is false, not true"},
 	} {

@@ -28,13 +28,14 @@ type HostFile struct {
 // host as it is: culvertd makes no VF and removes none.
 func (f *HostFile) Read() {
 	content, err := os.ReadFile(f.Path)
-	if errors.Is(err, os.ErrNotExist) && f.Optional {
-		f.problem.Store(nil)
-		return
-	}
 	if errors.Is(err, os.ErrNotExist) {
-		f.problem.Store(&api.Problem{Object: "host", Reason: f.Path + " is not there, so nothing is wanted of this host",
-			Next: "write one (culvert host --help shows how) and run culvert host apply"})
+		f.problem.Store(nil)
+		if !f.Optional {
+			f.problem.Store(&api.Problem{Object: "host", Reason: f.Path + " is not there, so nothing is wanted of this host",
+				Next: "write one (culvert host --help shows how) and run culvert host apply"})
+		}
+		f.Sources.SetHostUnread(nil)
+		f.Sources.Merge()
 		return
 	}
 	var spec desired.Spec
@@ -45,6 +46,8 @@ func (f *HostFile) Read() {
 		f.Log.Error("read host.yaml", "file", f.Path, "err", err)
 		f.problem.Store(&api.Problem{Object: "host", Reason: err.Error(), Since: time.Now(),
 			Next: "correct it and run culvert host apply; until then the host stays as it is"})
+		f.Sources.SetHostUnread(err)
+		f.Sources.Merge()
 		return
 	}
 	f.problem.Store(nil)

@@ -28,8 +28,14 @@ func TestHostFile(t *testing.T) {
 			t.Errorf("%s: %d pools and problem %q, want %d and %q", step, n, got, pools, problem)
 		}
 	}
+	if !current.Spec().Partial {
+		t.Error("before the file is read, more may be wanted")
+	}
 	f.Read()
 	expect("no file", 0, "is not there")
+	if current.Spec().Partial {
+		t.Error("without a file and a cluster, nothing is wanted")
+	}
 	f.Optional = true
 	f.Read()
 	expect("no file on a node of a cluster", 0, "")
@@ -61,4 +67,22 @@ func TestHostFile(t *testing.T) {
 	}
 	f.Read()
 	expect("emptied", 0, "")
+}
+
+// A host.yaml that cannot be written is an error with its path, and the node stays as it is.
+func TestHostFileThatCannotBeWritten(t *testing.T) {
+	sources, current := newSources()
+	sources.SetHost(hostPool("a"))
+	sources.Merge()
+	file := filepath.Join(t.TempDir(), "etc")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := &HostFile{Path: filepath.Join(file, "host.yaml"), Sources: sources, Log: slog.New(slog.DiscardHandler)}
+	if err := f.Write([]byte("pools: [{name: b}]\n")); err == nil || !strings.HasPrefix(err.Error(), "write "+f.Path+": ") {
+		t.Errorf("got %v", err)
+	}
+	if got := poolNames(current.Spec()); len(got) != 1 || got[0] != "x/a" {
+		t.Errorf("pools %v, want x/a", got)
+	}
 }

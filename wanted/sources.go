@@ -23,6 +23,8 @@ type Sources struct {
 	pfs      func() []vf.PF       // as last listed
 	problems func() []api.Problem // what the reconciler could not do
 
+	// InCluster is set before the first call: NodePolicies count, too.
+	InCluster bool
 	// DevicePlugin says which ConfigMap SetDevicePlugin gets; it is set before the first
 	// call. The zero value is right for the ConfigMap of the plugin's own manifests.
 	DevicePlugin DevicePluginSource
@@ -30,6 +32,8 @@ type Sources struct {
 	mu       sync.Mutex // guards the rest
 	known    bool       // the policies are known
 	host     desired.Spec
+	hasHost  bool  // host.yaml was read since culvertd started
+	unset    error // why host.yaml cannot be read, unless hasHost
 	policies []*v1alpha1.NodePolicy
 	readable map[string]desired.Policy // the last readable content of each policy, by name
 	unread   map[string]error          // why a policy cannot be read as it is now
@@ -42,8 +46,11 @@ type Sources struct {
 }
 
 // NewSources returns Sources that want nothing. pfs returns the PFs as last listed, and problems
-// the reconciler's problems. Merge sets current.
+// the reconciler's problems. Merge sets current, which is partial until then.
 func NewSources(current *Current, pfs func() []vf.PF, problems func() []api.Problem) *Sources {
+	spec := current.Spec()
+	spec.Partial = true
+	current.SetSpec(spec)
 	return &Sources{current: current, pfs: pfs, problems: problems}
 }
 
@@ -51,7 +58,18 @@ func NewSources(current *Current, pfs func() []vf.PF, problems func() []api.Prob
 func (s *Sources) SetHost(spec desired.Spec) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.host = spec
+	s.host, s.hasHost, s.unset = spec, true, nil
+}
+
+// SetHostUnread records why host.yaml cannot be read, or that it is not there (nil). If it has not
+// been read since culvertd started, culvertd does not know which PFs and pools it has. So Merge
+// follows no other source: one of lower rank could have a pool of the same name and admit more pods.
+func (s *Sources) SetHostUnread(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.hasHost {
+		s.unset = err
+	}
 }
 
 // SetPolicies replaces the policies that select the node.
@@ -79,6 +97,9 @@ func (s *Sources) Merge() bool {
 	defer s.mu.Unlock()
 	before := s.current.Spec()
 	s.merged = s.mergeWith(s.host)
+	if s.unset != nil {
+		s.merged = desired.Merged{Spec: desired.Spec{Partial: true}}
+	}
 	changed := !reflect.DeepEqual(before, s.merged.Spec)
 	if changed {
 		s.current.SetSpec(s.merged.Spec)
@@ -102,6 +123,9 @@ func (s *Sources) MissingPools() error {
 var errNotKnown = fmt.Errorf("%w: the cluster's NodePolicies are not known yet", vf.ErrNotReady)
 
 func (s *Sources) findMissing() error {
+	if s.unset != nil {
+		return fmt.Errorf("%w: host.yaml cannot be read: %s", vf.ErrNotReady, excerpt.Error(s.unset))
+	}
 	if !s.known {
 		return errNotKnown
 	}
@@ -128,7 +152,9 @@ func (s *Sources) PreviewHost(host desired.Spec) desired.Spec {
 
 func (s *Sources) mergeWith(host desired.Spec) desired.Merged {
 	in := desired.Sources{Host: host, Policies: slices.Collect(maps.Values(s.readable)), DevicePlugin: s.plugin.read.Pools}
-	return desired.Merge(in, s.current.Spec(), s.pfs())
+	m := desired.Merge(in, s.current.Spec(), s.pfs())
+	m.Spec.Partial = s.InCluster && !s.known
+	return m
 }
 
 // Problems returns the problems of the policies and of the device plugin's ConfigMap.

@@ -227,6 +227,10 @@ type Owner struct {
 	// The VF's name there, or the name of its bond.
 	// +optional
 	Interface string `json:"interface,omitempty"`
+	// namespace/name of the NetworkAttachmentDefinition, by culvertd's record of the pod's sandbox. It is empty where
+	// Multus or another program made the sandbox, and in the reports of earlier versions of culvertd.
+	// +optional
+	Network string `json:"network,omitempty"`
 }
 
 // PoolState is a pool of the node.

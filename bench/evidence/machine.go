@@ -18,13 +18,9 @@ import (
 func (r Reader) Machine() (bench.Machine, error) {
 	m := bench.Machine{
 		Name: r.readLine("proc/sys/kernel/hostname"), Kernel: r.readLine("proc/sys/kernel/osrelease"),
-		NUMANodes: max(1, len(r.listFiles("sys/devices/system/node/node[0-9]*"))), Governor: r.readGovernor(),
+		Governor: r.readGovernor(),
 	}
-	for n := range m.NUMANodes {
-		if m.NUMANodes > 1 {
-			m.NUMACPUs = append(m.NUMACPUs, r.readLine(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n)))
-		}
-	}
+	m.NUMANodes, m.NUMACPUs = r.readNUMA()
 	stat, err := r.readText("proc/stat")
 	if err != nil {
 		return m, err
@@ -75,6 +71,27 @@ func (r Reader) readLine(name string) string {
 }
 
 // listFiles lists in order what there is.
+// mostNodes is above the number of NUMA nodes that Linux can have (MAX_NUMNODES, at most 1 << 10).
+const mostNodes = 1 << 10
+
+// readNUMA counts the NUMA nodes, and lists the processors of each on a machine with several. The
+// index in the list is the node's number; a number that no node has, has no processors.
+func (r Reader) readNUMA() (nodes int, cpus []string) {
+	for _, file := range r.listFiles("sys/devices/system/node/node[0-9]*") {
+		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), "node"))
+		if err != nil || n >= mostNodes {
+			continue
+		}
+		nodes++
+		cpus = slices.Concat(cpus, make([]string, max(0, n+1-len(cpus))))
+		cpus[n] = r.readLine(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
+	}
+	if nodes < 2 {
+		return 1, nil
+	}
+	return nodes, cpus
+}
+
 func (r Reader) listFiles(pattern string) []string {
 	all, err := filepath.Glob(r.pathOf(pattern))
 	if err != nil { // the patterns are constants

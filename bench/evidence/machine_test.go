@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,30 @@ func TestMachine(t *testing.T) {
 	}
 }
 
+// TestReadNUMA: numbers of NUMA nodes may have gaps. The processors are listed by number.
+func TestReadNUMA(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nodes map[string]string // the processors by the node's number
+		count int
+		want  []string
+	}{
+		"no files":           {nil, 1, nil},
+		"one":                {map[string]string{"0": "0-3\n"}, 1, nil},
+		"a gap":              {map[string]string{"0": "0-1\n", "2": "2-3\n"}, 2, []string{"0-1", "", "2-3"}},
+		"more than nine":     {map[string]string{"2": "0\n", "10": "1\n"}, 2, []string{"", "", "0", "", "", "", "", "", "", "", "1"}},
+		"one without any":    {map[string]string{"0": "0\n", "1": "\n"}, 2, []string{"0", ""}},
+		"no number of Linux": {map[string]string{"0": "0\n", "9999999": "1\n"}, 1, nil},
+	} {
+		r := Reader{Root: t.TempDir()}
+		for n, cpus := range tc.nodes {
+			writeFiles(t, r, map[string]string{"sys/devices/system/node/node" + n + "/cpulist": cpus})
+		}
+		if count, got := r.readNUMA(); count != tc.count || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %d nodes, %q; want %d, %q", name, count, got, tc.count, tc.want)
+		}
+	}
+}
+
 func TestHypervisor(t *testing.T) {
 	for _, c := range []struct{ cpus, vendor, clocks, want string }{
 		{"model name : AMD EPYC\nflags : fpu\n", "Dell Inc.", "tsc hpet acpi_pm", ""},
@@ -48,6 +73,49 @@ func TestHypervisor(t *testing.T) {
 	}
 	if got := parseModel("processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"); got != "Arm implementer 0x41 part 0xd0c" {
 		t.Errorf("an Arm is %q", got)
+	}
+	if got := parseModel("processor : 0\n"); got != "" {
+		t.Errorf("one that says nothing is %q", got)
+	}
+}
+
+// TestMachineRefuses: a fingerprint without processors or memory is none. Other files may be
+// missing, as they are on some kernels.
+func TestMachineRefuses(t *testing.T) {
+	for file, need := range map[string]bool{
+		"proc/stat": true, "proc/meminfo": true, "proc/cpuinfo": true, "sys/class/dmi/id/sys_vendor": false, "proc/sys/net/core/rmem_max": false,
+	} {
+		r := writeTree(t, "host.txtar")
+		if err := os.Remove(r.pathOf(file)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Machine(); (err != nil) != need {
+			t.Errorf("without %s: %v", file, err)
+		}
+	}
+	for _, file := range []string{"proc/stat", "proc/meminfo"} {
+		r := writeTree(t, "host.txtar")
+		writeFiles(t, r, map[string]string{file: "x\n"})
+		if _, err := r.Machine(); err == nil {
+			t.Errorf("%s of one letter is read", file)
+		}
+	}
+}
+
+// TestGovernor: each governor in use is named once. A processor that went offline has none, and a
+// file that cannot be read leaves the governors unknown.
+func TestGovernor(t *testing.T) {
+	r := Reader{Root: t.TempDir()}
+	file := func(cpu int) string { return fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", cpu) }
+	writeFiles(t, r, map[string]string{file(0): "performance\n", file(1): "performance\n", file(2): "powersave\n", file(3): "-> /gone"})
+	if got := r.readGovernor(); got != "performance,powersave" {
+		t.Errorf("%q", got)
+	}
+	if err := os.MkdirAll(r.pathOf(file(4)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.readGovernor(); got != "" {
+		t.Errorf("with a folder in place of a file: %q", got)
 	}
 }
 
@@ -189,6 +257,11 @@ func TestCoalescingAndFlowControl(t *testing.T) {
 		{Name: "tx-usecs", Value: "0"}, {Name: "tx-frames", Value: "64"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	for driver, want := range map[string]string{"iavf": "iavf", "N/A": "", "n/a": "", "": ""} {
+		if got := knownText(driver); got != want {
+			t.Errorf("a driver's %q is %q, want %q", driver, got, want)
+		}
 	}
 	if got := flowControl(ethtool.Pause{RxPause: 1}); got != "autonegotiated off, rx on, tx off" {
 		t.Error(got)

@@ -22,22 +22,29 @@ func writeTree(t *testing.T, file string) Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := t.TempDir()
+	r := Reader{Root: t.TempDir()}
+	files := map[string]string{}
 	for _, f := range a.Files {
-		name := filepath.Join(root, f.Name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if target, link := strings.CutPrefix(string(f.Data), "-> "); link {
-			err = os.Symlink(strings.TrimSpace(target), name)
-		} else {
-			err = os.WriteFile(name, f.Data, 0o644)
+		files[f.Name] = string(f.Data)
+	}
+	writeFiles(t, r, files)
+	return r
+}
+
+// writeFiles writes texts to files of the Reader. A text "-> target" becomes a link.
+func writeFiles(t *testing.T, r Reader, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		err := os.MkdirAll(filepath.Dir(r.pathOf(name)), 0o755)
+		if target, link := strings.CutPrefix(text, "-> "); err == nil && link {
+			err = os.Symlink(strings.TrimSpace(target), r.pathOf(name))
+		} else if err == nil {
+			err = os.WriteFile(r.pathOf(name), []byte(text), 0o644)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return Reader{Root: root}
 }
 
 var watched = []Watched{{"net1", "path"}, {"eth0", "other"}}
@@ -91,6 +98,7 @@ func TestUntilRefuses(t *testing.T) {
 		{"offline", func(_, a *Sample) { delete(a.each, 1) }, "2 processors were online before the window and 1 after it"},
 		{"another", func(_, a *Sample) { delete(a.each, 1); a.each[7] = bench.CPUTime{} }, "processor 1 went offline in the window"},
 		{"stat", func(b, _ *Sample) { b.all.User = time.Hour }, "/proc/stat of all processors fell in the window"},
+		{"stat of one", func(b, _ *Sample) { b.each[1] = bench.CPUTime{System: time.Hour} }, "/proc/stat of processor 1 fell in the window"},
 		{"softnet", func(_, a *Sample) { a.softnet = a.softnet[:1] }, "/proc/net/softnet_stat had 2 processors before the window and 1 after it"},
 		{"queues", func(b, _ *Sample) { b.queues, b.queuesOf = []uint64{1}, "net1" }, "interface net1 had 1 receive queues before the window and 0 after it"},
 		{"a queue", func(b, a *Sample) { b.queues, a.queues, b.queuesOf = []uint64{5}, []uint64{3}, "net1" }, "packets of receive queue 0 of interface net1 fell from 5 to 3"},
@@ -104,10 +112,69 @@ func TestUntilRefuses(t *testing.T) {
 	}
 }
 
+// TestQueuesUntil: a window has the packets of each receive queue, in the order of the queues.
+func TestQueuesUntil(t *testing.T) {
+	before, after := takeSamples(t)
+	before.queues, after.queues = []uint64{5, 7, 1}, []uint64{8, 7, 11}
+	got, err := before.Until(after)
+	if diff := cmp.Diff([]uint64{3, 0, 10}, got.Queues); diff != "" || err != nil {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+}
+
 func TestInterfaceGone(t *testing.T) {
 	_, err := writeTree(t, "after.txtar").Sample([]Watched{{"net2", "path"}})
 	if err == nil || err.Error() != "interface net2 is not in this network namespace: it has [eth0 net1]" {
 		t.Error(err)
+	}
+}
+
+// TestSampleRefuses: a sample without one of its parts is none, and a task that ended is no part.
+func TestSampleRefuses(t *testing.T) {
+	for file, want := range map[string]string{
+		"proc/net/dev": "no interface in", "proc/stat": "cpu", "proc/net/softnet_stat": "softnet_stat", "proc/900/stat": "read a task's stat", "sys/fs/cgroup/cpu.stat": "nr_throttled",
+	} {
+		r := writeTree(t, "before.txtar")
+		writeFiles(t, r, map[string]string{"proc/self/cgroup": "0::/\n", file: "nr_throttled x\n"})
+		if _, err := r.Sample(watched); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is wrong: %v, want %s", file, err, want)
+		}
+		if err := os.Remove(r.pathOf(file)); err != nil {
+			t.Fatal(err)
+		}
+		mayEnd := file == "proc/900/stat" || file == "sys/fs/cgroup/cpu.stat"
+		if _, err := r.Sample(watched); (err == nil) != mayEnd {
+			t.Errorf("%s is missing: %v", file, err)
+		}
+	}
+}
+
+// TestSampleAt: the time of a sample is that at which its reading began, so that a caller can wait
+// for a window's end by [Now].
+func TestSampleAt(t *testing.T) {
+	before, err := Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := writeTree(t, "before.txtar").Sample(watched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := Now()
+	if err != nil || s.At() < before || s.At() > after {
+		t.Errorf("at %s, between %s and %s: %v", s.At(), before, after, err)
+	}
+}
+
+// TestCounters: the counters of one interface are those of /proc/net/dev, without a role.
+func TestCounters(t *testing.T) {
+	r := writeTree(t, "before.txtar")
+	want := bench.Counters{Interface: "net1", RxBytes: 1000000, RxPackets: 1000, TxBytes: 34000, TxPackets: 500}
+	if got, err := r.Counters("net1"); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	if got, err := r.Counters("net2"); err == nil || got != (bench.Counters{}) {
+		t.Errorf("of an interface that is not there: %+v, %v", got, err)
 	}
 }
 
@@ -162,14 +229,15 @@ func TestParseQueues(t *testing.T) {
 		stats map[string]uint64
 		want  []uint64
 	}{
-		"igb":     {map[string]uint64{"rx_queue_0_packets": 5, "rx_queue_1_packets": 7, "rx_queue_0_bytes": 9, "rx_packets": 12}, []uint64{5, 7}},
-		"mlx5":    {map[string]uint64{"rx0_packets": 1, "rx1_packets": 2, "rx0_cache_full": 3}, []uint64{1, 2}},
-		"i40e":    {map[string]uint64{"rx-0.packets": 1, "rx-1.packets": 2, "tx-0.packets": 3}, []uint64{1, 2}},
-		"old":     {map[string]uint64{"rx-0.rx_packets": 4}, []uint64{4}},
-		"bnxt":    {map[string]uint64{"[0]: rx_ucast_packets": 8}, []uint64{8}},
-		"a gap":   {map[string]uint64{"rx0_packets": 1, "rx2_packets": 2}, nil},
-		"igbvf":   {map[string]uint64{"rx_packets": 1}, nil},
-		"nothing": {nil, nil},
+		"igb":      {map[string]uint64{"rx_queue_0_packets": 5, "rx_queue_1_packets": 7, "rx_queue_0_bytes": 9, "rx_packets": 12}, []uint64{5, 7}},
+		"mlx5":     {map[string]uint64{"rx0_packets": 1, "rx1_packets": 2, "rx0_cache_full": 3}, []uint64{1, 2}},
+		"i40e":     {map[string]uint64{"rx-0.packets": 1, "rx-1.packets": 2, "tx-0.packets": 3}, []uint64{1, 2}},
+		"old":      {map[string]uint64{"rx-0.rx_packets": 4}, []uint64{4}},
+		"bnxt":     {map[string]uint64{"[0]: rx_ucast_packets": 8}, []uint64{8}},
+		"a gap":    {map[string]uint64{"rx0_packets": 1, "rx2_packets": 2}, nil},
+		"too many": {map[string]uint64{"rx99999999999999999999_packets": 1}, nil},
+		"igbvf":    {map[string]uint64{"rx_packets": 1}, nil},
+		"nothing":  {nil, nil},
 	} {
 		if diff := cmp.Diff(c.want, parseQueues(c.stats)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)

@@ -36,7 +36,7 @@ func TestThrottled(t *testing.T) {
 	if all := read(); all != nil {
 		t.Errorf("a kernel without cgroups: %v", all)
 	}
-	write("proc/self/cgroup", "12:cpu,cpuacct:/kubepods/a\n4:memory:/kubepods\n0::/pods/a/b\n")
+	write("proc/self/cgroup", "no hierarchy\n12:cpu,cpuacct:/kubepods/a\n4:memory:/kubepods\n0::/pods/a/b\n")
 	write("sys/fs/cgroup/cpu.stat", "usage_usec 1\n") // the root has no quota
 	write("sys/fs/cgroup/pods/a/cpu.stat", "usage_usec 9\nnr_periods 5\nnr_throttled 2\nthrottled_usec 100000\n")
 	write("sys/fs/cgroup/pods/a/b/cpu.stat", "nr_throttled 0\nthrottled_usec 0\n")

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 
@@ -111,8 +112,9 @@ func readSpec(o Options) (s desired.Spec, missing bool, err error) {
 // maxFile bounds what is read of a configuration.
 const maxFile = 1 << 20
 
+// readFile reads a regular file. It does not wait for a writer of a FIFO (open(2), O_NONBLOCK).
 func readFile(root, name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(root, name))
+	f, err := os.OpenFile(filepath.Join(root, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +132,10 @@ func readFile(root, name string) ([]byte, error) {
 // kubeletSwap reads the kubelet's configuration (KubeletConfiguration
 // v1beta1).
 func kubeletSwap(root string) bool {
-	var c struct {
-		FailSwapOn *bool `yaml:"failSwapOn"`
-	}
 	for _, name := range []string{"var/lib/kubelet/config.yaml", "etc/kubernetes/kubelet/config.yaml"} {
+		var c struct {
+			FailSwapOn *bool `yaml:"failSwapOn"`
+		}
 		if text, err := readFile(root, name); err == nil && yaml.Unmarshal(text, &c) == nil && c.FailSwapOn != nil {
 			return !*c.FailSwapOn
 		}

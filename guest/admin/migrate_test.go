@@ -124,6 +124,90 @@ func TestP16KeepsTheMAC(t *testing.T) {
 	}
 }
 
+// A guest without a MAC address of its own takes the VF's along, and never that of another owner
+// which has the VF meanwhile.
+func TestP16TakesNoOtherMAC(t *testing.T) {
+	base, other := vf.MAC{2, 0, 0, 0, 9, 1}, vf.MAC{2, 0, 0, 0, 9, 2}
+	pod := &vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"}
+	for name, tc := range map[string]struct {
+		change func(*api.VF)
+		want   vf.MAC
+		is     error
+		says   string
+	}{
+		"the guest's":             {func(*api.VF) {}, other, nil, ""},
+		"free":                    {func(v *api.VF) { v.Owner = nil }, base, nil, ""},
+		"a pod's":                 {func(v *api.VF) { v.Owner = pod }, base, nil, ""},
+		"another guest's":         {func(v *api.VF) { v.Owner = &vf.Owner{Kind: vf.OwnerGuest, UID: "u2", Name: "db1"} }, base, nil, ""},
+		"a pod's, as it was made": {func(v *api.VF) { v.Owner, v.Settings.MAC = pod, base }, vf.MAC{}, vf.ErrHeld, "pod default/a has VF 0000:01:10.1 with MAC address 02:00:00:00:09:01"},
+		"without a baseline":      {func(v *api.VF) { v.Owner, v.Baseline = nil, nil }, vf.MAC{}, vf.ErrNotFound, "has no baseline"},
+		"missing":                 {func(v *api.VF) { v.Missing, v.Settings = true, vf.Admin{} }, vf.MAC{}, vf.ErrNotFound, "is missing from the PCI bus"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Way = "hostdev" })
+			v := a.leased["net1"]
+			v.Settings.MAC, v.Baseline = other, &vf.Baseline{Admin: vf.Admin{MAC: base}}
+			tc.change(&v)
+			a.leased["net1"] = v
+			before := a.Defined
+			err := migrate(t, a, b, Migration{})
+			if tc.is == nil {
+				if got := b.leased["net1"].Settings.MAC; err != nil || got != tc.want {
+					t.Errorf("%v; its MAC address is %s, want %s", err, got, tc.want)
+				}
+				return
+			}
+			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "virsh edit db1") {
+				t.Errorf("got  %v\nwant %s", err, tc.says)
+			}
+			if a.Defined != before || b.Defined != "" || len(b.leased) > 0 {
+				t.Errorf("something changed: a has %q, b has %q", a.Defined, b.Defined)
+			}
+		})
+	}
+}
+
+// A VF of the target may have the PCI address that another device of the guest has on the source.
+// The last request has all devices of the guest, so that culvertd checks their number.
+func TestP16SameAddresses(t *testing.T) {
+	a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Way = "hostdev" })
+	if _, err := attached(t, a, Attachment{}); err != nil { // net2, an interface, and thus the first that is leased
+		t.Fatal(err)
+	}
+	b.bus = a.bus
+	was := map[string]api.VF{"net1": a.leased["net1"], "net2": a.leased["net2"]}
+	asks := &asker{fake: b}
+	if _, err := Migrate(t.Context(), a, asks, Migration{Guest: "db1"}, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if b.leased["net2"].PCI != was["net1"].PCI {
+		t.Fatalf("net2 has VF %s: it tests nothing", b.leased["net2"].PCI)
+	}
+	for _, u := range uses(t, b.Defined) {
+		if now := b.leased[u.Name()]; u.VF() != now.PCI || now.Settings.MAC != was[u.Name()].Settings.MAC {
+			t.Errorf("%s has VF %s; leased is %s with %s", u.Name(), u.VF(), now.PCI, now.Settings.MAC)
+		}
+	}
+	if diff := cmp.Diff([]int{0, 1}, asks.others); diff != "" || len(b.leased) != 2 || len(a.leased) != 0 {
+		t.Errorf("other devices in the requests: -want +got:\n%s", diff)
+	}
+}
+
+// asker counts the other devices of the guest that each request has.
+type asker struct {
+	*fake
+	others []int
+}
+
+func (a *asker) Lease(ctx context.Context, req api.GuestXMLRequest) (api.GuestXML, error) {
+	d, err := parseDevices(req.Definition)
+	if err != nil {
+		return api.GuestXML{}, err
+	}
+	a.others = append(a.others, len(d.Uses))
+	return a.fake.Lease(ctx, req)
+}
+
 // Whatever fails, whoever is killed and wherever the connection breaks: the guest can
 // never start on both hosts, and can on one of them, unless whoever moved it was cut off
 // between the two halves of the switch. Asked again it arrives.
@@ -224,6 +308,11 @@ func TestP16Refusals(t *testing.T) {
 			mark(a, guest.Move{To: "b"})
 			mark(b, guest.Move{From: "a"})
 		}, Migration{}, vf.ErrHeld, "it runs, though it is on its way to host b"},
+		"on its way, and runs there undefined": {func(a, b *fake) {
+			b.Live = a.Defined
+			mark(a, guest.Move{To: "b", Autostart: true})
+			a.Autostart = false
+		}, Migration{}, vf.ErrHeld, "it runs on host b, which keeps no definition of it: define it there"},
 		"on its way, from":    {func(a, _ *fake) { mark(a, guest.Move{From: "c"}) }, Migration{}, vf.ErrInvalid, "on its way already, from host c"},
 		"there, from another": {func(a, b *fake) { b.Defined = a.Defined; mark(b, guest.Move{From: "c"}) }, Migration{}, vf.ErrHeld, "host b has a guest"},
 		"arrived, on its way": {func(a, b *fake) { b.Defined = a.Defined; a.Defined = ""; mark(b, guest.Move{From: "c"}) }, Migration{}, vf.ErrInvalid, "on its way already, from host c"},

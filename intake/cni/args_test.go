@@ -29,6 +29,9 @@ func TestArguments(t *testing.T) {
 		"K8S_POD_NAM=bar":                       "invalid environment variable CNI_ARGS: unknown key K8S_POD_NAM: did you mean K8S_POD_NAME? (IgnoreUnknown=1 lets it pass)",
 		"IgnoreUnknown":                         `invalid environment variable CNI_ARGS: "IgnoreUnknown": want KEY=value pairs with ';' between them`,
 		"IgnoreUnknown=maybe":                   `invalid environment variable CNI_ARGS: IgnoreUnknown: "maybe": want 1 or 0`,
+		"IgnoreUnknown=0;Foo=bar":               "invalid environment variable CNI_ARGS: unknown key Foo; known are " + strings.Join(argumentKeys, ", ") + " (IgnoreUnknown=1 lets it pass)",
+		"IgnoreUnknown=;IgnoreUnknown=True;x=y": "container c1 mac= ip=",
+		"Foo\n=bar":                             `invalid environment variable CNI_ARGS: unknown key "Foo\n"; known are ` + strings.Join(argumentKeys, ", ") + " (IgnoreUnknown=1 lets it pass)",
 		"IgnoreUnknown=1;MAC=ff:00:00:00:00:01": `invalid environment variable CNI_ARGS: MAC: MAC address "ff:00:00:00:00:01": want a unicast address: not zero, and the first byte even`,
 	} {
 		a, err := parseArguments(in)
@@ -72,6 +75,32 @@ func TestEnvironment(t *testing.T) {
 		err := errors.Join(checkAttachment(r), checkSandbox(r))
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, errEnvironment) {
 			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+// ADD wants the name of an attachment and its sandbox, DEL the name alone: the sandbox may have
+// gone. The refusal names the variable and its value.
+func TestNamesOfAnAttachment(t *testing.T) {
+	const (
+		container = `invalid environment variable CNI_CONTAINERID "a/b": want a letter or digit, then letters, digits, '_', '.' and '-', at most 253`
+		device    = `invalid environment variable CNI_IFNAME "all": want an interface name of 1 to 15 bytes, without '/', ':', '%' and blanks`
+		sandbox   = `invalid environment variable CNI_NETNS "/run/../x": want the path of a network namespace, e.g. /run/netns/pod`
+	)
+	for _, tc := range []struct {
+		r        api.CNIRequest
+		add, del string
+	}{
+		{api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x"}, "<nil>", "<nil>"},
+		{api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/../x"}, sandbox, "<nil>"},
+		{api.CNIRequest{ContainerID: "c1", IfName: "all", Netns: "/run/netns/x"}, device, device},
+		{api.CNIRequest{ContainerID: "a/b", IfName: "all", Netns: "/run/../x"}, container + "\n" + sandbox, container},
+	} {
+		if got := fmt.Sprint(Valid(tc.r)); got != tc.add {
+			t.Errorf("ADD of %+v\n got %s\nwant %s", tc.r, got, tc.add)
+		}
+		if got := fmt.Sprint(ValidNames(tc.r)); got != tc.del {
+			t.Errorf("DEL of %+v\n got %s\nwant %s", tc.r, got, tc.del)
 		}
 	}
 }

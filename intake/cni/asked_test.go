@@ -41,6 +41,7 @@ func TestAskedAddresses(t *testing.T) {
 		"static, no prefix length":     {bare, "IP=10.1.0.6", `requested address "10.1.0.6": invalid: want it with its prefix length, e.g. 172.16.91.5/24`},
 		"static, no gateway":           {bare, "IP=10.1.0.6/24;GATEWAY=x", `invalid environment variable CNI_ARGS: GATEWAY: "x": want an IP address, e.g. 172.16.91.1`},
 		"no ranges of the runtime":     {ranges, "", "network net: invalid: ipam has no range, and the runtime gave none (runtimeConfig.ipRanges): add a subnet"},
+		"a wrong range of the runtime": {ranges + `,"runtimeConfig":{"ipRanges":[[{"subnet":"10.1.0.0/33"}]]}`, "", `runtimeConfig.ipRanges[0][0].subnet: "10.1.0.0/33": want a subnet, e.g. 172.16.91.0/24`},
 		"ranges of the runtime":        {ranges + `,"runtimeConfig":{"ipRanges":[[{"subnet":"10.1.0.0/29"}],[{"subnet":"fd01::/64","gateway":"fd01::9"}]]}`, "IP=10.1.0.4", "10.1.0.4/29>10.1.0.1 fd01::1/64>fd01::9"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,8 +36,12 @@ func (c *Config) readBond(o *strictjson.Object) {
 	c.readVFs(o)
 }
 
+// defaultMissedMax is how many intervals without a packet the member of a bond that sends may have.
+// With the kernel's own value of 2, a fail-over by ARP takes up to 3.5 intervals (docs/design/0024).
+const defaultMissedMax = 1
+
 // bondKeys are the keys of the object bond.
-var bondKeys = []string{"links", "mode", "arpInterval", "arpIPTargets", "primary", "antiAffinity", "force"}
+var bondKeys = []string{"links", "mode", "arpInterval", "arpIPTargets", "arpMissedMax", "primary", "antiAffinity", "force"}
 
 // parseBond reads the object bond. Keys that are absent have the values that suit most networks.
 func parseBond(o *strictjson.Object) *vf.Bond {
@@ -90,6 +94,7 @@ func readARP(o *strictjson.Object, b *vf.Bond) {
 		}
 		b.ARPTargets = append(b.ARPTargets, a)
 	}
+	missed, has := o.Uint("arpMissedMax", 1, vf.MaxARPMissed)
 	switch {
 	case o.Failed("arpIPTargets"), o.Failed("arpInterval"):
 	case b.ARPInterval != 0 && len(b.ARPTargets) == 0:
@@ -98,6 +103,12 @@ func readARP(o *strictjson.Object, b *vf.Bond) {
 		o.Fail("arpIPTargets", "needs arpInterval: the milliseconds between two requests, e.g. 100")
 	case b.ARPInterval != 0 && (b.Mode == "802.3ad" || b.Mode == "balance-tlb" || b.Mode == "balance-alb"):
 		o.Fail("arpInterval", "mode %s watches the carrier and cannot send ARP requests", b.Mode)
+	case b.ARPInterval == 0 && has:
+		o.Fail("arpMissedMax", "needs arpInterval and arpIPTargets: it counts intervals without an answer. Set both, or take it out")
+	case b.ARPInterval != 0 && has:
+		b.ARPMissedMax = int(missed)
+	case b.ARPInterval != 0:
+		b.ARPMissedMax = defaultMissedMax
 	}
 }
 

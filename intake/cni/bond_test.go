@@ -20,14 +20,17 @@ func TestParseBond(t *testing.T) {
 	plain := vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartPF}
 	watched := plain
 	watched.Links, watched.ARPInterval, watched.ARPTargets = 3, 50, []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")}
-	watched.Primary, watched.AntiAffinity = "enp1s0f0", vf.ApartNUMA
+	watched.Primary, watched.AntiAffinity, watched.ARPMissedMax = "enp1s0f0", vf.ApartNUMA, 1
+	patient := watched
+	patient.ARPMissedMax = 2
 	forced, located := plain, plain
 	forced.Mode = "802.3ad"
 	located.Primary = "0000:3b:00.1"
 	for raw, want := range map[string]vf.Bond{
 		`"bond":{}`: plain,
-		`"bond":{"links":2,"mode":"active-backup","antiAffinity":"pf","arpInterval":0,"arpIPTargets":[],"primary":"","force":false}`: plain,
-		`"bond":{"links":3,"arpInterval":50,"arpIPTargets":["10.1.0.1","10.1.0.2"],"primary":"enp1s0f0","antiAffinity":"numa"}`:      watched,
+		`"bond":{"links":2,"mode":"active-backup","antiAffinity":"pf","arpInterval":0,"arpIPTargets":[],"primary":"","force":false}`:             plain,
+		`"bond":{"links":3,"arpInterval":50,"arpIPTargets":["10.1.0.1","10.1.0.2"],"primary":"enp1s0f0","antiAffinity":"numa"}`:                  watched,
+		`"bond":{"links":3,"arpInterval":50,"arpIPTargets":["10.1.0.1","10.1.0.2"],"arpMissedMax":2,"primary":"enp1s0f0","antiAffinity":"numa"}`: patient,
 		`"bond":{"mode":"802.3ad","force":true}`: forced,
 		`"bond":{"primary":"3b:00.1"}`:           located,
 	} {
@@ -60,7 +63,10 @@ func TestParseBondRefuses(t *testing.T) {
 		`"bond":{"arpInterval":100}`:                            `bond.arpInterval 100: needs arpIPTargets: addresses that answer ARP requests, such as the gateway`,
 		`"bond":{"arpIPTargets":["10.1.0.1"]}`:                  `bond.arpIPTargets ["10.1.0.1"]: needs arpInterval: the milliseconds between two requests, e.g. 100`,
 		`"bond":{"arpInterval":100,"arpIPTargets":["fd00::1"]}`: `bond.arpIPTargets ["fd00::1"]: want IPv4 addresses that differ, e.g. 10.1.0.1`,
+		`"bond":{"arpInterval":100,"arpIPTargets":["10.1.0.1","10.1.0.2","10.1.0.3","10.1.0.4","10.1.0.5","10.1.0.6","10.1.0.7","10.1.0.8","10.1.0.9","10.1.0.10","10.1.0.11","10.1.0.12","10.1.0.13","10.1.0.14","10.1.0.15","10.1.0.16","10.1.0.17"]}`: `bond.arpIPTargets ["10.1.0.1","10.1.0.2","10.1.0.3","10.1.0.4","10.1.0.5","10.1.0.6","10.1.0.7","10.1.0.8","10.1.0.9",... (96 more characters): want at most 16 addresses`,
 		`"bond":{"arpInterval":100,"arpIPTargets":["10.1.0.1"],"mode":"802.3ad","force":true}`: `bond.arpInterval 100: mode 802.3ad watches the carrier and cannot send ARP requests`,
+		`"bond":{"arpMissedMax":2}`: `bond.arpMissedMax 2: needs arpInterval and arpIPTargets: it counts intervals without an answer. Set both, or take it out`,
+		`"bond":{"arpInterval":100,"arpIPTargets":["10.1.0.1"],"arpMissedMax":0}`: `bond.arpMissedMax 0: want a number between 1 and 255`,
 		`"bond":{"primary":"a/b"}`:                                         `bond.primary a/b: want a PF: its interface, e.g. enp1s0f0, or its PCI address`,
 		`"bond":{"primary":"p","mode":"broadcast","force":true}`:           `bond.primary p: only mode active-backup has a primary member`,
 		`"deviceIDs":["3b:01.0"]`:                                          `deviceIDs ["3b:01.0"]: these are the VFs of a bond; a VF of its own is named by deviceID`,

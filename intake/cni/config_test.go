@@ -126,6 +126,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		strict(`"ipam":{"type":"host-local","subnet":"10.0.0.0/24","rangestart":"10.0.0.5"},"vlan":-1`): `vlan -1: want a number between 0 and 4094; ipam.rangestart: did you mean rangeStart? (unknown key, value 10.0.0.5)`,
 		with(`"prevResult":{"cniVersion":"1.1.0","interfaces":[null]}`):                                 `prevResult.interfaces [null]: element 0: want an object`,
 		with(`"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"x"}]}`):                             `prevResult {"cniVersion":"1.1.0","ips":[{"address":"x"}]}: not a result of version 1.1.0: invalid CIDR address: x`,
+		with(`"prevResult":{"routes":[{"gw":"10.0.0.1"}]}`):                                             `prevResult {"routes":[{"gw":"10.0.0.1"}]}: routes[0] has no dst`,
 		with(`"cni.dev/valid-attachments":[{"ifname":"net1"}]`):                                         `cni.dev/valid-attachments[0].containerID: want containerID and ifname of an attachment`,
 	} {
 		_, err := ParseConfig([]byte(raw))

@@ -1,6 +1,10 @@
 package cni
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,6 +57,48 @@ func TestDefinitionKeepsTheText(t *testing.T) {
 		}
 		if err != nil || got != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", config, err, got, want)
+		}
+	}
+}
+
+// A file of the runtime's folder has a list or one plugin, by the end of its name. A list of
+// Culvert's own plugins alone has the newest version, and others the version that they name.
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	for name, tc := range map[string]struct{ text, want, refused string }{
+		"list.conflist":      {`{"cniVersion":"0.4.0","name":"m","disableCheck":true,"plugins":[{"type":"macvlan","x":1e3},{"type":"tuning"}]}`, `m 0.4.0 true false: {"type":"macvlan","x":1000} {"type":"tuning"}`, ""},
+		"own.conflist":       {`{"cniVersion":"0.4.0","name":"m","plugins":[{"type":"sriov"}]}`, `m 1.1.0 false false: {"type":"sriov"}`, ""},
+		"one.conf":           {`{"cniVersion":"0.4.0","name":"m","type":"macvlan","x":1e3,"disableGC":true}`, `m 0.4.0 false true: {"cniVersion":"0.4.0","name":"m","type":"macvlan","x":1e3,"disableGC":true}`, ""},
+		"one.json":           {`{"name":"m","type":"macvlan"}`, `m 0.1.0 false false: {"name":"m","type":"macvlan"}`, ""},
+		"nameless.conf":      {`{"cniVersion":"1.0.0","type":"sriov"}`, "", "name: invalid: it has none"},
+		"of-multus.conf":     {`{"cniVersion":"1.0.0","name":"m","type":"multus"}`, "", "network m: invalid: "},
+		"no-name.conf":       {`{"cniVersion":"1.0.0","name":"m","type":"../sh"}`, "", `network m: type "../sh": invalid: want the name of a CNI plugin`},
+		"a-key.conf":         {`{"name":"m","type":"sriov","capabilities":1}`, "", "capabilities: invalid: "},
+		"a-key.conflist":     {`{"cniVersion":"1.0.0","name":"m","plugins":[{"type":"sriov","podNetworks":1}]}`, "", "podNetworks: invalid: "},
+		"no-JSON.conf":       {`{`, "", "invalid: unexpected end of JSON input"},
+		"no-JSON.conflist":   {`{`, "", "error parsing configuration list"},
+		"no-plugin.conflist": {`{"cniVersion":"1.0.0","name":"m","plugins":[]}`, "", "error parsing configuration list"},
+	} {
+		path := filepath.Join(dir, name)
+		write(t, path, tc.text)
+		l, err := ReadFile(path)
+		if tc.refused != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), tc.refused) {
+				t.Errorf("%s: %v, want %s", name, err, tc.refused)
+			}
+			continue
+		}
+		got := fmt.Sprintf("%s %s %t %t:", l.Name, l.Version, l.DisableCheck, l.DisableGC)
+		for _, p := range l.Plugins {
+			got += " " + string(p.Raw)
+		}
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %v\n got %s\nwant %s", name, err, got, tc.want)
+		}
+	}
+	for _, name := range []string{"gone.conf", "gone.conflist"} {
+		if _, err := ReadFile(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -86,6 +86,10 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 		"CHECK, old":      {nil, invocation(cmdCheck, strings.Replace(with(""), "1.1.0", "0.3.1", 1)), `1 cniVersion "0.3.1": not served for CHECK; want 0.4.0 or later (set cniVersion in the network configuration)`},
 		"CHECK, blind":    {nil, invocation(cmdCheck, with("")), "7 prevResult: invalid: CHECK wants the result of the ADD " + correct},
 		"CHECK, nobody":   {newMemory(1), invocation(cmdCheck, with(`"prevResult":{"interfaces":[{"name":"net1","sandbox":"/run/netns/x"}]}`)), "3 unknown container: container c1 has no VF as net1: not found (the attachment is gone; delete the pod or add the attachment again)"},
+		"GC, not JSON":    {nil, invocation(cmdGC, "{"), "6 not a configuration: configuration {: not JSON: unexpected end of JSON input at byte 1 " + correct},
+		"DEL, unknown":    {broken(fmt.Errorf("container c1 has no VF as net1: %w", vf.ErrNotFound)), invocation(cmdDel, with("")), "success "},
+		"bond, held":      {broken(vf.ErrNothingFree), invocation(cmdAdd, strict(`"bond":{}`)), "100 nothing free (culvert pool list says who holds what)"},
+		"CHECK, odd MAC":  {newMemory(1), invocation(cmdCheck, with(`"prevResult":{"interfaces":[{"name":"net1","mac":"x"}]}`)), `7 prevResult.interfaces[0].mac: invalid: MAC address "x": want six bytes in hexadecimal, e.g. 02:00:5e:10:00:01 ` + correct},
 		"DEL, broken":     {broken(errors.New("disk full")), invocation(cmdDel, with("")), "999 disk full (see journalctl -u culvertd)"},
 		"no netns":        {nil, api.CNIRequest{Command: cmdAdd, ContainerID: "c1", IfName: "net1", Config: []byte(with(""))}, `4 invalid environment variable CNI_NETNS "": want the path of a network namespace, e.g. /run/netns/pod (the container runtime sets it; see the CNI specification, section 2)`},
 		"CHECK, no netns": {nil, api.CNIRequest{Command: cmdCheck, ContainerID: "c1", IfName: "net1", Config: []byte(with(""))}, `4 invalid environment variable CNI_NETNS "": want the path of a network namespace, e.g. /run/netns/pod (the container runtime sets it; see the CNI specification, section 2)`},
@@ -95,6 +99,66 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 				t.Errorf("-want +got\n%s", d)
 			}
 		})
+	}
+}
+
+// The ADD of a network with a guard fails while the power of the pod's containers is not known,
+// since the lease keeps it. Other ADDs do not depend on the pod: they only leave out its event.
+func TestPodThatIsNotKnown(t *testing.T) {
+	for keys, want := range map[string]string{
+		`"guard":"ip",` + pool:    "pod d/a: not ready",
+		`"max-tx-rate":1,` + pool: "<nil>",
+		`"guard":"","vlan":5`:     "<nil>",
+	} {
+		h := New(newMemory(1))
+		h.Cluster = &clusterObjects{down: true, networks: map[string]string{"red/net": with(keys)}}
+		r := invocation(cmdAdd, with(keys))
+		r.Definition, r.Args = "red/net", podArgs
+		if _, err := h.Run(t.Context(), r, nil); fmt.Sprint(err) != want {
+			t.Errorf("%s: %v, want %s", keys, err, want)
+		}
+	}
+}
+
+// A network of type sriov takes all that the SR-IOV CNI plugin takes. Events of the pod report the
+// keys that are ignored, and the addresses that the interface does not get.
+func TestIgnoredSettingsBecomeEvents(t *testing.T) {
+	const (
+		keys = "u1 NetworkSettingIgnored network net: VLAN 5: read as vlan: write it so; max-tx-rate 1: unknown key, ignored: did you mean max_tx_rate?"
+		none = "u1 NetworkSettingIgnored network net: addresses are asked for, and it has no ipam section, so the interface gets none: add one"
+	)
+	for name, tc := range map[string]struct {
+		config string
+		want   []string
+	}{
+		"nothing":                 {with(pool), nil},
+		"unknown keys":            {with(`"max-tx-rate":1,"VLAN":5`), []string{keys}},
+		"addresses without ipam":  {with(`"capabilities":{"ips":true},"runtimeConfig":{"ips":["10.0.0.5"]}`), []string{none}},
+		"addresses of the author": {with(`"capabilities":{"ips":true},"max-tx-rate":1,"VLAN":5,"args":{"cni":{"ips":["10.0.0.5"]}}`), []string{keys, none}},
+	} {
+		h, cluster := New(newMemory(1)), &clusterObjects{}
+		h.Cluster = cluster
+		r := invocation(cmdAdd, tc.config)
+		r.Args = podArgs
+		if _, err := h.Run(t.Context(), r, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d := cmp.Diff(tc.want, cluster.texts); d != "" {
+			t.Errorf("%s: -want +got\n%s", name, d)
+		}
+	}
+}
+
+// Params that no shim sends are an error of the call, since they name no version to answer in.
+func TestServeRefusesOtherParams(t *testing.T) {
+	for params, want := range map[string]string{
+		`{"command":7}`: "CNI request: invalid: json: cannot unmarshal number",
+		``:              "CNI request: invalid: unexpected end of JSON input",
+	} {
+		v, err := New(newMemory(1)).Serve(t.Context(), []byte(params), nil)
+		if v != nil || !errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, %v, want %s", params, v, err, want)
+		}
 	}
 }
 
@@ -166,6 +230,10 @@ func TestCheckComparesWithPrevResult(t *testing.T) {
 		if got := check(tc.prev, tc.more); !strings.HasPrefix(got, tc.want+" (") {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
 		}
+	}
+	others := strings.Replace(made, `"ips": [`, `"ips": [{"address":"192.168.1.9/24"},{"address":"192.168.2.9/24","interface":7},`, 1)
+	if got := check(others, ""); got != "success " || others == made {
+		t.Errorf("addresses of other interfaces count: %s\n%s", got, others)
 	}
 	if got := check(strings.Replace(made, "net1", "net2", 1), `,"disableCheck":true`); got != "success " {
 		t.Errorf("disableCheck: %s", got)

@@ -194,7 +194,11 @@ func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c Config)
 			return d, err
 		case is && strings.TrimSpace(d.Config) == "":
 			return api.NetworkDefinition{}, nil
-		case err != nil || !hasSection(d, c):
+		case err != nil:
+		case is && e.isFixed && !hasSection(d, c):
+			return api.NetworkDefinition{}, fmt.Errorf("network %s (%s) of pod %s: %w: NetworkAttachmentDefinition %s/%s has been changed since Multus read it; the kubelet tries again",
+				c.Name, r.IfName, pod, vf.ErrNotReady, e.Namespace, e.Name)
+		case !hasSection(d, c):
 		case is:
 			return d, nil
 		default:
@@ -213,26 +217,41 @@ func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c Config)
 		c.Name, r.IfName, pod, vf.ErrNotReady, c.Name)
 }
 
+// podNetwork is a network that a pod's annotations ask for.
+type podNetwork struct {
+	netannotation.Element
+	// isFixed is set if the network has its interface for certain. Multus names the others by
+	// their place, and it may count in another way.
+	isFixed bool
+}
+
 // elementsOf returns the networks that a pod's annotations ask for, with the names that
 // Multus gives their interfaces.
-func elementsOf(pod api.Pod) ([]netannotation.Element, error) {
+func elementsOf(pod api.Pod) (out []podNetwork, err error) {
 	elements, err := netannotation.Parse(pod.Annotations[netannotation.Networks], pod.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	for i := range elements {
-		elements[i].Interface = cmp.Or(elements[i].Interface, fmt.Sprintf("net%d", i+1))
+	for i, e := range elements {
+		isFixed := e.Interface != ""
+		e.Interface = cmp.Or(e.Interface, fmt.Sprintf("net%d", i+1))
+		out = append(out, podNetwork{e, isFixed})
 	}
-	defaults, err := netannotation.Parse(pod.Annotations[netannotation.DefaultNetwork], netannotation.DefaultNamespace)
+	defaults, err := netannotation.ParseDefault(pod.Annotations[netannotation.DefaultNetwork])
 	for _, e := range defaults {
 		e.Interface = "eth0"
-		elements = append(elements, e)
+		out = append(out, podNetwork{e, true})
 	}
-	return elements, err
+	return out, err
 }
 
-// hasSection reports whether a definition has a network of c's name and addresses.
+// hasSection reports whether a definition has a network of c's name and addresses. Warnings do not
+// count: Multus writes the section anew, so keys come in another order and values in another form.
 func hasSection(d api.NetworkDefinition, c Config) bool {
 	configs, err := Own(d)
-	return err == nil && slices.ContainsFunc(configs, func(o Config) bool { return o.Name == c.Name && reflect.DeepEqual(o.IPAM, c.IPAM) })
+	c.IPAM.Warnings = nil
+	return err == nil && slices.ContainsFunc(configs, func(o Config) bool {
+		o.IPAM.Warnings = nil
+		return o.Name == c.Name && reflect.DeepEqual(o.IPAM, c.IPAM)
+	})
 }

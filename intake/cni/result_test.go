@@ -1,6 +1,9 @@
 package cni
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -61,6 +64,46 @@ func TestResultOfEveryVersion(t *testing.T) {
 				}
 				golden(t, name+"-"+version+".json", resp.Stdout)
 			})
+		}
+	}
+}
+
+// The routes of a network keep all that their author says of them, from the version of the
+// specification on that has room for it.
+func TestRoutesOfAResult(t *testing.T) {
+	for version, want := range map[string]string{
+		"1.1.0": `[{"advmss":1300,"dst":"10.7.0.0/16","gw":"10.0.0.9","mtu":1400,"priority":7,"scope":200,"table":100}]`,
+		"1.0.0": `[{"dst":"10.7.0.0/16","gw":"10.0.0.9"}]`,
+	} {
+		raw := strings.Replace(with(`"ipam":{"type":"host-local","subnet":"10.0.0.0/29","routes":[
+			{"dst":"10.7.0.0/16","gw":"10.0.0.9","mtu":1400,"advmss":1300,"priority":7,"table":100,"scope":200}]}`), "1.1.0", version, 1)
+		var r struct{ Routes json.RawMessage }
+		resp := serve(t, newMemory(1), invocation(cmdAdd, raw))
+		var text bytes.Buffer
+		if err := errors.Join(json.Unmarshal(resp.Stdout, &r), json.Compact(&text, r.Routes)); err != nil || text.String() != want {
+			t.Errorf("version %s: %v\n got %s\nwant %s", version, err, resp.Stdout, want)
+		}
+	}
+}
+
+// The DNS section of a network wins over that of its ipam, and that over the file which
+// ipam.resolvConf names. A result of a plugin before this one keeps its DNS.
+func TestPrecedenceOfDNS(t *testing.T) {
+	const file, section, own = `"resolvConf":"/etc/none"`, `"dns":{"nameservers":["10.0.0.52"]}`, `"dns":{"nameservers":["10.0.0.51"]},`
+	const static = `"ipam":{"type":"static","addresses":[{"address":"10.0.0.5/24"}],`
+	const earlier = `"prevResult":{"dns":{"nameservers":["10.0.0.50"]}},`
+	for keys, want := range map[string]string{
+		static + section + `}`:                              "10.0.0.52",
+		static + section + `,` + file + `}`:                 "10.0.0.52",
+		own + static + section + `,` + file + `}`:           "10.0.0.51",
+		earlier + own + static + section + `,` + file + `}`: "10.0.0.50",
+	} {
+		var r struct {
+			DNS struct{ Nameservers []string }
+		}
+		resp := serve(t, newMemory(1), invocation(cmdAdd, with(keys)))
+		if err := json.Unmarshal(resp.Stdout, &r); err != nil || strings.Join(r.DNS.Nameservers, " ") != want {
+			t.Errorf("%s: %v, %s, want %s", keys, err, resp.Stdout, want)
 		}
 	}
 }

@@ -48,6 +48,34 @@ func TestWhereaboutsModes(t *testing.T) {
 	}
 }
 
+// A pod waits until Culvert knows whether the plugin or the pools give out the addresses of
+// whereabouts networks: neither knows the other's addresses. Culvert refuses a section that it
+// cannot serve.
+func TestWhereaboutsNetworkIsRefused(t *testing.T) {
+	unanswered := func(context.Context, string) (bool, error) { return false, vf.ErrNotReady }
+	for name, tc := range map[string]struct {
+		section string
+		serves  func(context.Context) (bool, error)
+		want    string
+	}{
+		"the API server does not answer": {`"range":"10.5.0.0/24"`, WhereaboutsAuto.Serves(unanswered), "11 whether whereabouts is installed in the cluster: not ready (culvert status says what culvertd waits for)"},
+		"a wrong range":                  {`"range":"10.5.0.0/33"`, nil, `7 ipam.range: "10.5.0.0/33": want a range, e.g. 172.16.91.0/24 or 172.16.91.5-172.16.91.9/24 (correct the network configuration)`},
+		"a range of a file":              {`"configuration_path":"/x"`, nil, "7 ipam.range: missing; want a range, e.g. 172.16.91.0/24, here or in ipRanges (culvertd does not read the file of configuration_path) (correct the network configuration)"},
+	} {
+		e := newMemory(1)
+		h := New(e)
+		h.ServesWhereabouts = tc.serves
+		_, err := h.Run(t.Context(), invocation(cmdAdd, with(`"ipam":{"type":"whereabouts",`+tc.section+`}`)), nil)
+		if err == nil {
+			t.Errorf("%s: it is accepted", name)
+			continue
+		}
+		if got := refused(t, Failure("1.0.0", err)); got != tc.want || len(e.leases) > 0 {
+			t.Errorf("%s\n got %s\nwant %s\nleft %s", name, got, tc.want, e)
+		}
+	}
+}
+
 // Culvert serves a whereabouts network from a pool that all of them share; with the plugin it
 // asks that.
 func TestWhereaboutsNetwork(t *testing.T) {

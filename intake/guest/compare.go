@@ -106,11 +106,15 @@ func (c *Comparer) rememberGuests(guests []Seen) {
 	}
 }
 
-// settleLease ends the lease of a guest that has ended, or a lease that no start will need.
+// settleLease ends the lease of a guest that has ended, or a lease that no start will need. A guest
+// that runs without the VF has it reserved, as a guest that is off has. While a guest arrives from
+// another host, it has no inactive definition, and its reservation does not end.
 func (c *Comparer) settleLease(ctx context.Context, r journal.Record, guests []Seen) error {
 	i := slices.IndexFunc(guests, func(g Seen) bool { return g.UUID == r.Lease.Owner.UID })
-	if runs := i >= 0 && guests[i].Running; r.Lease.Opened || runs {
-		return c.engine.Settle(ctx, r, !runs || !guests[i].Unread && !namesVF(guests[i].Live, r.PCI))
+	runs := i >= 0 && guests[i].Running
+	mayUse := runs && (guests[i].Unread || namesVF(guests[i].Live, r.PCI))
+	if r.Lease.Opened || mayUse || runs && guests[i].Next.UUID == "" {
+		return c.engine.Settle(ctx, r, !mayUse)
 	}
 	if c.isReserved(r, guests) {
 		return nil

@@ -148,8 +148,8 @@ func TestAddressesAreConfirmed(t *testing.T) {
 		t.Errorf("%q: %v", w.cluster.confirmed["d/a"], err)
 	}
 	want := netannotation.Confirmation{Pod: "u1", At: got.At, VFs: []netannotation.ConfirmedVF{
-		{Interface: "net1", Pool: "intel.com/fast", Addresses: []string{"172.16.91.2/24"}},
-		{Interface: "second", Pool: "intel.com/fast", Addresses: []string{"172.16.91.3/24"}},
+		{Interface: "net1", Network: "d/v", Pool: "intel.com/fast", Addresses: []string{"172.16.91.2/24"}},
+		{Interface: "second", Network: "d/v", Pool: "intel.com/fast", Addresses: []string{"172.16.91.3/24"}},
 	}}
 	if !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))

@@ -125,6 +125,7 @@ func TestI9AttacksOfTenants(t *testing.T) {
 		"to be the meta plugin":                         {more: `,"podNetworks":true`, says: "meta plugin"},
 		"VFs that the kubelet does not count, a limit":  {asks: "n,n"},
 		"the victim's result":                           {more: `,"prevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"net9","mac":"` + victimMAC + `","sandbox":"/run/netns/v"}],"ips":[{"address":"` + victimAddress + `/24"}]}`},
+		"the victim's result, in another case":          {more: `,"PrevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"net9","mac":"` + victimMAC + `","sandbox":"/run/netns/v"}],"ips":[{"address":"` + victimAddress + `/24"}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newVictim(t)

@@ -132,8 +132,11 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 // composeConfig returns the configuration as a plugin gets it (specification, section 3,
 // "deriving request configuration").
 func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
-	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version), "prevResult": nil}
-	if len(prev) > 0 { // else none: one in the network's text would show addresses that the pod does not have
+	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version)}
+	for _, spelling := range netconf.SpellingsOf(p.Raw, "prevResult") { // it would show addresses that the pod does not have
+		set[spelling] = nil
+	}
+	if len(prev) > 0 {
 		set["prevResult"] = prev
 	}
 	runtime := map[string]json.RawMessage{}

@@ -45,7 +45,7 @@ func (h *Handler) confirmVFs(p api.Pod, sb journal.Sandbox) (netannotation.Confi
 		if r.Phase != journal.Attached || r.Lease.Owner.UID != sb.ID {
 			continue
 		}
-		v := netannotation.ConfirmedVF{Interface: r.Lease.Owner.Interface, Pool: r.Lease.Pool}
+		v := netannotation.ConfirmedVF{Interface: r.Lease.Owner.Interface, Network: sb.NetworkOf(r.Lease.Owner.Interface), Pool: r.Lease.Pool}
 		for _, a := range r.Lease.Wanted.Addresses {
 			v.Addresses = append(v.Addresses, a.Prefix.String())
 		}

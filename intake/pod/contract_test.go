@@ -120,3 +120,26 @@ func TestDefaultNetworkInJSON(t *testing.T) {
 	w.del()
 	w.clean()
 }
+
+// A default network that a pod's annotation names gets the port mappings that the runtime passes.
+// The annotation's own port mappings come first.
+func TestDefaultNetworkGetsPortMappings(t *testing.T) {
+	for name, tc := range map[string]struct{ annotation, want string }{
+		"the runtime's":    {"lan", "map[portMappings:[map[containerPort:80 hostPort:8080]]]"},
+		"the annotation's": {`[{"name":"lan","portMappings":[{"hostPort":9090,"containerPort":90}]}]`, "map[portMappings:[map[containerPort:90 hostPort:9090]]]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.network("kube-system/lan", `{"cniVersion":"1.0.0","plugins":[{"type":"bridge"},{"type":"portmap","capabilities":{"portMappings":true}}]}`)
+			w.pod(map[string]string{netannotation.DefaultNetwork: tc.annotation})
+			if resp := w.call("ADD", `,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80}],"bandwidth":{"ingressRate":5}}`); resp.Exit != 0 {
+				t.Fatalf("ADD: %s", resp.Stdout)
+			}
+			if got := fmt.Sprint(w.host.config(t, "ADD", "portmap")["runtimeConfig"]); got != tc.want {
+				t.Errorf("portmap got %s, want %s", got, tc.want)
+			}
+			w.del()
+			w.clean()
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,42 +33,41 @@ type Rules struct {
 // a network that may be unintended. unknown has the networks that cannot be judged. The error is
 // the reason why the pod does not start.
 func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []string, err error) {
-	h := New(Config{Cluster: judged{pod: p, find: rules.Find}, Devices: judgedDevices, Isolation: rules.Isolation, Global: rules.Global})
+	cluster := judged{pod: p, find: rules.Find}
+	h := New(Config{Cluster: cluster, Hardware: cluster, Devices: judgedDevices, Isolation: rules.Isolation, Global: rules.Global})
 	w := wish{pod: p, gateways: map[int][]netip.Addr{}}
 	given := devices{ask: h.Devices, pod: p, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
-	var errs []error
-	for _, source := range []struct{ key, namespace string }{
-		{netannotation.DefaultNetwork, netannotation.DefaultNamespace}, {netannotation.Networks, p.Namespace},
-	} {
-		elements, err := netannotation.Parse(p.Annotations[source.key], source.namespace)
+	judge := func(e netannotation.Element, name string) error {
+		if e.DeviceID != "" {
+			w.ignored = append(w.ignored, fmt.Sprintf("network %s/%s: deviceID %s counts where the kubelet gives the pod that VF", e.Namespace, e.Name, excerpt.Quote(e.DeviceID)))
+			e.DeviceID = ""
+		}
+		n, err := h.planNetwork(ctx, &w, e, name, given)
+		if errors.Is(err, vf.ErrNotFound) {
+			unknown = append(unknown, e.Namespace+"/"+e.Name)
+			return nil
+		}
+		if err == nil {
+			err = errors.Join(w.addNetwork(n, e), h.judgePlugins(&w, n))
+		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("annotation %s: %w", source.key, err))
+			return fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err)
 		}
-		for i, e := range elements {
-			name := e.Interface
-			switch {
-			case source.key == netannotation.DefaultNetwork:
-				name = "eth0"
-			case name == "":
-				name = fmt.Sprintf("net%d", i+1)
-			}
-			if e.DeviceID != "" {
-				w.ignored = append(w.ignored, fmt.Sprintf("network %s/%s: deviceID %s counts where the kubelet gives the pod that VF", e.Namespace, e.Name, excerpt.Quote(e.DeviceID)))
-				e.DeviceID = ""
-			}
-			n, err := h.planNetwork(ctx, &w, e, name, given)
-			if errors.Is(err, vf.ErrNotFound) {
-				unknown = append(unknown, e.Namespace+"/"+e.Name)
-				continue
-			}
-			if err == nil {
-				err = errors.Join(w.addNetwork(n, e), h.judgePlugins(&w, n))
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err))
-			}
-		}
+		return nil
 	}
+	const runtimeName = "eth0"
+	defaults, defaultErr := netannotation.ParseDefault(p.Annotations[netannotation.DefaultNetwork])
+	errs := []error{defaultErr}
+	for _, e := range defaults {
+		errs = append(errs, judge(e, runtimeName))
+		w.ignoreName(e, runtimeName)
+	}
+	elements, err := netannotation.Parse(p.Annotations[netannotation.Networks], p.Namespace)
+	errs = append(errs, err)
+	for i, e := range elements {
+		errs = append(errs, judge(e, cmp.Or(e.Interface, fmt.Sprintf("net%d", i+1))))
+	}
+	errs = append(errs, w.checkSize())
 	return w.ignored, unknown, errors.Join(errs...)
 }
 
@@ -114,15 +114,19 @@ func (j judged) Network(_ context.Context, namespace, name string) (api.NetworkD
 	return j.find(namespace, name)
 }
 
+// PFs returns none: no node is known, so all VFs count as VFs of one PF.
+func (judged) PFs() []vf.PF { return nil }
+
 func (judged) Annotate(api.Pod, map[string]string) {}
 
 func (judged) PodEvent(api.Pod, string, string, string) {}
 
-// judgedDevices returns more devices of a resource than a pod's annotation can name networks.
+// judgedDevices returns as many devices of a resource as the networks of a pod's annotation can
+// need.
 func judgedDevices(context.Context, string, string, string) ([]vf.PCIAddr, error) {
-	out := make([]vf.PCIAddr, 100)
+	out := make([]vf.PCIAddr, (netannotation.MaxElements+1)*vf.MaxLinks)
 	for i := range out {
-		out[i] = vf.PCIAddr{Bus: uint8(i + 1)}
+		out[i] = vf.PCIAddr{Domain: uint32(i + 1)}
 	}
 	return out, nil
 }

@@ -111,13 +111,11 @@ func (w *wish) addNetwork(n journal.SandboxNetwork, e netannotation.Element) err
 // planDefault finds the default network: the one that the pod's annotation names, which is
 // planned as any other network, or the node's.
 func (h *Handler) planDefault(ctx context.Context, c call, w *wish, given devices) error {
-	elements, err := netannotation.Parse(w.pod.Annotations[netannotation.DefaultNetwork], netannotation.DefaultNamespace)
+	elements, err := netannotation.ParseDefault(w.pod.Annotations[netannotation.DefaultNetwork])
 	var n journal.SandboxNetwork
 	switch {
 	case err != nil:
-		return fmt.Errorf("annotation %s: %w", netannotation.DefaultNetwork, err)
-	case len(elements) > 1:
-		return fmt.Errorf("annotation %s: %w: it names %d networks; want one", netannotation.DefaultNetwork, vf.ErrInvalid, len(elements))
+		return err
 	case len(elements) == 1:
 		if n, err = h.planNetwork(ctx, w, elements[0], c.IfName, given); err != nil {
 			return fmt.Errorf("network %s/%s: %w", elements[0].Namespace, elements[0].Name, err)
@@ -126,9 +124,7 @@ func (h *Handler) planDefault(ctx context.Context, c call, w *wish, given device
 		if err := w.addDefaultRoute(0, elements[0].DefaultRoute); err != nil {
 			return fmt.Errorf("network %s: %w", n.Name, err)
 		}
-		if e := elements[0]; e.Interface != "" && e.Interface != c.IfName {
-			w.ignored = append(w.ignored, fmt.Sprintf("network %s: interface %s is asked for, and the default network has the name %s that the runtime gives it", n.Name, e.Interface, c.IfName))
-		}
+		w.ignoreName(elements[0], c.IfName)
 	default:
 		d, err := defaultIn(h.ConfDir)
 		if err != nil {
@@ -140,6 +136,14 @@ func (h *Handler) planDefault(ctx context.Context, c call, w *wish, given device
 	n.Default = true
 	w.sandbox.Networks = append(w.sandbox.Networks, n)
 	return nil
+}
+
+// ignoreName lists the interface name that an element asks for the default network as ignored,
+// unless it is the runtime's.
+func (w *wish) ignoreName(e netannotation.Element, name string) {
+	if e.Interface != "" && e.Interface != name {
+		w.ignored = append(w.ignored, fmt.Sprintf("network %s/%s: interface %s is asked for, and the default network has the name %s that the runtime gives it", e.Namespace, e.Name, e.Interface, name))
+	}
 }
 
 // withRuntime adds what the runtime asks of the default network, such as port mappings, to

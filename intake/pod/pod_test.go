@@ -166,6 +166,24 @@ func TestRefusals(t *testing.T) {
 		"no file of the name": {func(w *world) { w.network("v", ""); w.asks("v") }, []string{"a network of the name v"}},
 		"no default network":  {func(w *world) { w.pod(nil); os.Remove(filepath.Join(w.confDir, "10-flannel.conflist")) }, []string{"default network", "not found"}},
 		"another default":     {func(w *world) { w.pod(map[string]string{"v1.multus-cni.io/default-network": "none"}) }, []string{"kube-system/none", "not found"}},
+		"two default networks": {func(w *world) {
+			w.network("kube-system/v", sriov)
+			w.pod(map[string]string{"v1.multus-cni.io/default-network": "v,d/w"})
+		}, []string{"default network", "v1.multus-cni.io/default-network", "it names 2 networks; want one"}},
+		"the kubelet does not answer": {func(w *world) {
+			w.network("v", sriov, "intel.com/fast")
+			w.pods.Devices = func(context.Context, string, string, string) ([]vf.PCIAddr, error) {
+				return nil, errors.New("connection refused")
+			}
+			w.asks("v")
+		}, []string{"network d/v (net1): which intel.com/fast the pod has: connection refused"}},
+		"the kubelet does not answer about a device": {func(w *world) {
+			w.network("v", sriov)
+			w.pods.Devices = func(context.Context, string, string, string) ([]vf.PCIAddr, error) {
+				return nil, errors.New("connection refused")
+			}
+			w.asks(`[{"name":"v","deviceID":"` + w.vfs()[0].String() + `"}]`)
+		}, []string{"network d/v (net1): which devices the pod has: connection refused"}},
 		"the plugin's reason": {func(w *world) { w.pod(nil); w.host.fail = when("ADD", "portmap", "no iptables") }, []string{"pod d/a: network cbr0 (eth0): plugin portmap: ADD: no iptables"}},
 		"bandwidth of a VF": {func(w *world) {
 			w.network("v", strings.Replace(sriov, `"type":"sriov"`, `"type":"culvert"`, 1))
@@ -442,6 +460,27 @@ func TestResume(t *testing.T) {
 	w.cutShort()
 	if err := w.pods.Resume(t.Context()); err != nil || w.k.String() != w.whole {
 		t.Errorf("%v; the VF is still away:\n%s", err, w.k)
+	}
+	w.del()
+	w.clean()
+}
+
+// A pod that ended while culvertd was away gets no network-status, and the DEL that the runtime
+// sends finds its networks.
+func TestResumeAfterThePodEnded(t *testing.T) {
+	w := newWorld(t)
+	w.network("v", sriov)
+	w.asks("v")
+	w.add()
+	w.cluster.writes = 0
+	for name, end := range map[string]func(){
+		"deleted":                      func() { clear(w.cluster.pods) },
+		"another pod has its name now": func() { w.cluster.pods["d/a"] = api.Pod{Namespace: "d", Name: "a", UID: "u2"} },
+	} {
+		end()
+		if err := w.pods.Resume(t.Context()); err != nil || w.cluster.writes > 0 || len(w.content().Sandboxes) != 1 {
+			t.Errorf("%s: %v, %d writes, %d sandboxes", name, err, w.cluster.writes, len(w.content().Sandboxes))
+		}
 	}
 	w.del()
 	w.clean()

@@ -32,6 +32,7 @@ type Book struct {
 	networks map[string]ipam.Config // that can be used
 	known    configs                // that attachments use
 	waiting  map[*wait]bool
+	omitted  []string // networks of which the last requests lack a range set
 	idle     map[idleKey]idle
 }
 
@@ -50,7 +51,9 @@ type wait struct {
 	config  ipam.Config
 	owner   vf.Owner
 	claims  map[netip.Addr]string
-	blocks  bool // it needs an address of a block, too
+	blocks  bool         // it needs an address of a block, too
+	usable  [][]ipam.Run // of config
+	omitted bool         // the last requests lack a range set that it needs
 }
 
 // Held is an address that the node's ledger holds.
@@ -169,7 +172,7 @@ func (b *Book) Of(network string, owner vf.Owner, grants []ipam.Grant) ipam.Own 
 // Need requests an address of each range set of a network, or the named addresses. The request
 // stands until the caller calls done, which it does after the ledger holds the addresses.
 func (b *Book) Need(network string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func()) {
-	w := &wait{network: network, config: c, owner: owner, claims: map[netip.Addr]string{}, blocks: c.NeedsBlocks(named)}
+	w := &wait{network: network, config: c, owner: owner, claims: map[netip.Addr]string{}, blocks: c.NeedsBlocks(named), usable: c.Usable()}
 	b.mu.Lock()
 	for _, a := range named {
 		w.claims[a] = newID()
@@ -221,6 +224,9 @@ func (b *Book) Why(network string, named []netip.Addr, owner vf.Owner) error {
 		}
 	}
 	switch {
+	case b.isOmitted(network, owner):
+		return fmt.Errorf("network %s: %w: the node requests as many ranges of addresses as its NodeState can have (%d): shorten the lists of excluded addresses in the networks of this node's pods, or run the pod on another node",
+			network, vf.ErrNotReady, mostRuns)
 	case !known:
 		return fmt.Errorf("network %s: %w: the cluster has no AddressPool for it yet: culvert-controller makes it; is it running?", network, vf.ErrNotReady)
 	case p.Starved && len(named) == 0:

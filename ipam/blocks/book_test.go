@@ -139,6 +139,8 @@ func TestBookWhy(t *testing.T) {
 		{[]View{{Pool: Pool{Network: "n"}, Starved: true}}, nil, vf.ErrNothingFree, "network n: nothing free in the cluster: every address is in a node's block, or this node has its share (kubectl get addresspools): widen the network's range"},
 		{[]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "there"}}}}}, named, vf.ErrHeld,
 			"address 10.0.0.4 of network n: held by node there (its block is 10.0.0.2-10.0.0.5): ask for another address"},
+		{[]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "there", Grant: "g"}}}}}, named, vf.ErrNotReady,
+			"address 10.0.0.4 of network n: not ready: it is in block 10.0.0.2-10.0.0.5 of node there, which was asked to give it up and has not: a pod there may have it; ask for another address"},
 	} {
 		b.SetPools(tc.pools)
 		if err := b.Why("n", tc.named, podA); !errors.Is(err, tc.err) || err.Error() != tc.want {
@@ -174,6 +176,18 @@ func TestClaimIsNeverMissed(t *testing.T) {
 	got, _ = b.Requests(func() (Ledger, error) { done(); return Ledger{}, nil }) // it was read just before
 	if len(got) != 1 || len(got[0].Claims) != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// I4: a node whose ledger cannot be read reports no requests: an empty report would end claims
+// of addresses that its pods hold.
+func TestI4UnreadLedgerIsNotReported(t *testing.T) {
+	b := NewBook("here", func() {})
+	b.SetNetworks(map[string]ipam.Config{"n": netConfig()})
+	defer b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.9")}, podA)()
+	damaged := errors.New("the ledger is damaged")
+	if got, err := b.Requests(func() (Ledger, error) { return Ledger{}, damaged }); !errors.Is(err, damaged) || len(got) > 0 {
+		t.Errorf("it reports %+v, %v", got, err)
 	}
 }
 

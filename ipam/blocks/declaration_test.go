@@ -2,10 +2,13 @@ package blocks
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -29,6 +32,16 @@ func subnetsOf(all ...string) (out []v1alpha1.PoolSubnet) {
 		out = append(out, v1alpha1.PoolSubnet{CIDR: s})
 	}
 	return out
+}
+
+// rangesOf is a subnet of which ranges are given out, each written "first-last".
+func rangesOf(subnet string, ranges ...string) v1alpha1.PoolSubnet {
+	s := v1alpha1.PoolSubnet{CIDR: subnet}
+	for _, text := range ranges {
+		r := run(text)
+		s.Ranges = append(s.Ranges, v1alpha1.AddressRange{First: r.First.String(), Last: r.Last.String()})
+	}
+	return s
 }
 
 func naming(t *testing.T, pool string) ipam.Config {
@@ -70,6 +83,90 @@ func TestSectionOfDeclaredPool(t *testing.T) {
 		}
 		if err != nil || id != "pool:"+tc.pool || !c.Sets[0][0].Contains(addr("10.0.0.3")) {
 			t.Errorf("%s for namespace %q: %s %v %v", tc.pool, tc.namespace, id, c.Sets, err)
+		}
+	}
+}
+
+// A declared pool has the subnets, the ranges and the number of addresses that a person wrote,
+// without excluded addresses and gateways. A node may request the ranges and no more.
+func TestDeclaredAddresses(t *testing.T) {
+	spare := rangesOf("10.0.0.0/24", "10.0.0.10-10.0.0.19", "10.0.0.30-10.0.0.39")
+	spare.Exclude, spare.Gateway = []string{"10.0.0.12", "10.0.0.16/31"}, "10.0.0.30"
+	for name, tc := range map[string]struct {
+		subnets   []v1alpha1.PoolSubnet
+		text      string
+		ranges    []ipam.Run
+		addresses int64
+	}{
+		"a whole subnet": {subnetsOf("10.0.0.0/29"), "10.0.0.0/29", runs("10.0.0.1-10.0.0.6"), 5},
+		"parts of a subnet": {
+			[]v1alpha1.PoolSubnet{spare}, "10.0.0.0/24", runs("10.0.0.10-10.0.0.19", "10.0.0.30-10.0.0.39"), 16,
+		},
+		"two of one family": {
+			subnetsOf("10.0.0.0/29", "10.0.1.0/30"), "10.0.0.0/29,10.0.1.0/30", runs("10.0.0.1-10.0.0.6", "10.0.1.1-10.0.1.2"), 6,
+		},
+		"both families": {
+			subnetsOf("10.0.0.0/29", "fd00::/125"), "10.0.0.0/29,fd00::/125", runs("10.0.0.1-10.0.0.6", "fd00::1-fd00::7"), 11,
+		},
+		"more than a number holds": {
+			subnetsOf("10.0.0.0/29", "fd00::/60"), "10.0.0.0/29,fd00::/60", runs("10.0.0.1-10.0.0.6", "fd00::1-fd00:0:0:f:ffff:ffff:ffff:ffff"), most,
+		},
+	} {
+		d := declared(t, "p", v1alpha1.AddressPoolSpec{Subnets: tc.subnets}).Declared
+		if d.Err != nil || d.Subnets() != tc.text || d.Addresses() != tc.addresses {
+			t.Errorf("%s: %d addresses of %q, want %d of %q; %v", name, d.Addresses(), d.Subnets(), tc.addresses, tc.text, d.Err)
+		}
+		if got := d.Declared(); !slices.Equal(got.Ranges, tc.ranges) || got.AnyAddress {
+			t.Errorf("%s: nodes may request %+v, want %v", name, got, tc.ranges)
+		}
+	}
+}
+
+// A network that names a pool gets the time for which a person lets pods keep their addresses.
+func TestSectionBoundsKeptTime(t *testing.T) {
+	b := NewBook("here", func() {})
+	keeping := v1alpha1.AddressPoolSpec{Subnets: subnetsOf("10.0.0.0/29"), KeepAddress: &metav1.Duration{Duration: time.Hour}}
+	b.SetPools([]View{{Pool: declared(t, "keeping", keeping)}, {Pool: declared(t, "plain", v1alpha1.AddressPoolSpec{Subnets: subnetsOf("10.1.0.0/29")})}})
+	for pool, want := range map[string]time.Duration{"keeping": time.Hour, "plain": 0} {
+		if c, _, err := b.Section(naming(t, pool), "a"); err != nil || c.KeepAtMost != want {
+			t.Errorf("pool %s: addresses are kept for %s, want %s; %v", pool, c.KeepAtMost, want, err)
+		}
+	}
+}
+
+// An AddressPool without a subnet and without a network gives out nothing, and the error names the
+// missing field.
+func TestPoolWithoutSubnets(t *testing.T) {
+	b := NewBook("here", func() {})
+	b.SetPools([]View{{Pool: declared(t, "empty", v1alpha1.AddressPoolSpec{})}})
+	_, _, err := b.Section(naming(t, "empty"), "a")
+	if !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "subnets: missing; want a subnet, e.g. 172.16.91.0/24") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A node serves the declared pools by their IDs. Pools that the controller made are not among
+// them, and a pool that a person deleted is not either.
+func TestDeclarationsOfABook(t *testing.T) {
+	b := NewBook("here", func() {})
+	one := View{Pool: declared(t, "one", v1alpha1.AddressPoolSpec{Subnets: subnetsOf("10.0.0.0/29"), Namespaces: []string{"a"}})}
+	two := View{Pool: declared(t, "two", v1alpha1.AddressPoolSpec{Subnets: subnetsOf("10.1.0.0/29"), BlockSize: 4})}
+	made := View{Pool: declared(t, "red.net", v1alpha1.AddressPoolSpec{Network: "red/net"})}
+	for _, tc := range []struct {
+		pools []View
+		want  map[string]string
+	}{
+		{nil, map[string]string{}},
+		{[]View{one, made, two}, map[string]string{"pool:one": "10.0.0.0/29 [a] 0", "pool:two": "10.1.0.0/29 [] 4"}},
+		{[]View{two, made}, map[string]string{"pool:two": "10.1.0.0/29 [] 4"}},
+	} {
+		b.SetPools(tc.pools)
+		got := map[string]string{}
+		for id, d := range b.Declarations() {
+			got[id] = fmt.Sprint(d.Subnets(), " ", d.Namespaces, " ", d.BlockSize)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
 }

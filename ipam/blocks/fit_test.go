@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -33,11 +34,21 @@ func TestBytesOfBlocks(t *testing.T) {
 			}
 			p.Blocks = append(p.Blocks, b)
 		}
-		text, err := json.Marshal(p.Object())
-		if err != nil {
+		for i := range rapid.IntRange(0, 5).Draw(r, "reservations") {
+			kept := Reservation{Pod: rapid.StringMatching("[a-z]{1,63}/[a-z0-9.-]{1,60} net1").Draw(r, "pod"), Addr: netip.AddrFrom4([4]byte{10, 1, byte(i), 255})}
+			kept.For = time.Duration(rapid.Int64Range(1, 1_234_567_890).Draw(r, "seconds")) * time.Second
+			if rapid.Bool().Draw(r, "ended") {
+				kept.Since = time.Unix(1e9, 0)
+			}
+			p.Reservations = append(p.Reservations, kept)
+		}
+		blocks, err1 := json.Marshal(p.Object())
+		reservations, err2 := json.Marshal(ReservationObjects(p.Reservations))
+		if err := errors.Join(err1, err2); err != nil {
 			r.Fatal(err)
 		}
-		if is, said := len(text), p.Bytes(); len(p.Blocks) > 0 && is > said+2 {
+		const brackets = 2 * len("[]")
+		if is, said := len(blocks)+len(reservations), p.Bytes(); len(p.Blocks) > 0 && len(p.Reservations) > 0 && is > said+brackets {
 			r.Fatalf("%d bytes, said %d", is, said)
 		}
 	})
@@ -75,5 +86,27 @@ func TestI4PoolFitsEtcd(t *testing.T) {
 	want := slices.Delete(slices.Clone(before.Blocks), 7, 8)
 	if !slices.Equal(want, got.Blocks) {
 		t.Errorf("I4: %d blocks of %d, want all but the released one", len(got.Blocks), len(before.Blocks))
+	}
+}
+
+// I4: an address in the middle of a block leaves two blocks when it goes back. A pool that has no
+// room for these stays as it is, and its nodes keep their blocks.
+func TestI4ReleaseThatDoesNotFit(t *testing.T) {
+	before := Pool{Network: "n"}
+	var demands []Demand
+	for i := range 9000 {
+		first := netip.AddrFrom4([4]byte{10, byte(i >> 6), byte(i << 2), 0})
+		middle, node := first.Next(), fmt.Sprintf("node-%04d.example.com", i)
+		before.Blocks = append(before.Blocks, Block{Run: ipam.Run{First: first, Last: middle.Next()}, Node: node, UID: strings.Repeat("u", 36), Grant: "g"})
+		if i < 5 {
+			gives := Demand{Node: node, UID: strings.Repeat("u", 36), Request: Request{Network: "n", Released: []Released{{"g", ipam.Run{First: middle, Last: middle}}}}}
+			demands = append(demands, gives)
+		}
+	}
+	demands = append(demands, demand("new", 3, "10.0.0.0-10.255.255.255"))
+	granted, _ := Grant(before, demands, 10)
+	got, refused := Fit(before, granted, demands)
+	if !slices.Equal(before.Blocks, got.Blocks) || !slices.Equal(refused, []string{"new"}) {
+		t.Errorf("I4: %d blocks, want the %d from before; refused %v", len(got.Blocks), len(before.Blocks), refused)
 	}
 }

@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -31,6 +32,31 @@ func TestI4InheritedBlocks(t *testing.T) {
 	}
 	if len(p.Blocks) != 1 {
 		t.Errorf("the argument was changed: %v", show(p))
+	}
+}
+
+// I4: the controller adds the blocks of every former pool that a node reports, each pool once
+// and in one order, however many nodes report it.
+func TestI4FormerPools(t *testing.T) {
+	of := func(pools ...string) (out []Demand) {
+		for i, pool := range pools {
+			out = append(out, Demand{Node: string(rune('a' + i)), Request: Request{Network: "red/net", FormerPool: pool}})
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		demands []Demand
+		want    []string
+	}{
+		{nil, nil},
+		{of("", ""), nil},
+		{of("", "same"), []string{"same"}},
+		{of("same", "", "same"), []string{"same"}},
+		{of("same", "other", "same", "other"), []string{"other", "same"}},
+	} {
+		if got := FormerPools(tc.demands); !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: former pools %q, want %q", tc.demands, got, tc.want)
+		}
 	}
 }
 

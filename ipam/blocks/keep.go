@@ -51,6 +51,10 @@ type idleKey struct {
 	set     int
 }
 
+// noSet is the set of an idleKey for the addresses of a pool that are in no range set which the
+// node requests.
+const noSet = -1
+
 // Keep returns the grants that the ledger should have from now on. They include an open grant for
 // each network whose blocks the node requests, and no grant whose blocks the node has lost. Keep
 // closes a grant when the node gives addresses of it up: addresses that attachments of another
@@ -158,8 +162,13 @@ func (b *Book) giveUp(network string, known []ipam.Config, grants []ipam.Grant, 
 	}
 	unused = withoutAll(unused, up)
 	slices.SortStableFunc(unused, func(x, y ipam.Run) int { return cmp.Compare(Count(y), Count(x)) })
+	outside := unused
 	for i, set := range idleSets(known) {
 		up = append(up, b.idleRuns(idleKey{network, i}, set, held, unused, grants, now)...)
+		outside = withoutAll(outside, set)
+	}
+	if slices.ContainsFunc(known, func(c ipam.Config) bool { return c.Pool != "" }) { // forgetUnused drops configurations
+		up = append(up, b.idleRuns(idleKey{network, noSet}, outside, held, unused, grants, now)...)
 	}
 	if len(up) == 0 {
 		return grants
@@ -207,7 +216,7 @@ func (b *Book) idleRuns(key idleKey, set, held, unused []ipam.Run, grants []ipam
 	}
 	after, keep := idleTime, int64(0)
 	block := view.blockSize(Total(set), view.ClusterNodes)
-	if !slices.Equal(set, anything) {
+	if key.set != noSet && !slices.Equal(set, anything) {
 		keep = block + (block+1)/2
 	}
 	if view.Exhausted {

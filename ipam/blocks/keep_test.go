@@ -53,6 +53,7 @@ func TestKeep(t *testing.T) {
 			Ledger{Grants: []Kept{kept("1")}, Held: []Held{{Network: "n", Addr: addr("10.0.0.3")}}}, []string{"n 1"}, ""},
 		"an address is wanted while the ledger is damaged": {true, Pool{Wanted: runAddrs("10.0.0.3"), Blocks: []Block{granted("1", "10.0.0.2-10.0.0.5"), granted("x", "10.0.0.9")}},
 			Ledger{Grants: []Kept{kept("1")}, Partial: true}, []string{"n 1"}, ""},
+		"VFs may be in use that the ledger does not know": {true, Pool{Blocks: []Block{granted("x", "10.0.0.2-10.0.0.3")}}, Ledger{Strangers: true}, []string{"n new"}, ""},
 		"all of a grant is wanted": {true, Pool{Wanted: runAddrs("10.0.0.3"), Blocks: []Block{granted("1", "10.0.0.3")}}, Ledger{Grants: []Kept{kept("1"), kept("2")}},
 			[]string{"n 2"}, "[{1 10.0.0.3}]"},
 		"the controller has taken it back": {true, Pool{Blocks: []Block{granted("1", "10.0.0.2")}}, Ledger{Grants: []Kept{kept("1", "10.0.0.2", "10.0.0.4-10.0.0.5"), kept("2")}},
@@ -124,6 +125,33 @@ func TestIdleAddressesGoBack(t *testing.T) {
 		got, _, _ = strings.Cut(got, "|n new")
 		if got != tc.want {
 			t.Errorf("%s: the node keeps %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// A node reads its ledger at once when a pool wants an address of the node's blocks, and only
+// then: a pod of another node waits for it.
+func TestWantsAny(t *testing.T) {
+	blocks := []Block{
+		{Run: run("10.0.0.2-10.0.0.5"), Node: "here", UID: "now", Grant: "1"}, {Run: run("10.0.0.6"), Node: "there", UID: "there", Grant: "2"},
+		{Run: run("10.0.0.7"), Node: "here", UID: "earlier", Grant: "3"},
+	}
+	for name, tc := range map[string]struct {
+		wanted []string
+		want   bool
+	}{
+		"none":                            {nil, false},
+		"of this node":                    {[]string{"10.0.0.5"}, true},
+		"of another node":                 {[]string{"10.0.0.6"}, false},
+		"of an earlier node of that name": {[]string{"10.0.0.7"}, false},
+		"of no node":                      {[]string{"10.0.0.9"}, false},
+		"of another node, and this one":   {[]string{"10.0.0.6", "10.0.0.2"}, true},
+	} {
+		b := NewBook("here", func() {})
+		b.SetNode("now")
+		b.SetPools([]View{{Pool: Pool{Network: "m"}}, {Pool: Pool{Network: "n", Blocks: blocks, Wanted: runAddrs(tc.wanted...)}}})
+		if got := b.WantsAny(); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
 }

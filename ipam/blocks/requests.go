@@ -27,21 +27,6 @@ func (b *Book) Requests(read func() (Ledger, error)) ([]Request, error) {
 	return b.requests(l, waiting), nil
 }
 
-// forgetUnused drops the networks whose addresses no attachment holds or waits for, so
-// that the requests do not grow with each network that was ever used.
-func (b *Book) forgetUnused(held []Held, waiting map[*wait]bool) {
-	used := map[string]bool{}
-	for _, h := range held {
-		used[h.Network] = true
-	}
-	for _, all := range []map[*wait]bool{waiting, b.waiting} {
-		for w := range all {
-			used[w.network] = true
-		}
-	}
-	maps.DeleteFunc(b.known, func(network string, _ []ipam.Config) bool { return !used[network] })
-}
-
 // requested returns the configurations of the networks whose addresses the node needs, and an
 // empty configuration for each other network of which the ledger has addresses.
 func (b *Book) requested(held []Held, waiting map[*wait]bool) configs {
@@ -53,7 +38,7 @@ func (b *Book) requested(held []Held, waiting map[*wait]bool) configs {
 		all[network] = []ipam.Config{c}
 	}
 	for w := range waiting {
-		all.add(w.network, w.config)
+		all.replace(w.network, w.config)
 	}
 	for _, h := range held {
 		if _, known := all[h.Network]; !known {
@@ -70,24 +55,21 @@ func (b *Book) requests(l Ledger, waiting map[*wait]bool) []Request {
 			all[network] = []ipam.Config{{}}
 		}
 	}
+	sets := b.chooseSets(all, l.Grants, waiting)
 	var out []Request
 	for _, network := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, b.requestsOf(network, all[network], l, waiting)...)
+		out = append(out, b.requestsOf(network, all[network], sets[network], l, waiting)...)
 	}
 	return out
 }
 
-// requestsOf returns the requests for one network. The node requests no blocks before the ledger
-// has an open grant, as for a network that an attachment has just needed for the first time.
-func (b *Book) requestsOf(network string, all []ipam.Config, l Ledger, waiting map[*wait]bool) (out []Request) {
+// requestsOf returns the requests for one network. sets has the range sets that chooseSets chose
+// of the network's configurations all.
+func (b *Book) requestsOf(network string, all []ipam.Config, sets [][]ipam.Run, l Ledger, waiting map[*wait]bool) (out []Request) {
 	former, grant := all[0].FormerPool, openGrant(l.Grants, network)
-	for _, c := range all {
-		for _, usable := range c.Usable() {
-			if grant == "" {
-				continue
-			}
-			out = append(out, Request{Network: network, FormerPool: former, Ranges: usable, Grant: grant, Used: b.used(network, former, usable, slices.Concat(l.Held, l.Aside), waiting)})
-		}
+	for _, usable := range sets {
+		used := b.used(network, former, usable, slices.Concat(l.Held, l.Aside), waiting)
+		out = append(out, Request{Network: network, FormerPool: former, Ranges: usable, Grant: grant, Used: used})
 	}
 	rest := Request{
 		Network: network, FormerPool: former, Claims: b.claims(network, l.Held, waiting),

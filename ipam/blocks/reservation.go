@@ -43,7 +43,8 @@ type podFamily struct {
 
 // Reserve updates the reservations of a pool by the nodes' reports. A report counts only for
 // addresses in the node's own blocks. A reservation that no node reports ends when its time is
-// over.
+// over. Reserve keeps at most mostReservations: those that p has come first, then those with the
+// lowest addresses, so that a look at unchanged reports changes nothing.
 func Reserve(p Pool, demands []Demand, now time.Time) Pool {
 	reported := map[netip.Addr]Reservation{}
 	for _, d := range demands {
@@ -71,13 +72,31 @@ func Reserve(p Pool, demands []Demand, now time.Time) Pool {
 		}
 	}
 	for _, r := range reported {
-		if len(out) < mostReservations {
-			out = append(out, r)
+		out = append(out, r)
+	}
+	p.Reservations = p.boundKept(out)
+	return p
+}
+
+// boundKept returns at most mostReservations of all, by address. It prefers the addresses that
+// the pool keeps already.
+func (p Pool) boundKept(all []Reservation) []Reservation {
+	byAddr := func(a, b Reservation) int { return a.Addr.Compare(b.Addr) }
+	slices.SortFunc(all, byAddr)
+	if len(all) <= mostReservations {
+		return all
+	}
+	var listed, rest []Reservation
+	for _, r := range all {
+		if _, kept := p.reservation(r.Addr); kept {
+			listed = append(listed, r)
+		} else {
+			rest = append(rest, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b Reservation) int { return a.Addr.Compare(b.Addr) })
-	p.Reservations = out
-	return p
+	all = slices.Concat(listed, rest)[:mostReservations]
+	slices.SortFunc(all, byAddr)
+	return all
 }
 
 // reservation returns the reservation of an address.

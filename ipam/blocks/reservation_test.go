@@ -66,6 +66,45 @@ func TestReservationsBeginAndEnd(t *testing.T) {
 	}
 }
 
+// A pool keeps no more addresses than its bound. Those that it keeps stay, also when pods with lower
+// addresses come, and looks at unchanged reports change nothing.
+func TestReservationsBeyondTheBound(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.0-10.0.15.255"), Node: "a", UID: "a"}}}
+	report := func(first netip.Addr, count int) Demand {
+		d := Demand{Node: "a", UID: "a"}
+		for range count {
+			d.Reservations = append(d.Reservations, Reservation{Pod: "default/" + first.String() + " net1", Addr: first, For: time.Hour})
+			first = first.Next()
+		}
+		return d
+	}
+	high, low := report(addr("10.0.8.0"), 1100), report(addr("10.0.0.0"), 1100)
+	p = Reserve(p, []Demand{high}, at)
+	kept := slices.Clone(p.Reservations)
+	if len(kept) != mostReservations || kept[0].Addr != addr("10.0.8.0") || kept[mostReservations-1].Addr != addr("10.0.11.255") {
+		t.Fatalf("%d are kept: %v", len(kept), kept)
+	}
+	for look := range 10 {
+		if look == 5 {
+			high.Reservations = append(high.Reservations, low.Reservations...)
+		}
+		if p = Reserve(p, []Demand{high}, at); !slices.Equal(p.Reservations, kept) {
+			t.Fatalf("look %d changed the kept addresses", look+1)
+		}
+	}
+	high.Reservations = high.Reservations[1:] // that pod ended
+	p = Reserve(p, []Demand{high}, at)
+	kept[0].Since = at
+	if !slices.Equal(p.Reservations, kept) {
+		t.Error("a pod ended, and its address is not kept")
+	}
+	p = Reserve(p, []Demand{high}, at.Add(time.Hour))
+	if want := append([]Reservation{low.Reservations[0]}, kept[1:]...); !slices.Equal(p.Reservations, want) {
+		t.Errorf("the freed place is not that of the lowest address: %v", p.Reservations[0])
+	}
+}
+
 // A node gives a kept address to a pod of the name alone, also when it has no other one left.
 func TestKeptAddressIsNotGivenToOthers(t *testing.T) {
 	db := statefulPod("db-0")

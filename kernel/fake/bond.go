@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -257,12 +258,16 @@ func (p *pf) leaveBonds() {
 func (b *bond) state(f *function) *vf.BondState {
 	out := &vf.BondState{
 		Link: b.link, Mark: b.mark, Mode: b.spec.Mode, FailOverMAC: b.spec.HasFailOverMAC(), ARPInterval: b.spec.ARPInterval,
-		ARPTargets: b.spec.ARPTargets, Active: b.active == f, Primary: b.primary == f,
+		ARPTargets: b.spec.ARPTargets, ARPMissedMax: b.missedMax(), Active: b.active == f, Primary: b.primary == f,
 	}
 	out.Link.Addrs, out.Link.Routes = slices.Clone(b.link.Addrs), slices.Clone(b.link.Routes)
 	out.Link.Tentative, out.Link.Duplicates = slices.Clone(b.link.Tentative), slices.Clone(b.link.Duplicates)
 	return out
 }
+
+// missedMax returns what Linux 5.17 and later reports: 2 unless the bond was made with another value
+// (bond_check_params of drivers/net/bonding/bond_main.c).
+func (b *bond) missedMax() int { return cmp.Or(b.spec.ARPMissedMax, 2) }
 
 func (b *bond) String() string {
 	var members []string

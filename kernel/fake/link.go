@@ -223,10 +223,12 @@ func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 	return nil
 }
 
-// setUp sets a netdevice up or down. Taking it down drops its routes, not its addresses.
+// setUp sets a netdevice up or down. Taking it down drops its routes and its IPv6 addresses, not
+// those of IPv4.
 func setUp(l *vf.Link, up bool) {
 	l.Up, l.Carrier = up, up
 	if !up {
 		l.Routes = nil
+		l.Addrs = slices.DeleteFunc(l.Addrs, func(a netip.Prefix) bool { return a.Addr().Is6() }) // addrconf_ifdown
 	}
 }

@@ -91,15 +91,30 @@ func TestMTUOfMember(t *testing.T) {
 	}
 }
 
+// The errors are those of bond_enslave (drivers/net/bonding/bond_main.c), of team_port_add
+// (drivers/net/team), and of a new MTU (dev_validate_mtu of net/core/dev.c).
 func TestJoinMasterRefuses(t *testing.T) {
 	k := hostBond(t)
 	p := first(t, k)
+	if err := k.AddMaster("bond0", vf.MasterTeam, ""); !errors.Is(err, syscall.EEXIST) {
+		t.Errorf("two of one name: %v", err)
+	}
+	if err := k.SetMasterMTU("bond1", 1500); !errors.Is(err, syscall.ENODEV) {
+		t.Errorf("MTU of no bond: %v", err)
+	}
+	if err := k.Do(t.Context(), step.SetPFMTU{PF: p.PCI, MTU: IGB.MaxMTU + 1}); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("MTU above the largest: %v", err)
+	}
 	if err := k.JoinMaster(p.PCI, "bond0"); !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("a member: %v", err)
 	}
 	must(t, k.LeaveMaster(p.PCI), k.Do(t.Context(), step.SetPFUp{PF: p.PCI}))
 	if err := k.JoinMaster(p.PCI, "bond0"); !errors.Is(err, syscall.EPERM) {
 		t.Errorf("one that is up: %v", err)
+	}
+	must(t, k.AddMaster("team0", vf.MasterTeam, ""))
+	if err := k.JoinMaster(p.PCI, "team0"); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("one that is up, to a team: %v", err)
 	}
 	if err := k.JoinMaster(p.PCI, "bond1"); !errors.Is(err, syscall.ENODEV) {
 		t.Errorf("no bond: %v", err)

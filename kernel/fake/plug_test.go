@@ -102,6 +102,34 @@ func TestUnplugVF(t *testing.T) {
 	}
 }
 
+// A PF or VF that is not there can be neither unplugged nor plugged in, and has no files to write.
+func TestPlugOfNone(t *testing.T) {
+	k, pf := made(t, IGB, 1)
+	none, before := vf.PCIAddr{Bus: 99}, k.String()
+	for name, err := range map[string]error{
+		"RemovePF": k.RemovePF(none), "AddPF": k.AddPF(pf.PCI, none), "RemoveVF": k.RemoveVF(none), "ReturnVF": k.ReturnVF(pf.VFs[0].PCI),
+		"WriteNumVFs": k.WriteNumVFs(none, 1), "SetLinkSpeed": k.SetLinkSpeed(none, 1000), "JoinMaster": k.JoinMaster(none, "bond0"),
+	} {
+		if !errors.Is(err, vf.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if k.String() != before {
+		t.Errorf("before: %s\nafter: %s", before, k)
+	}
+}
+
+// With autoprobe off, a VF that returns has no driver, as one that is new.
+func TestReturnVFWithoutAutoprobe(t *testing.T) {
+	k, pf := made(t, IGB, 1)
+	if err := errors.Join(k.Do(t.Context(), step.SetAutoprobe{PF: pf.PCI}), k.RemoveVF(pf.VFs[0].PCI), k.ReturnVF(pf.VFs[0].PCI)); err != nil {
+		t.Fatal(err)
+	}
+	if v := first(t, k).VFs[0]; v.Driver != "" || v.Link != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestSetLinkSpeed(t *testing.T) {
 	k, pf := made(t, IGB, 0)
 	if err := k.SetLinkSpeed(pf.PCI, 100); err != nil {

@@ -93,7 +93,7 @@ type tableState struct {
 func findTable(q query, table *nftables.Table) (*tableState, error) {
 	var t *tableState
 	err := q(newRequest(unix.NFT_MSG_GETTABLE, 0, table, unix.NFTA_TABLE_NAME, table.Name), func(body []byte) error {
-		attrs, err := attrsOf(body)
+		attrs, err := rtnl.NetfilterAttrs(body)
 		t = &tableState{flags: bigEndian(attrs[unix.NFTA_TABLE_FLAGS]), use: bigEndian(attrs[unix.NFTA_TABLE_USE])}
 		return err
 	})
@@ -130,7 +130,7 @@ func readText(q query, table *nftables.Table) (g vf.Guard, err error) {
 // readPart reads the user data of the first rule of a chain.
 func readPart(q query, table *nftables.Table, chain string) (part []byte, err error) {
 	read := errors.New("the first rule was read")
-	err = visitRules(q, table, chain, func(attrs attributes) error {
+	err = visitRules(q, table, chain, func(attrs rtnl.Values) error {
 		part = slices.Clone(attrs[unix.NFTA_RULE_USERDATA])
 		return read
 	})
@@ -166,7 +166,7 @@ func (t *tableState) compare(q query, table *nftables.Table, want []chain) error
 // compareRules returns errAltered at the first rule of a chain that is not the wanted one.
 func compareRules(q query, table *nftables.Table, want chain) error {
 	n := 0
-	err := visitRules(q, table, want.name, func(attrs attributes) error {
+	err := visitRules(q, table, want.name, func(attrs rtnl.Values) error {
 		if n == len(want.rules) {
 			return errAltered
 		}
@@ -186,11 +186,11 @@ func compareRules(q query, table *nftables.Table, want chain) error {
 	return err
 }
 
-func visitRules(q query, table *nftables.Table, chain string, visit func(attributes) error) error {
+func visitRules(q query, table *nftables.Table, chain string, visit func(rtnl.Values) error) error {
 	r := newRequest(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, table, unix.NFTA_RULE_TABLE, table.Name)
 	r.Body = rtnl.AppendString(r.Body, unix.NFTA_RULE_CHAIN, chain)
 	return q(r, func(body []byte) error {
-		attrs, err := attrsOf(body)
+		attrs, err := rtnl.NetfilterAttrs(body)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func readChain(q query, table *nftables.Table, name string) (*nftables.Chain, er
 	r.Body = rtnl.AppendString(r.Body, unix.NFTA_CHAIN_NAME, name)
 	c := &nftables.Chain{}
 	err := q(r, func(body []byte) error {
-		attrs, err := attrsOf(body)
+		attrs, err := rtnl.NetfilterAttrs(body)
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func readChain(q query, table *nftables.Table, name string) (*nftables.Chain, er
 			c.Policy = &policy
 		}
 		if b, ok := attrs[unix.NFTA_CHAIN_HOOK]; ok {
-			hook, err := parseAttrs(b)
+			hook, err := rtnl.AttrValues(b)
 			if err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func parseExprs(b []byte) (out []expr.Any, err error) {
 		return nil, err
 	}
 	for _, element := range elements {
-		attrs, err := parseAttrs(element.Value)
+		attrs, err := rtnl.AttrValues(element.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -277,28 +277,9 @@ func parseExpr(name string, data []byte) (e expr.Any, err error) {
 
 // newRequest returns a request of nftables with its first attribute, which names the table.
 func newRequest(kind, flags uint16, table *nftables.Table, attr uint16, name string) rtnl.Request {
-	header := []byte{byte(table.Family), unix.NFNETLINK_V0, 0, 0} // struct nfgenmsg
-	return rtnl.Request{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | kind, Flags: flags, Body: rtnl.AppendString(header, attr, name)}
-}
-
-// attributes are the values of attributes by type.
-type attributes map[uint16][]byte
-
-// attrsOf reads the attributes of an answer, which follow struct nfgenmsg.
-func attrsOf(body []byte) (attributes, error) {
-	if len(body) < 4 {
-		return nil, fmt.Errorf("nftables message of %d bytes", len(body))
-	}
-	return parseAttrs(body[4:])
-}
-
-func parseAttrs(b []byte) (attributes, error) {
-	all, err := rtnl.Attrs(b)
-	out := attributes{}
-	for _, a := range all {
-		out[a.Type] = a.Value
-	}
-	return out, err
+	r := rtnl.NetfilterRequest(unix.NFNL_SUBSYS_NFTABLES, kind, flags, byte(table.Family))
+	r.Body = rtnl.AppendString(r.Body, attr, name)
+	return r
 }
 
 // bigEndian returns a number of nftables; 0 if it is not there.

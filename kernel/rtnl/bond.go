@@ -16,6 +16,7 @@ type Bond struct {
 	Miimon      uint32 // milliseconds
 	ARPInterval uint32 // milliseconds
 	ARPTargets  []netip.Addr
+	MissedMax   uint8 // intervals without a packet; 0 if the kernel does not report it, before Linux 5.17
 	// Active and Primary are the indexes of the member that sends and of the preferred one; 0 if
 	// there is none.
 	Active, Primary int
@@ -29,7 +30,7 @@ const (
 // bondOf returns the settings of a wanted bond. The kernel takes miimon or arp_interval, not
 // both.
 func bondOf(b vf.Bond) Bond {
-	out := Bond{Mode: b.Mode.Number(), ARPInterval: uint32(b.ARPInterval), ARPTargets: b.ARPTargets}
+	out := Bond{Mode: b.Mode.Number(), ARPInterval: uint32(b.ARPInterval), ARPTargets: b.ARPTargets, MissedMax: uint8(b.ARPMissedMax)}
 	if b.HasFailOverMAC() {
 		out.FailOverMAC = failOverMACActive
 	}
@@ -59,6 +60,9 @@ func (b Bond) encodeData() []byte {
 		targets = AppendAttr(targets, uint16(i), t.AsSlice())
 	}
 	data = AppendUint32(data, unix.IFLA_BOND_ARP_INTERVAL, b.ARPInterval)
+	if b.MissedMax != 0 {
+		data = AppendAttr(data, unix.IFLA_BOND_MISSED_MAX, []byte{b.MissedMax})
+	}
 	return AppendNested(data, unix.IFLA_BOND_ARP_IP_TARGET, targets)
 }
 
@@ -150,6 +154,8 @@ func (b *Bond) takeAttr(a Attr) error {
 		b.Miimon = a.Uint32()
 	case unix.IFLA_BOND_ARP_INTERVAL:
 		b.ARPInterval = a.Uint32()
+	case unix.IFLA_BOND_MISSED_MAX:
+		b.MissedMax = byteOf(a)
 	case unix.IFLA_BOND_ACTIVE_SLAVE:
 		b.Active = int(a.Uint32())
 	case unix.IFLA_BOND_PRIMARY:
@@ -185,6 +191,6 @@ func byteOf(a Attr) uint8 {
 func (b Bond) State(member int) vf.BondState {
 	return vf.BondState{
 		Mode: vf.BondModeOf(b.Mode), FailOverMAC: b.FailOverMAC == failOverMACActive, ARPInterval: int(b.ARPInterval), ARPTargets: b.ARPTargets,
-		Active: member == b.Active, Primary: member == b.Primary,
+		ARPMissedMax: int(b.MissedMax), Active: member == b.Active, Primary: member == b.Primary,
 	}
 }

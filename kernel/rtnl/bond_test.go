@@ -18,7 +18,7 @@ func TestBond(t *testing.T) {
 		want Bond
 	}{
 		{"carrier", vf.Bond{Mode: vf.BondActiveBackup}, Bond{Mode: 1, FailOverMAC: 1, Miimon: 100}},
-		{"ARP in place of the carrier", vf.Bond{Mode: vf.BondActiveBackup, ARPInterval: 50, ARPTargets: targets}, Bond{Mode: 1, FailOverMAC: 1, ARPInterval: 50, ARPTargets: targets}},
+		{"ARP in place of the carrier", vf.Bond{Mode: vf.BondActiveBackup, ARPInterval: 50, ARPTargets: targets, ARPMissedMax: 1}, Bond{Mode: 1, FailOverMAC: 1, ARPInterval: 50, ARPTargets: targets, MissedMax: 1}},
 		{"another mode has no fail_over_mac", vf.Bond{Mode: "802.3ad"}, Bond{Mode: 4, Miimon: 100}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -35,8 +35,8 @@ func TestBond(t *testing.T) {
 }
 
 func TestBondState(t *testing.T) {
-	b := Bond{Mode: 1, FailOverMAC: 1, ARPInterval: 50, Active: 7, Primary: 8}
-	want := vf.BondState{Mode: vf.BondActiveBackup, FailOverMAC: true, ARPInterval: 50, Active: true}
+	b := Bond{Mode: 1, FailOverMAC: 1, ARPInterval: 50, MissedMax: 2, Active: 7, Primary: 8}
+	want := vf.BondState{Mode: vf.BondActiveBackup, FailOverMAC: true, ARPInterval: 50, ARPMissedMax: 2, Active: true}
 	if diff := cmp.Diff(want, b.State(7)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

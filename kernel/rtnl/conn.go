@@ -4,8 +4,8 @@
 // Requests go in as values and come out as values; encoding and parsing are
 // pure, and Conn.Do is the only function that touches the socket for them.
 // The message formats are linux/rtnetlink.h, linux/if_link.h and
-// linux/if_addr.h. Its callers are package kernel, and kernel/guard, which reads nftables by its
-// socket.
+// linux/if_addr.h. Its callers are package kernel, and kernel/guard and kernel/balance, which read
+// netfilter and the sockets of processes by such sockets.
 //
 // Written here and not taken from a library, because those read the word
 // 0xffffffff ("the driver has no such setting") as "on", take at most 64 KiB
@@ -39,6 +39,10 @@ func Dial() (*Conn, error) { return dial(unix.NETLINK_ROUTE) }
 // DialNetfilter opens a socket for requests to netfilter instead, in the netns of the calling
 // thread.
 func DialNetfilter() (*Conn, error) { return dial(unix.NETLINK_NETFILTER) }
+
+// DialSockDiag opens a socket for requests about the sockets of processes instead (sock_diag(7)),
+// in the netns of the calling thread.
+func DialSockDiag() (*Conn, error) { return dial(unix.NETLINK_SOCK_DIAG) }
 
 func dial(protocol int) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)

@@ -105,11 +105,32 @@ func cutShort(err error, withVFs bool) error {
 
 // Links lists the netdevices of the netns, without VFs. In the netns of a pod, which may make as many
 // as it likes, use FindLinks.
-func (c *Conn) Links() ([]Link, error) { return c.FindLinks(func(Link) bool { return true }) }
+func (c *Conn) Links() ([]Link, error) { return c.FindLinks(nil) }
 
 // FindLinks lists the netdevices of the netns that match, without VFs. It keeps one datagram of the
-// kernel's at a time.
-func (c *Conn) FindLinks(match func(Link) bool) (links []Link, err error) {
+// kernel's at a time. If match is nil, it lists all, and fails if one of them cannot be read.
+//
+// With match, it passes over a netdevice that cannot be read, and returns that error if none matches. A pod can
+// make a macvlan with so many MAC addresses that the length of IFLA_LINKINFO, which has 16 bits,
+// overflows (linux/netlink.h).
+func (c *Conn) FindLinks(match func(Link) bool) ([]Link, error) {
+	if match == nil {
+		return c.visitLinks(func(Link) bool { return true }, func(err error) error { return err })
+	}
+	var unread error
+	links, err := c.visitLinks(match, func(err error) error {
+		unread = err
+		return nil
+	})
+	if err == nil && len(links) == 0 {
+		err = unread
+	}
+	return links, err
+}
+
+// visitLinks lists the netdevices that match. It calls onError for one that cannot be read, and ends
+// with the error that onError returns.
+func (c *Conn) visitLinks(match func(Link) bool, onError func(error) error) (links []Link, err error) {
 	r := Request{
 		Type: unix.RTM_GETLINK, Flags: unix.NLM_F_DUMP,
 		Body: AppendUint32(linkHeader(0, 0, 0), unix.IFLA_EXT_MASK, filterSkipStats),
@@ -118,10 +139,13 @@ func (c *Conn) FindLinks(match func(Link) bool) (links []Link, err error) {
 		links = nil
 		err = c.Visit(r, func(body []byte) error {
 			l, err := ParseLink(body)
-			if err == nil && match(l) {
+			if err != nil {
+				return onError(err)
+			}
+			if match(l) {
 				links = append(links, l)
 			}
-			return err
+			return nil
 		})
 		if !errors.Is(err, ErrInterrupted) {
 			break

@@ -26,12 +26,21 @@ func (c *Cluster) LoadCulvert(ctx context.Context, top string) error {
 	}
 	defer os.RemoveAll(dir)
 	archive := filepath.Join(dir, "culvert.tar")
-	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-go", "any", "-out", archive)
+	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-go", "any", "-version", describeTree(ctx, top), "-out", archive)
 	build.Dir = top
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the image: %w\n%s", err, out)
 	}
 	return c.LoadImages(ctx, archive)
+}
+
+// describeTree returns the version of a source tree as the Makefile has it.
+func describeTree(ctx context.Context, top string) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", top, "describe", "--tags", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // InstallCulvert does what docs/kubernetes.md says, with an image that is

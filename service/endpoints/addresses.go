@@ -43,8 +43,8 @@ const maxStatus = 256 << 10
 
 // Find returns a pod's addresses on a network (I9, TestI9ForeignAddressIsNotPublished). The
 // pod's owner can edit its network-status, so an address counts only where the pod's node
-// confirms it, on an attached VF of that pod and interface (confirmedVFs). state is nil where
-// the node has no NodeState.
+// confirms it, on an attached VF of that pod, interface and network (confirmedVFs). state is nil
+// where the node has no NodeState.
 func Find(pod *corev1.Pod, network service.Network, state *v1alpha1.NodeState) Attachment {
 	elements, err := readStatus(pod.Annotations[netannotation.Status])
 	if err != nil {
@@ -68,15 +68,25 @@ type heldVF struct {
 	addresses []string
 }
 
-// confirmedVFs returns the attached VFs that a pod's node confirms under an interface, by the
-// later of two texts: the node's NodeState, and the pod's annotation netannotation.Confirmed.
-// culvertd alone can add the annotation to a pod that is there. A copy in a new pod has another
-// UID, and a text from before the NodeState does not count any more.
-func confirmedVFs(pod *corev1.Pod, in string, state *v1alpha1.NodeState) (out []heldVF) {
+// isOfNetwork reports whether a confirmed VF can be of an element's network. confirmed is empty
+// where Multus made the sandbox, so that culvertd does not know the network, and where culvertd or
+// the CRD is of an earlier version. The interface and the address decide there: a refusal would
+// take such pods out of their Services. Tenants cannot write an empty name: they write no NodeState
+// and no Confirmation. docs/threat-model.md has the gap.
+func isOfNetwork(confirmed string, e statusElement) bool {
+	return confirmed == "" || confirmed == e.Name
+}
+
+// confirmedVFs returns the attached VFs that a pod's node confirms for an element of its
+// network-status: those of its interface and network (isOfNetwork). It goes by the later of two
+// texts: the node's NodeState, and the pod's annotation netannotation.Confirmed. culvertd alone can
+// add the annotation to a pod that is there. A copy in a new pod has another UID, and a text from
+// before the NodeState does not count any more.
+func confirmedVFs(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) (out []heldVF) {
 	c, err := netannotation.ParseConfirmation(pod.Annotations[netannotation.Confirmed])
 	if o := state.Status.Observed; err == nil && o != nil && c.Pod != "" && c.Pod == string(pod.UID) && !c.At.Before(o.Time) {
 		for _, v := range c.VFs {
-			if v.Interface == in {
+			if v.Interface == e.Interface && isOfNetwork(v.Network, e) {
 				out = append(out, heldVF{v.Pool, v.Addresses})
 			}
 		}
@@ -84,7 +94,7 @@ func confirmedVFs(pod *corev1.Pod, in string, state *v1alpha1.NodeState) (out []
 	}
 	for _, v := range state.Status.VFs {
 		o := v.Owner
-		if o == nil || v.Phase != string(journal.Attached) || o.Kind != vf.OwnerPod || o.Interface != in {
+		if o == nil || v.Phase != string(journal.Attached) || o.Kind != vf.OwnerPod || o.Interface != e.Interface || !isOfNetwork(o.Network, e) {
 			continue
 		}
 		if o.Name == pod.Namespace+"/"+pod.Name && (o.PodUID == "" || o.PodUID == string(pod.UID)) {
@@ -99,7 +109,7 @@ func confirm(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) Attach
 	held := map[netip.Addr]bool{}
 	out := Attachment{Awaited: true}
 	found := false
-	for _, v := range confirmedVFs(pod, e.Interface, state) {
+	for _, v := range confirmedVFs(pod, e, state) {
 		found = true
 		out.VFIO = out.VFIO || isVFIO(state, v.pool)
 		for _, text := range v.addresses {
@@ -117,7 +127,7 @@ func confirm(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) Attach
 	case len(out.Addresses) > 0:
 		out.Awaited = false
 	case !found:
-		out.Missing = fmt.Sprintf("the NodeState of node %s does not have its interface %s yet", state.Name, excerpt.Quote(e.Interface))
+		out.Missing = fmt.Sprintf("the NodeState of node %s does not have its interface %s on network %s yet", state.Name, excerpt.Quote(e.Interface), e.Name)
 	case len(held) == 0:
 		out.Missing = "its VF has no address: give the network an ipam"
 	default:

@@ -160,6 +160,33 @@ func TestI9ConfirmationCountsUntilTheNextNodeState(t *testing.T) {
 	}
 }
 
+// I9: an address that a pod has on one network is not published as one of another network, whatever
+// its network-status says. Where no network is recorded, as beside Multus, the interface decides.
+func TestI9AddressOfAnotherNetworkIsNotPublished(t *testing.T) {
+	written := time.Unix(1000, 0).UTC()
+	for confirmed, published := range map[string]bool{"default/net1": true, "tenant/mine": false, "mine": false, "": true} {
+		in := vfOf("default/p", "attached", "net2", "172.16.91.99/24")
+		in.Owner.Network = confirmed
+		late := stateWith()
+		late.Status.Observed = &metav1.MicroTime{Time: written}
+		text := netannotation.Confirmation{Pod: "u1", At: written, VFs: []netannotation.ConfirmedVF{
+			{Interface: "net2", Network: confirmed, Addresses: []string{"172.16.91.99/24"}},
+		}}.String()
+		for name, tc := range map[string]struct {
+			annotation string
+			state      *v1alpha1.NodeState
+		}{"NodeState": {"", stateWith(in)}, "Confirmation": {text, late}} {
+			p := readyPod("p", `[{"name":"default/net1","interface":"net2","ips":["172.16.91.99"]}]`)
+			p.UID = "u1"
+			p.Annotations[netannotation.Confirmed] = tc.annotation
+			got := Find(p, net1, tc.state)
+			if (len(got.Addresses) == 1) != published || !published && !strings.Contains(got.Missing, "does not have its interface \"net2\" on network default/net1") {
+				t.Errorf("I9: %s has network %q: %+v", name, confirmed, got)
+			}
+		}
+	}
+}
+
 // FuzzFind: Find returns only addresses that the ledger has for the pod, for every text in a
 // network-status.
 func FuzzFind(f *testing.F) {

@@ -271,7 +271,6 @@ func TestBenchThroughARouter(t *testing.T) {
 // make bench-lab measures in labs that are made for it, and nothing of them is there
 // afterwards: between the demo's containers, and from three senders to one receiver.
 func TestBenchInALabOfItsOwn(t *testing.T) {
-	soak.Only(t, "two labs for measurements")
 	dir := t.TempDir()
 	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
 		"BENCH_RUN=--quick --repeats 1", "BENCH_OUT="+dir)); err != nil {

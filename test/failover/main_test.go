@@ -76,7 +76,7 @@ func bringUp(t *testing.T) *world {
 	w.near = node.End{Node: w.nodes[0], Netns: "near", Dir: confDir, Peer: "10.85.0.2"}
 	w.far = node.End{Node: w.nodes[1], Netns: "far", Dir: confDir, Peer: "10.85.0.1"}
 	vf := strings.TrimSpace(runScript(t, w.far.Node, "find a VF", `culvert vf list -o json | jq -r '[.[] | select(.pf == "enp1s0")][0].pci'`))
-	w.attachInterface(t, w.far, `"deviceID": "`+vf+`"`)
+	w.attachInterface(t, w.far, 2, `"deviceID": "`+vf+`"`)
 	return w
 }
 
@@ -126,11 +126,12 @@ func attachmentOf(e node.End) node.Attachment {
 	return node.Attachment{Network: e.Netns, Dir: confDir, Netns: e.Netns, Interface: "net1"}
 }
 
-// attachInterface gives an end its interface. The returned function detaches it.
-func (w *world) attachInterface(t *testing.T, e node.End, keys string) (detach func()) {
+// attachInterface gives an end its interface, with the address 10.85.0.host. The returned function
+// detaches it.
+func (w *world) attachInterface(t *testing.T, e node.End, host int, keys string) (detach func()) {
 	t.Helper()
 	ctx, a := t.Context(), attachmentOf(e)
-	config := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "culvert", %s, "ipam": {"type": "static", "addresses": [{"address": "10.85.0.%d/24"}]}}]}`, e.Netns, keys, e.Number)
+	config := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "culvert", %s, "ipam": {"type": "static", "addresses": [{"address": "10.85.0.%d/24"}]}}]}`, e.Netns, keys, host)
 	if err := e.WriteFile(ctx, confDir+"/"+e.Netns+".conflist", []byte(config)); err != nil {
 		t.Fatal(err)
 	}
@@ -154,11 +155,19 @@ func (w *world) attachInterface(t *testing.T, e node.End, keys string) (detach f
 // its baseline.
 func (w *world) attachBond(t *testing.T, bond string) (detach func()) {
 	t.Helper()
-	takeBack := w.attachInterface(t, w.near, `"pool": "pair", "bond": `+bond)
+	takeBack := w.attachInterface(t, w.near, 1, `"pool": "pair", "bond": `+bond)
 	return func() {
 		takeBack()
 		w.expectBaseline(t)
 	}
+}
+
+// attachNeighbour gives another network namespace of the second node a bond, whose ARP requests all
+// members on the segment hear. The returned function detaches it.
+func (w *world) attachNeighbour(t *testing.T) (detach func()) {
+	t.Helper()
+	e := node.End{Node: w.nodes[1], Netns: "neighbour", Dir: confDir}
+	return w.attachInterface(t, e, 3, `"pool": "pair", "bond": `+arpBond)
 }
 
 // expectBaseline expects each VF of the first node as it was before.

@@ -20,19 +20,22 @@ type way struct {
 	name string
 	bond string // the key of the network
 	away bool   // culvertd is stopped while wires are pulled
+	// neighbour is true if the segment has another bond that sends ARP requests.
+	neighbour bool
 }
 
 // A bond whose wire is pulled sends over the other PF, and no connection is lost. In one run, the
 // test prints the times of each way: with culvertd, with culvertd and ARP requests, and with ARP
-// requests alone. The test does not fail because of a long time. With -events, it continues with
-// other events.
+// requests of the kernel, once beside another bond and once alone on the segment. The test does not
+// fail because of a long time. With -events, it continues with other events.
 func TestFailOver(t *testing.T) {
 	soak.Only(t, "two nodes and wires that are pulled; make demo pulls one too")
 	w := bringUp(t)
 	for _, way := range []way{
-		{"culvertd", plainBond, false},
-		{"culvertd+arp_interval", arpBond, false},
-		{"arp_interval", arpBond, true},
+		{name: "culvertd", bond: plainBond},
+		{name: "culvertd+arp_interval", bond: arpBond},
+		{name: "arp_interval", bond: arpBond, away: true, neighbour: true},
+		{name: "arp_interval-alone", bond: arpBond, away: true},
 	} {
 		t.Run(way.name, func(t *testing.T) { w.measurePulls(t, way) })
 	}
@@ -43,6 +46,9 @@ func TestFailOver(t *testing.T) {
 
 // measurePulls pulls wires and prints the outages.
 func (w *world) measurePulls(t *testing.T, way way) {
+	if way.neighbour {
+		defer w.attachNeighbour(t)()
+	}
 	detach := w.attachBond(t, way.bond)
 	var all []node.Outage
 	for range *pulls {

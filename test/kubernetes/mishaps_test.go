@@ -128,6 +128,7 @@ func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 	feed(t, objects, "delete", "--wait=false", "-f", "-")
 	_ = g.Wait()
 	allFree(t, allVFs)
+	allToldFree(t)
 }
 
 // I2, I7: while the API server is away, pods whose sandboxes die get new ones with a VF

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -87,15 +86,20 @@ func ready(t *testing.T, objects ...string) {
 	kubectl(t, slices.Concat([]string{"wait", "--for=condition=Ready", "--timeout=" + soon.String()}, objects)...)
 }
 
-// eventually tries until it is so, and else tells the cluster's state.
+// eventually calls so until it returns nil. After the time soon it fails the test with the cluster's
+// state. It logs a wait of over ten seconds, since such waits decide how long the tests take.
 func eventually(t *testing.T, what string, so func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(soon); ; time.Sleep(time.Second) {
+	for began := time.Now(); ; time.Sleep(time.Second) {
 		err := so()
+		took := time.Since(began)
 		if err == nil {
+			if took > 10*time.Second {
+				t.Logf("%s: after %.0f s", what, took.Seconds())
+			}
 			return
 		}
-		if time.Now().After(deadline) {
+		if took > soon {
 			t.Fatalf("%s: not after %s: %v\n%s", what, soon, err, state())
 		}
 	}
@@ -217,33 +221,48 @@ func vfs() (map[string][]v1alpha1.VFState, error) {
 	return all, err
 }
 
-// allFree waits until no pod is left in the namespace default, and so many VFs are there, all
-// without an owner (I2). It asks culvertd of each node, too, since a NodeState may be from
-// before the pods.
+// allFree waits until no pod is left in the namespace default, and culvertd of the nodes has so many
+// VFs, all without an owner (I2). A NodeState says so only after a minute (allToldFree).
 func allFree(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, "I2: all VFs are free", func() error {
 		if pods, err := get("pods"); err != nil || len(pods) > 0 {
 			return fmt.Errorf("%d pods: %w", len(pods), err)
 		}
-		all, err := vfs()
 		seen := 0
-		for node, of := range all {
-			for _, v := range of {
+		for _, node := range there.names {
+			out, err := tryOn(node, "culvert vf list -o json")
+			if err != nil {
+				return err
+			}
+			var all []struct{ PF, Phase, Reason string }
+			if err := json.Unmarshal([]byte(out), &all); err != nil {
+				return fmt.Errorf("culvert vf list of node %s: %w", node, err)
+			}
+			for _, v := range all {
 				if seen++; v.Phase != "free" {
-					return fmt.Errorf("VF %s of node %s is %s %s", v.Name, node, v.Phase, v.Reason)
+					return fmt.Errorf("a VF of %s of node %s is %s %s", v.PF, node, v.Phase, v.Reason)
 				}
 			}
 		}
 		if seen != want {
-			return fmt.Errorf("the nodes tell of %d VFs, not %d", seen, want)
+			return fmt.Errorf("the nodes have %d VFs, not %d", seen, want)
 		}
-		for _, node := range there.names {
-			held, heldErr := tryOn(node, `all=$(culvert vf list -o json); jq -c '.[] | select(.phase != "free")' <<<"$all"`)
-			if heldErr == nil && held != "" {
-				heldErr = fmt.Errorf("culvertd of node %s: %s", node, held)
+		return nil
+	})
+}
+
+// allToldFree waits until the NodeStates say that all VFs are free.
+func allToldFree(t *testing.T) {
+	t.Helper()
+	eventually(t, "I2: the NodeStates tell that all VFs are free", func() error {
+		all, err := vfs()
+		for node, of := range all {
+			for _, v := range of {
+				if v.Phase != "free" {
+					return fmt.Errorf("VF %s of node %s is %s %s", v.Name, node, v.Phase, v.Reason)
+				}
 			}
-			err = errors.Join(err, heldErr)
 		}
 		return err
 	})

@@ -121,7 +121,7 @@ func (w *world) showVF(b *strings.Builder, st vf.State) {
 		fmt.Fprintf(b, "    guard %s\n", g)
 	}
 	if bond := l.Bond; bond != nil { // which member sends, and so the MAC address, is the kernel's choice
-		fmt.Fprintf(b, "      in bond %s %s fail_over_mac %t arp %d %v mtu %d up %t %s\n", bond.Link.Name, bond.Mode, bond.FailOverMAC, bond.ARPInterval, bond.ARPTargets,
+		fmt.Fprintf(b, "      in bond %s %s fail_over_mac %t arp %d %v missed %d mtu %d up %t %s\n", bond.Link.Name, bond.Mode, bond.FailOverMAC, bond.ARPInterval, bond.ARPTargets, bond.ARPMissedMax,
 			bond.Link.MTU, bond.Link.Up, describePlaces(bond.Link))
 	}
 }

@@ -20,8 +20,6 @@ import (
 type content struct {
 	rules []frontend // sorted
 	sum   string     // of rules, as the name of a chain
-	// choices are the elements of affinity that a replaced table had, and that still count.
-	choices *[]nftables.SetElement
 }
 
 // frontend is a Frontend with its Rule.
@@ -32,7 +30,7 @@ type frontend struct {
 
 // newContent makes the content of a view, and of the foreign Frontends that it has not.
 func newContent(view, foreign balance.View) content {
-	c := content{choices: &[]nftables.SetElement{}}
+	var c content
 	for f, r := range foreign {
 		if view[f] == nil {
 			c.rules = append(c.rules, frontend{f, r})
@@ -72,31 +70,9 @@ func target(at netip.AddrPort) []byte {
 	return slices.Concat(at.Addr().AsSlice(), binary.BigEndian.AppendUint16(nil, at.Port()), []byte{0, 0})
 }
 
-// keepChoices reads the choices of affinity from a table that is about to be replaced.
-func (c content) keepChoices(conn *nftables.Conn, table *nftables.Table, frontends []frontend) error {
-	*c.choices = nil
-	sets, err := conn.GetSets(table)
-	if err != nil {
-		return fmt.Errorf("list the maps of nftables: %w", err)
-	}
-	i := slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == choicesName })
-	if i < 0 {
-		return nil
-	}
-	elements, err := conn.GetSetElements(sets[i])
-	if err != nil {
-		return fmt.Errorf("read the choices of affinity: %w", err)
-	}
-	for _, e := range elements {
-		i := slices.IndexFunc(frontends, func(f frontend) bool { return f.Affinity > 0 && string(f.key()) == string(e.Key) })
-		if i < 0 || e.Expires <= 0 {
-			continue
-		}
-		if slices.ContainsFunc(frontends[i].Backends, func(at netip.AddrPort) bool { return string(target(at)) == string(e.Val) }) {
-			*c.choices = append(*c.choices, nftables.SetElement{Key: e.Key, Val: e.Val, Timeout: min(e.Expires, frontends[i].Affinity)})
-		}
-	}
-	return nil
+// hasTarget reports whether a value of an element is that of a backend.
+func (f frontend) hasTarget(value []byte) bool {
+	return slices.ContainsFunc(f.Backends, func(at netip.AddrPort) bool { return string(target(at)) == string(value) })
 }
 
 // numbered returns the elements of a map from numbers to backends. The numbers are in the

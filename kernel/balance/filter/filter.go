@@ -18,6 +18,7 @@ import (
 
 	"github.com/culvert-net/culvert/kernel/balance"
 	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -111,33 +112,49 @@ func (c content) write() error {
 // writeFamily replaces a table. Without Frontends of the family there is none.
 func (c content) writeFamily(family nftables.TableFamily) error {
 	frontends := c.of(family)
-	conn, err := nftables.New(nftables.WithSockOptions(func(s *netlink.Conn) error { return c.setBuffers(s, frontends) }))
+	reader, err := rtnl.DialNetfilter()
 	if err != nil {
-		return fmt.Errorf("open a netlink socket: %w", err)
+		return err
 	}
+	defer reader.Close()
 	table := &nftables.Table{Family: family, Name: tableName}
-	there, err := conn.ListTablesOfFamily(family)
+	there := lookup{reader, table}
+	exists, err := there.hasTable()
 	if err != nil {
-		return fmt.Errorf("list nftables: %w", err)
-	}
-	exists := false
-	for _, t := range there {
-		exists = exists || t.Name == tableName
+		return fmt.Errorf("read nftables: %w", err)
 	}
 	if !exists && len(frontends) == 0 {
 		return nil
 	}
+	if !exists {
+		return c.replaceTable(table, exists, frontends, nil)
+	}
+	// An empty chain is named by the sum of the content from which culvertd made the table.
+	isCurrent, err := there.hasChain(c.sum)
+	if err != nil {
+		return fmt.Errorf("read nftables: %w", err)
+	}
+	if isCurrent && len(frontends) > 0 {
+		return nil
+	}
+	choices, err := there.keepChoices(frontends)
+	if err != nil {
+		return err
+	}
+	return c.replaceTable(table, exists, frontends, choices)
+}
+
+// replaceTable deletes a table that exists, and writes it anew if there are Frontends.
+func (c content) replaceTable(table *nftables.Table, exists bool, frontends []frontend, choices []nftables.SetElement) error {
+	conn, err := nftables.New(nftables.WithSockOptions(func(s *netlink.Conn) error { return setBuffers(s, frontends, len(choices)) }))
+	if err != nil {
+		return fmt.Errorf("open a netlink socket: %w", err)
+	}
 	if exists {
-		if isCurrent(conn, table, c.sum) && len(frontends) > 0 {
-			return nil
-		}
-		if err := c.keepChoices(conn, table, frontends); err != nil {
-			return err
-		}
 		conn.DelTable(table)
 	}
 	if len(frontends) > 0 {
-		if err := c.render(conn, table, frontends); err != nil {
+		if err := c.render(conn, table, frontends, choices); err != nil {
 			return err
 		}
 	}
@@ -145,16 +162,4 @@ func (c content) writeFamily(family nftables.TableFamily) error {
 		return fmt.Errorf("write nftables: %w", err)
 	}
 	return nil
-}
-
-// isCurrent reports whether a table was made of the content with that sum: an empty chain is
-// named by it.
-func isCurrent(conn *nftables.Conn, table *nftables.Table, sum string) bool {
-	chains, err := conn.ListChainsOfTableFamily(table.Family)
-	for _, c := range chains {
-		if err == nil && c.Table.Name == tableName && c.Name == sum {
-			return true
-		}
-	}
-	return false
 }

@@ -30,8 +30,8 @@ type ruler struct {
 	words uint32
 }
 
-// render adds a whole table to a transaction.
-func (c content) render(conn *nftables.Conn, table *nftables.Table, frontends []frontend) error {
+// render adds a whole table to a transaction, with choices of affinity that a replaced table had.
+func (c content) render(conn *nftables.Conn, table *nftables.Table, frontends []frontend, kept []nftables.SetElement) error {
 	conn.AddTable(table)
 	r := ruler{conn: conn, table: table, v6: table.Family == nftables.TableFamilyIPv6, words: 1}
 	if r.v6 {
@@ -40,7 +40,7 @@ func (c content) render(conn *nftables.Conn, table *nftables.Table, frontends []
 	conn.AddChain(&nftables.Chain{Name: c.sum, Table: table})
 	var balanced, refused, all []nftables.SetElement
 	choices := &nftables.Set{Table: table, Name: choicesName, IsMap: true, Dynamic: true, HasTimeout: true, Size: 65535, Concatenation: true, KeyType: r.keyType(), DataType: r.targetType()}
-	if err := r.addSet(choices, *c.choices); err != nil {
+	if err := r.addSet(choices, kept); err != nil {
 		return fmt.Errorf("make the map of affinity: %w", err)
 	}
 	for i, f := range frontends {

@@ -24,8 +24,8 @@ const (
 
 // setBuffers makes the buffers of a netlink socket large enough for the transaction of a table: the
 // kernel takes it as one datagram, and answers each of its messages before any answer is read.
-func (c content) setBuffers(s *netlink.Conn, frontends []frontend) error {
-	elements := len(*c.choices)
+func setBuffers(s *netlink.Conn, frontends []frontend, choices int) error {
+	elements := choices
 	for _, f := range frontends {
 		elements += len(f.Backends)
 	}

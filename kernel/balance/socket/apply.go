@@ -33,10 +33,11 @@ func (b *Balancer) Apply(t balance.Table) error {
 	if err := b.dropRules(wanted); err != nil {
 		return err
 	}
-	if err := b.disconnect(t.Pods, b.stale); err != nil {
+	more, err := b.disconnectStale(t.Pods)
+	if err != nil {
 		return err
 	}
-	b.stale = map[balance.ViewID]bool{}
+	b.stale = more
 	b.retire()
 	if err := b.Sweep(); err != nil {
 		return err
@@ -243,8 +244,8 @@ func (b *Balancer) Sweep() error {
 	return nil
 }
 
-// Pending reports whether Sweep has something left to free.
-func (b *Balancer) Pending() bool { return len(b.retired) > 0 }
+// Pending reports whether Sweep has something left to free, or Apply UDP sockets to end.
+func (b *Balancer) Pending() bool { return len(b.retired) > 0 || len(b.stale) > 0 }
 
 // read reads what an earlier culvertd left in the maps.
 func (b *Balancer) read() error {

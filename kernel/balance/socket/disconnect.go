@@ -6,56 +6,101 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/kernel/balance"
 	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// disconnect ends the UDP sockets that are connected, by a Frontend, to a backend that it has no
-// longer: they would send there forever. Reading then answers ECONNABORTED, writing
-// EDESTADDRREQ, and the application connects again. It works on pods whose view is in changed. Kernels that cannot end sockets
+// maxEnded is how many UDP sockets of a pod and a family one Apply ends. A pod opens as many as it
+// likes, and culvertd keeps 48 bytes of each until it has ended them. The next Apply goes on.
+const maxEnded = 8 << 10
+
+// disconnectStale ends the UDP sockets that are connected, by a Frontend, to a backend that it no
+// longer has: they would send there forever. Reading then answers ECONNABORTED, writing
+// EDESTADDRREQ, and the application connects again. It works on pods whose view is stale, and
+// returns the views whose pods may have more such sockets. Kernels that cannot end sockets
 // (CONFIG_INET_DIAG_DESTROY, CONFIG_INET_UDP_DIAG) leave them.
-func (b *Balancer) disconnect(pods []balance.Pod, changed map[balance.ViewID]bool) error {
+func (b *Balancer) disconnectStale(pods []balance.Pod) (more map[balance.ViewID]bool, err error) {
+	more = map[balance.ViewID]bool{}
 	var errs []error
 	for _, p := range pods {
-		if !changed[p.View] {
+		if !b.stale[p.View] {
 			continue
 		}
 		err := netns.Run(p.Netns, func() error {
-			return errors.Join(b.disconnectFamily(p.View, unix.AF_INET), b.disconnectFamily(p.View, unix.AF_INET6))
+			more4, err4 := b.disconnectFamily(p.View, unix.AF_INET)
+			more6, err6 := b.disconnectFamily(p.View, unix.AF_INET6)
+			if more4 || more6 {
+				more[p.View] = true
+			}
+			return errors.Join(err4, err6)
 		})
 		if err != nil && !errors.Is(err, vf.ErrNetnsGone) {
 			errs = append(errs, fmt.Errorf("end UDP sockets of removed backends in pod sandbox %s: %w", p.ID, err))
 		}
 	}
-	return errors.Join(errs...)
+	return more, errors.Join(errs...)
 }
 
-// disconnectFamily works in the thread's network namespace.
-func (b *Balancer) disconnectFamily(view balance.ViewID, family byte) error {
-	all, err := askSockets(diagRequest(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP, family, nil))
+// disconnectFamily works in the thread's network namespace. It reports whether the next Apply may
+// end more sockets: this one has reached the limit, and the kernel has ended some of them.
+func (b *Balancer) disconnectFamily(view balance.ViewID, family byte) (more bool, err error) {
+	stale, err := listSockets(family, b.maxEnded, func(s udpSocket) bool { return b.isStale(view, s) })
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("list UDP sockets: %w", err)
+		return false, fmt.Errorf("list UDP sockets: %w", err)
 	}
+	if len(stale) == 0 {
+		return false, nil
+	}
+	conn, err := rtnl.DialSockDiag()
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	ended := false
 	var errs []error
-	for _, m := range all {
-		s, ok := parseSocket(m)
-		if !ok || !b.isStale(view, s) {
-			continue
-		}
-		_, err := askSockets(diagRequest(unix.SOCK_DESTROY, unix.NLM_F_ACK, family, s.id))
+	for _, id := range stale {
+		err := conn.Visit(diagRequest(unix.SOCK_DESTROY, unix.NLM_F_ACK, family, id[:]), func([]byte) error { return nil })
+		ended = ended || err == nil
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP) {
 			errs = append(errs, fmt.Errorf("end a UDP socket: %w", err))
 		}
 	}
-	return errors.Join(errs...)
+	return ended && len(stale) >= b.maxEnded, errors.Join(errs...)
+}
+
+// errEnough ends a list of sockets.
+var errEnough = errors.New("enough sockets")
+
+// listSockets returns the first UDP sockets of a family that are connected and for which keep is
+// true. The caller ends them only afterwards: the kernel continues its list by a socket's position,
+// and passes over others if one goes (udp_dump, net/ipv4/udp_diag.c).
+func listSockets(family byte, limit int, keep func(udpSocket) bool) (kept []socketID, err error) {
+	conn, err := rtnl.DialSockDiag()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	err = conn.Visit(diagRequest(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP, family, nil), func(body []byte) error {
+		if s, ok := parseSocket(body); ok && keep(s) {
+			kept = append(kept, s.id)
+		}
+		if len(kept) >= limit {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return kept, err
 }
 
 // isStale reports whether a socket is connected by a Frontend to what is no backend of it.
@@ -72,10 +117,13 @@ func (b *Balancer) isStale(view balance.ViewID, s udpSocket) bool {
 
 // udpSocket is a socket as the kernel lists it (struct inet_diag_msg, linux/inet_diag.h).
 type udpSocket struct {
-	id     []byte // struct inet_diag_sockid
+	id     socketID
 	peer   netip.AddrPort
 	cookie uint64
 }
+
+// socketID is a struct inet_diag_sockid.
+type socketID [socketIDSize]byte
 
 // Sizes and offsets in linux/inet_diag.h.
 const (
@@ -88,69 +136,22 @@ func parseSocket(b []byte) (udpSocket, bool) {
 	if len(b) < diagMessage {
 		return udpSocket{}, false
 	}
-	id := b[diagSocketID : diagSocketID+socketIDSize]
+	id := socketID(b[diagSocketID:])
 	addr := netip.AddrFrom16([16]byte(id[20:36])).Unmap()
 	if b[0] == unix.AF_INET {
 		addr = netip.AddrFrom4([4]byte(id[20:24]))
 	}
 	return udpSocket{
-		id: slices.Clone(id), peer: netip.AddrPortFrom(addr, binary.BigEndian.Uint16(id[2:])),
+		id: id, peer: netip.AddrPortFrom(addr, binary.BigEndian.Uint16(id[2:])),
 		cookie: uint64(native.Uint32(id[40:])) | uint64(native.Uint32(id[44:]))<<32,
 	}, true
 }
 
-// diagRequest returns a netlink message with a struct inet_diag_req_v2.
-func diagRequest(kind, flags uint16, family byte, id []byte) []byte {
-	b := make([]byte, unix.NLMSG_HDRLEN+diagRequestSize)
-	native.PutUint32(b, uint32(len(b)))
-	native.PutUint16(b[4:], kind)
-	native.PutUint16(b[6:], unix.NLM_F_REQUEST|flags)
-	b[unix.NLMSG_HDRLEN], b[unix.NLMSG_HDRLEN+1] = family, unix.IPPROTO_UDP
-	native.PutUint32(b[unix.NLMSG_HDRLEN+4:], 1<<stateEstablished)
-	copy(b[unix.NLMSG_HDRLEN+8:], id)
-	return b
-}
-
-// askSockets sends a request to the kernel's sock_diag and returns the bodies of its answer.
-func askSockets(request []byte) (bodies [][]byte, err error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
-	if err != nil {
-		return nil, fmt.Errorf("open a netlink socket: %w", err)
-	}
-	defer unix.Close(fd)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
-		return nil, err
-	}
-	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	if err := unix.Sendto(fd, request, 0, kernel); err != nil {
-		return nil, err
-	}
-	for buffer := make([]byte, 64<<10); ; {
-		n, from, err := unix.Recvfrom(fd, buffer, 0)
-		if err != nil {
-			return nil, err
-		}
-		if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
-			continue // a process of the pod, not the kernel
-		}
-		messages, err := syscall.ParseNetlinkMessage(buffer[:n])
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range messages {
-			switch m.Header.Type {
-			case unix.NLMSG_DONE:
-				return bodies, nil
-			case unix.NLMSG_ERROR:
-				if len(m.Data) < 4 {
-					return nil, unix.EBADMSG
-				}
-				if code := int32(native.Uint32(m.Data)); code != 0 {
-					return nil, unix.Errno(-code)
-				}
-				return bodies, nil
-			}
-			bodies = append(bodies, slices.Clone(m.Data))
-		}
-	}
+// diagRequest returns a request with a struct inet_diag_req_v2.
+func diagRequest(kind, flags uint16, family byte, id []byte) rtnl.Request {
+	b := make([]byte, diagRequestSize)
+	b[0], b[1] = family, unix.IPPROTO_UDP
+	native.PutUint32(b[4:], 1<<stateEstablished)
+	copy(b[8:], id)
+	return rtnl.Request{Type: kind, Flags: flags, Body: b}
 }

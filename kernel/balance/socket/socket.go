@@ -48,6 +48,7 @@ type Balancer struct {
 	cookies  map[string]uint64 // of pods' network namespaces, by Pod.ID
 	now      func() time.Time
 	interval time.Duration // grace
+	maxEnded int           // maxEnded
 }
 
 // flagBefore is BPF_F_BEFORE (linux/bpf.h): a program comes before those that are there. Links to
@@ -67,7 +68,7 @@ func Supports(p balance.Protocol) bool { return p == balance.TCP || p == balance
 // (v2). The first Apply attaches the programs. The error says which ability the host lacks.
 func Open(dir, cgroup string) (_ *Balancer, err error) {
 	b := &Balancer{
-		dir: dir, cgroup: cgroup, now: time.Now, interval: grace,
+		dir: dir, cgroup: cgroup, now: time.Now, interval: grace, maxEnded: maxEnded,
 		pods: map[uint64]balance.ViewID{}, rules: map[key]rule{}, sets: map[uint32]*balance.Rule{}, stale: map[balance.ViewID]bool{}, cookies: map[string]uint64{},
 	}
 	defer func() {
