@@ -52,7 +52,7 @@ func (w *world) connectMany(p balance.Pod, count int, to string) {
 // TestI7ManySockets: a pod opens as many connected UDP sockets as it likes. culvertd keeps none of
 // them but those that it will end, and of these only up to the limit.
 func TestI7ManySockets(t *testing.T) {
-	const many, mostKept = 6000, 128 << 10
+	const many, mostKept = 3000, 64 << 10
 	w := newWorld(t)
 	p := w.pod("client", tenant, "172.16.91.1/32")
 	skipWithoutList(t)
