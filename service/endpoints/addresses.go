@@ -108,7 +108,7 @@ func confirmedVFs(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) (
 func confirm(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) Attachment {
 	held := map[netip.Addr]bool{}
 	out := Attachment{Awaited: true}
-	found := false
+	found, refused := false, ""
 	for _, v := range confirmedVFs(pod, e, state) {
 		found = true
 		out.VFIO = out.VFIO || isVFIO(state, v.pool)
@@ -119,13 +119,22 @@ func confirm(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) Attach
 		}
 	}
 	for _, text := range e.IPs {
-		if a, err := netip.ParseAddr(text); err == nil && held[a.Unmap()] && !slices.Contains(out.Addresses, a.Unmap()) {
-			out.Addresses = append(out.Addresses, a.Unmap())
+		a, err := netip.ParseAddr(text)
+		a = a.Unmap()
+		switch {
+		case err != nil || !held[a] || slices.Contains(out.Addresses, a):
+		case isSpecial(a):
+			refused = a.String()
+		default:
+			out.Addresses = append(out.Addresses, a)
 		}
 	}
 	switch {
 	case len(out.Addresses) > 0:
 		out.Awaited = false
+	case refused != "":
+		out.Awaited = false
+		out.Missing = fmt.Sprintf("Kubernetes refuses its address %s in an EndpointSlice: give the network addresses that are not link-local, loopback or multicast", refused)
 	case !found:
 		out.Missing = fmt.Sprintf("the NodeState of node %s does not have its interface %s on network %s yet", state.Name, excerpt.Quote(e.Interface), e.Name)
 	case len(held) == 0:
@@ -134,6 +143,12 @@ func confirm(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) Attach
 		out.Missing = fmt.Sprintf("node %s does not confirm the addresses of its annotation %s", state.Name, netannotation.Status)
 	}
 	return out
+}
+
+// isSpecial reports whether the API server refuses an EndpointSlice with this address
+// (ValidateEndpointIP, pkg/apis/core/validation of Kubernetes), or pods cannot connect to it.
+func isSpecial(a netip.Addr) bool {
+	return a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast()
 }
 
 // isVFIO reports whether the VFs of a pool are bound to vfio-pci.

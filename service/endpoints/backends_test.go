@@ -103,6 +103,29 @@ func TestI9ForeignAddressIsNotPublished(t *testing.T) {
 	}
 }
 
+// TestAddressesThatKubernetesRefuses: the API server refuses an EndpointSlice as a whole for one
+// such address, so a pod that has one is left out with the reason. Its other addresses count.
+func TestAddressesThatKubernetesRefuses(t *testing.T) {
+	both := newService(func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} })
+	good := readyPod("good", statusWith("172.16.91.20"))
+	for _, refused := range []string{"169.254.7.1", "fe80::7", "127.0.0.5", "::1", "0.0.0.0", "::", "224.0.0.9", "239.1.2.3", "ff02::9", "ff05::9"} {
+		bad, mixed := readyPod("bad", statusWith(refused)), readyPod("mixed", statusWith(refused, "2001:db8::20"))
+		state := stateWith(vfOf("default/good", "attached", "net1", "172.16.91.20/24"),
+			vfOf("default/bad", "attached", "net1", refused+"/16"), vfOf("default/mixed", "attached", "net1", refused+"/16", "2001:db8::20/64"))
+		b := Build(both, []*corev1.Pod{good, bad, mixed}, net1, func(string) *v1alpha1.NodeState { return state })
+		var got []string
+		for _, p := range b.Pods {
+			got = append(got, fmt.Sprint(p.Name, p.Status.PodIPs))
+		}
+		if want := "good[{172.16.91.20}] mixed[{2001:db8::20}]"; strings.Join(got, " ") != want {
+			t.Errorf("%s: endpoints %v, want %s", refused, got, want)
+		}
+		if len(b.Missing) != 1 || b.Missing[0].Pod != "bad" || b.Missing[0].Awaited || !strings.Contains(b.Missing[0].Reason, "refuses its address "+refused) {
+			t.Errorf("%s: reported %+v", refused, b.Missing)
+		}
+	}
+}
+
 // I9: a pod's Confirmation counts until the next NodeState, in the pod for which culvertd wrote it.
 // It counts for nothing beside the NodeState of an older culvertd, which has no time.
 func TestI9ConfirmationCountsUntilTheNextNodeState(t *testing.T) {
