@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -162,11 +163,26 @@ func (c Config) options(source certificateSource) ctrl.Options {
 	return o
 }
 
+// Failed requests are tried again after firstRetry, and then after twice the time, up to lastRetry.
+const firstRetry, lastRetry = 5 * time.Millisecond, 30 * time.Second
+
+// newController begins a controller with a number of workers.
+func newController(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
+	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: newRetries()})
+}
+
+// newRetries returns the delays of retries. controller-runtime's own grow to 17 minutes, and the
+// failures of all requests share ten tries a second: those of one tenant would delay the others'
+// (I7, TestRetries).
+func newRetries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
+}
+
 func addReconcilers(mgr ctrl.Manager, config Config) error {
 	c := mgr.GetClient()
 	foreign := &foreignAddresses{live: mgr.GetAPIReader(), now: time.Now}
 	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Foreign: foreign.ofPool, Now: config.Now, Log: config.Log, Events: mgr.GetEventRecorderFor("culvert")}
-	err := ctrl.NewControllerManagedBy(mgr).Named("addresses").
+	err := newController(mgr, "addresses", 4).
 		Watches(&v1alpha1.NodeState{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return named(networksOf(o.(*v1alpha1.NodeState))) //nolint:forcetypeassert // what is watched
 		}), builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.AddressRequests }))).
@@ -176,13 +192,12 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 		WatchesMetadata(node(), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return poolsOf(ctx, c, o.GetName())
 		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(addresses)
 	if err != nil {
 		return fmt.Errorf("addresses: %w", err)
 	}
 	self := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request { return named([]string{o.GetName()}) })
-	err = ctrl.NewControllerManagedBy(mgr).Named("states").
+	err = newController(mgr, "states", 1).
 		Watches(&v1alpha1.NodeState{}, self, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.NodeUID }))).
 		WatchesMetadata(node(), self, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
 		Complete(&States{Client: c, Live: mgr.GetAPIReader(), Now: config.Now})
@@ -190,7 +205,7 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 		return fmt.Errorf("states: %w", err)
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everyPolicy(ctx, c) })
-	err = ctrl.NewControllerManagedBy(mgr).Named("policies").
+	err = newController(mgr, "policies", 1).
 		For(&v1alpha1.NodePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.NodeState{}, all, builder.WithPredicates(changed(toldOfPolicies))).
 		WatchesMetadata(node(), all, builder.WithPredicates(predicate.LabelChangedPredicate{})).
@@ -199,7 +214,7 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 		return fmt.Errorf("policies: %w", err)
 	}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return named([]string{"all"}) })
-	err = ctrl.NewControllerManagedBy(mgr).Named("drain").
+	err = newController(mgr, "drain", 1).
 		Watches(&v1alpha1.NodeState{}, one, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return fmt.Sprint(changes(s)) }))).
 		WatchesMetadata(node(), one, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return isDrainForgotten(e.ObjectOld, e.ObjectNew) }})).
 		Complete(&Drain{
@@ -208,7 +223,7 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	return newServices(c, config.Services, mgr.GetEventRecorderFor("culvert"), time.Now).setUp(mgr)
+	return newServices(c, mgr.GetAPIReader(), config.Services, mgr.GetEventRecorderFor("culvert"), time.Now).setUp(mgr)
 }
 
 func serveWebhooks(mgr ctrl.Manager, config Config) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,9 @@ const (
 	// staleWait is how long Reconcile waits for the cache of EndpointSlices to have this
 	// controller's last write.
 	staleWait = 20 * time.Millisecond
+	// staleLimit is how long it waits before it asks the API server. The cache never has a slice
+	// that was deleted before the cache saw it.
+	staleLimit = 10 * time.Second
 	// networkLook is how often the controller checks that the network of a served Service exists.
 	networkLook = time.Minute
 )
@@ -40,6 +44,7 @@ const (
 // addresses.
 type Services struct {
 	Client client.Client // from a cache; of EndpointSlices it has Culvert's only
+	Live   client.Reader // asks the API server
 	Rules  endpoints.Rules
 	Events record.EventRecorder
 	Now    func() time.Time
@@ -47,11 +52,39 @@ type Services struct {
 	tracker *endpointsliceutil.EndpointSliceTracker
 	slices  *endpointslice.Reconciler
 	told    told
+	stale   staleSince
+}
+
+// staleSince has the Services whose EndpointSlices the cache does not have yet, since the first
+// Reconcile that found so.
+type staleSince struct {
+	mu    sync.Mutex // guards since
+	since map[types.NamespacedName]time.Time
+}
+
+// isOver notes a Service that is stale, and reports whether that is so for staleLimit.
+func (s *staleSince) isOver(name types.NamespacedName, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, noted := s.since[name]
+	if !noted {
+		if s.since == nil {
+			s.since = map[types.NamespacedName]time.Time{}
+		}
+		s.since[name] = now
+	}
+	return noted && now.Sub(first) >= staleLimit
+}
+
+func (s *staleSince) forget(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, name)
 }
 
 // newServices returns a controller that writes through c.
-func newServices(c client.Client, rules endpoints.Rules, events record.EventRecorder, now func() time.Time) *Services {
-	s := &Services{Client: c, Rules: rules, Events: events, Now: now, tracker: endpointsliceutil.NewEndpointSliceTracker()}
+func newServices(c client.Client, live client.Reader, rules endpoints.Rules, events record.EventRecorder, now func() time.Time) *Services {
+	s := &Services{Client: c, Live: live, Rules: rules, Events: events, Now: now, tracker: endpointsliceutil.NewEndpointSliceTracker()}
 	s.slices = endpointslice.NewReconciler(sliceWriter{c: c}, nodeLister{c: c}, endpointsPerSlice, s.tracker, nil, events, service.ManagedBy,
 		endpointslice.WithTrafficDistributionEnabled(true, true))
 	return s
@@ -65,6 +98,7 @@ func (s *Services) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		s.slices.DeleteService(req.Namespace, req.Name)
 		s.tracker.DeleteService(req.Namespace, req.Name)
 		s.told.forget(req.NamespacedName)
+		s.stale.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -77,11 +111,11 @@ func (s *Services) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	existing, err := s.slicesOf(ctx, svc)
+	existing, known, err := s.knownSlices(ctx, svc)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.tracker.StaleSlices(svc, existing) {
+	if !known {
 		return ctrl.Result{RequeueAfter: staleWait}, nil
 	}
 	d := s.Rules.Decide(svc, pods)
@@ -133,10 +167,35 @@ func podsOf(ctx context.Context, c client.Reader, svc *corev1.Service) ([]*corev
 	return out, nil
 }
 
+// knownSlices returns Culvert's EndpointSlices of a Service. They are not known while the cache lacks
+// this controller's last write. If the cache lacks it for staleLimit, the API server's count.
+func (s *Services) knownSlices(ctx context.Context, svc *corev1.Service) (existing []*discoveryv1.EndpointSlice, known bool, err error) {
+	name := client.ObjectKeyFromObject(svc)
+	if existing, err = slicesOf(ctx, s.Client, svc); err != nil {
+		return nil, false, err
+	}
+	if !s.tracker.StaleSlices(svc, existing) {
+		s.stale.forget(name)
+		return existing, true, nil
+	}
+	if !s.stale.isOver(name, s.Now()) {
+		return nil, false, nil
+	}
+	if existing, err = slicesOf(ctx, s.Live, svc); err != nil {
+		return nil, false, err
+	}
+	s.stale.forget(name)
+	s.tracker.DeleteService(svc.Namespace, svc.Name)
+	for _, e := range existing {
+		s.tracker.Update(e) // the cache may only be late
+	}
+	return existing, true, nil
+}
+
 // slicesOf returns Culvert's EndpointSlices of a Service.
-func (s *Services) slicesOf(ctx context.Context, svc *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
+func slicesOf(ctx context.Context, from client.Reader, svc *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
 	var all discoveryv1.EndpointSliceList
-	err := s.Client.List(ctx, &all, client.InNamespace(svc.Namespace),
+	err := from.List(ctx, &all, client.InNamespace(svc.Namespace),
 		client.MatchingLabels{discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: service.ManagedBy})
 	if err != nil {
 		return nil, fmt.Errorf("list the EndpointSlices of Service %s/%s: %w", svc.Namespace, svc.Name, err)

@@ -65,7 +65,7 @@ func newServing(t *testing.T, defaults []service.Network, objects ...client.Obje
 			return c.Delete(ctx, o, opts...)
 		},
 	}).Build()
-	w.s = newServices(w.c, endpoints.Rules{Defaults: defaults}, w.events, func() time.Time { return w.now })
+	w.s = newServices(w.c, w.c, endpoints.Rules{Defaults: defaults}, w.events, func() time.Time { return w.now })
 	return w
 }
 
@@ -671,5 +671,54 @@ func TestServiceWebhook(t *testing.T) {
 	update.OldObject.Raw = []byte(raw())
 	if got := w.Handle(t.Context(), update); got.Allowed {
 		t.Error("an update that makes it a LoadBalancer passes")
+	}
+}
+
+// cacheWithoutSlices is a cache that has no EndpointSlices while they are hidden.
+type cacheWithoutSlices struct {
+	client.Client
+	hidden bool
+}
+
+func (c *cacheWithoutSlices) List(ctx context.Context, o client.ObjectList, opts ...client.ListOption) error {
+	if _, is := o.(*discoveryv1.EndpointSliceList); is && c.hidden {
+		return nil
+	}
+	return c.Client.List(ctx, o, opts...)
+}
+
+// TestSlicesThatTheCacheNeverHas: an EndpointSlice that is deleted while the controller's watch is
+// lost causes no event if the cache never had it. The controller makes another one. While the cache
+// is only late, it makes none.
+func TestSlicesThatTheCacheNeverHas(t *testing.T) {
+	w := newServing(t, nil, append(twoBackends(), webService())...)
+	cached := &cacheWithoutSlices{Client: w.c, hidden: true}
+	w.s.Client = cached
+	wait := func(d time.Duration) {
+		t.Helper()
+		for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(staleLimit / 5) {
+			w.reconcile()
+		}
+	}
+	w.reconcile()
+	wait(6 * staleLimit)
+	if n := len(w.slices()); n != 1 || w.writes != 1 {
+		t.Fatalf("%d slices after %d writes with a late cache, want 1", n, w.writes)
+	}
+	lost := w.slices()[0]
+	if err := w.c.Delete(t.Context(), &lost); err != nil {
+		t.Fatal(err)
+	}
+	wait(2 * staleLimit)
+	if got := w.addresses(); len(got) != 2 || len(w.slices()) != 1 {
+		t.Fatalf("addresses %v in %d slices after the first one was deleted", got, len(w.slices()))
+	}
+	cached.hidden = false
+	b := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}
+	if err := w.c.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if w.reconcile(); !slices.Equal(w.addresses(), []string{"172.16.91.20"}) {
+		t.Errorf("addresses %v after a pod was deleted, with a cache that has the slices", w.addresses())
 	}
 }

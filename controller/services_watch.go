@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -41,7 +40,7 @@ func (s *Services) setUp(mgr ctrl.Manager) error {
 		return fmt.Errorf("services: %w", err)
 	}
 	nodes := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return s.everyServed(ctx) })
-	err := ctrl.NewControllerManagedBy(mgr).Named("services").
+	err := newController(mgr, "services", 4).
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return s.servicesOf(ctx, o)
@@ -49,7 +48,6 @@ func (s *Services) setUp(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.NodeState{}, s.onNodeState()).
 		Watches(&discoveryv1.EndpointSlice{}, s.onSlice()).
 		WatchesMetadata(node(), nodes, builder.WithPredicates(zoneChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(s)
 	if err != nil {
 		return fmt.Errorf("services: %w", err)
