@@ -1,6 +1,8 @@
 package socket
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,37 +17,20 @@ import (
 
 // Apply makes the kernel's maps what a table says, and writes only what differs. Programs
 // see the old or the new rule of a Frontend, and a pod sees no Frontend of a view that it
-// has left. A pod whose network namespace is gone is left out. Apply can be called again
-// after an error, and does what is left.
+// has left. A pod whose network namespace is gone is left out. What fails keeps nothing else from
+// being done: a Frontend whose new backends do not fit into the maps keeps its old ones. Apply can
+// be called again after an error, and does what is left.
 func (b *Balancer) Apply(t balance.Table) error {
+	errs := []error{b.Sweep()} // room for the new sets
 	pods, err := b.podViews(t.Pods)
 	wanted, sets := b.wantedRules(t)
-	err = errors.Join(err, b.writeSets(wanted, sets))
-	if err != nil {
-		return err
-	}
-	if err := b.writeRules(wanted); err != nil {
-		return err
-	}
-	if err := b.writePods(pods); err != nil {
-		return err
-	}
-	if err := b.dropRules(wanted); err != nil {
-		return err
-	}
-	more, err := b.disconnectStale(t.Pods)
-	if err != nil {
-		return err
-	}
-	b.stale = more
+	errs = append(errs, err, b.writeSets(wanted, sets), b.writeRules(wanted), b.writePods(pods, err == nil), b.dropRules(wanted), b.disconnectStale(t.Pods))
 	b.retire()
-	if err := b.Sweep(); err != nil {
-		return err
+	errs = append(errs, b.Sweep())
+	if !b.attached {
+		errs = append(errs, b.attach())
 	}
-	if b.attached {
-		return nil
-	}
-	return b.attach()
+	return errors.Join(errs...)
 }
 
 // podViews returns the views by cookie.
@@ -103,60 +88,91 @@ func keepsChoices(p balance.Protocol, r *balance.Rule) bool {
 	return p == balance.UDP || r.Affinity > 0
 }
 
-// writeSets writes the sets of backends that are not there, and completes the values.
+// writeSets writes the sets of backends that are not there, and completes the values. Small sets
+// come first. If one does not fit into the maps, neither do the others of its kind.
 func (b *Balancer) writeSets(all map[key]wanted, sets map[*balance.Rule]uint32) error {
+	var order []key
 	for k, w := range all {
-		if len(w.Backends) == 0 {
-			continue
+		if len(w.Backends) > 0 {
+			order = append(order, k)
 		}
+	}
+	slices.SortFunc(order, func(x, y key) int {
+		return cmp.Or(cmp.Compare(len(all[x].Backends), len(all[y].Backends)), bytes.Compare(x[:], y[:]))
+	})
+	failed, left := map[bool]error{}, 0
+	for _, k := range order {
+		w := all[k]
 		set, there := sets[w.Rule]
-		if !there {
+		if kind := keepsChoices(k.frontend().Protocol, w.Rule); !there && failed[kind] == nil {
 			var err error
 			if set, err = b.writeSet(k.frontend(), w.Rule); err != nil {
-				return fmt.Errorf("backends of %s: %w", k.frontend(), err)
+				failed[kind] = fmt.Errorf("backends of %s: %w", k.frontend(), err)
+			} else {
+				sets[w.Rule] = set
 			}
-			sets[w.Rule] = set
+		}
+		if set == 0 {
+			left++
+			continue
 		}
 		w.value.set = set
 		all[k] = w
 	}
-	return nil
+	if left == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d rules keep their old backends: %w", left, errors.Join(failed[false], failed[true]))
 }
 
-// writeSet writes a new set.
-func (b *Balancer) writeSet(f balance.Frontend, r *balance.Rule) (uint32, error) {
+// writeSet writes a new set, or nothing.
+func (b *Balancer) writeSet(f balance.Frontend, r *balance.Rule) (_ uint32, err error) {
 	set := b.lastSet + 1
 	for b.sets[set] != nil || set == 0 {
 		set++
 	}
-	// From here on the set is known, so that Sweep frees what an error leaves of it.
+	// From here on the set is known, so that retire and Sweep free what an error leaves of it.
 	b.lastSet, b.sets[set] = set, &balance.Rule{Backends: r.Backends, Affinity: r.Affinity}
 	for i, at := range r.Backends {
-		if err := b.tables.backends.Put(slotKey(set, uint32(i)), backendBytes(at)); err != nil {
-			return 0, fmt.Errorf("write an eBPF map: %w", err)
+		err := b.tables.backends.Put(slotKey(set, uint32(i)), backendBytes(at))
+		if err == nil && keepsChoices(f.Protocol, r) {
+			err = b.tables.members.Put(memberKey(set, at), make([]byte, 4))
 		}
-		if !keepsChoices(f.Protocol, r) {
-			continue
-		}
-		if err := b.tables.members.Put(memberKey(set, at), make([]byte, 4)); err != nil {
-			return 0, fmt.Errorf("write an eBPF map: %w", err)
+		if err != nil {
+			// No rule names the set, so no program reads it.
+			return 0, errors.Join(fmt.Errorf("write an eBPF map: %w", err), b.freeSet(set, i+1))
 		}
 	}
 	return set, nil
 }
 
+// freeSet deletes a set of which so many backends may be in the maps. It goes from the last to the
+// first, so that a part that is left can be read.
+func (b *Balancer) freeSet(set uint32, written int) error {
+	for i, at := range slices.Backward(b.sets[set].Backends[:written]) {
+		if err := errors.Join(forget(b.tables.members, memberKey(set, at)), forget(b.tables.backends, slotKey(set, uint32(i)))); err != nil {
+			return err
+		}
+	}
+	delete(b.sets, set)
+	return nil
+}
+
+// writeRules writes the rules that differ, except those whose set could not be written.
 func (b *Balancer) writeRules(all map[key]wanted) error {
+	var failed error
 	for k, w := range all {
-		if there, ok := b.rules[k]; ok && there == w.value {
+		if there, ok := b.rules[k]; ok && there == w.value || len(w.Backends) > 0 && w.value.set == 0 {
 			continue
 		}
 		if err := b.tables.rules.Put(k[:], w.value.bytes()); err != nil {
-			return fmt.Errorf("write the rule of %s: %w", k.frontend(), err)
+			failed = cmp.Or(failed, fmt.Errorf("write the rule of %s: %w", k.frontend(), err))
+			continue
 		}
 		b.noteStale(k)
 		b.rules[k] = w.value
 	}
-	return nil
+	return failed
 }
 
 // noteStale notes the view of a UDP rule that changed or goes: its pods may have sockets that
@@ -167,7 +183,8 @@ func (b *Balancer) noteStale(k key) {
 	}
 }
 
-func (b *Balancer) writePods(pods map[uint64]balance.ViewID) error {
+// writePods writes the views of pods. If all pods are known, it deletes those of others.
+func (b *Balancer) writePods(pods map[uint64]balance.ViewID, all bool) error {
 	for value, view := range pods {
 		if there, ok := b.pods[value]; ok && there == view {
 			continue
@@ -178,7 +195,7 @@ func (b *Balancer) writePods(pods map[uint64]balance.ViewID) error {
 		b.pods[value] = view
 	}
 	for value := range b.pods {
-		if _, ok := pods[value]; ok {
+		if _, ok := pods[value]; ok || !all {
 			continue
 		}
 		if err := forget(b.tables.pods, value); err != nil {
@@ -232,13 +249,9 @@ func (b *Balancer) retire() {
 func (b *Balancer) Sweep() error {
 	for len(b.retired) > 0 && b.now().Sub(b.retired[0].when) >= b.interval {
 		set := b.retired[0].set
-		// From the last to the first, so that a part that is left can be read.
-		for i, at := range slices.Backward(b.sets[set].Backends) {
-			if err := errors.Join(forget(b.tables.members, memberKey(set, at)), forget(b.tables.backends, slotKey(set, uint32(i)))); err != nil {
-				return err
-			}
+		if err := b.freeSet(set, len(b.sets[set].Backends)); err != nil {
+			return err
 		}
-		delete(b.sets, set)
 		b.retired = b.retired[1:]
 	}
 	return nil

@@ -21,11 +21,11 @@ const maxEnded = 8 << 10
 
 // disconnectStale ends the UDP sockets that are connected, by a Frontend, to a backend that it no
 // longer has: they would send there forever. Reading then answers ECONNABORTED, writing
-// EDESTADDRREQ, and the application connects again. It works on pods whose view is stale, and
-// returns the views whose pods may have more such sockets. Kernels that cannot end sockets
+// EDESTADDRREQ, and the application connects again. It works on pods whose view is stale. The views
+// whose pods may have more such sockets stay stale, and all of them after an error. Kernels that cannot end sockets
 // (CONFIG_INET_DIAG_DESTROY, CONFIG_INET_UDP_DIAG) leave them.
-func (b *Balancer) disconnectStale(pods []balance.Pod) (more map[balance.ViewID]bool, err error) {
-	more = map[balance.ViewID]bool{}
+func (b *Balancer) disconnectStale(pods []balance.Pod) error {
+	more := map[balance.ViewID]bool{}
 	var errs []error
 	for _, p := range pods {
 		if !b.stale[p.View] {
@@ -43,7 +43,10 @@ func (b *Balancer) disconnectStale(pods []balance.Pod) (more map[balance.ViewID]
 			errs = append(errs, fmt.Errorf("end UDP sockets of removed backends in pod sandbox %s: %w", p.ID, err))
 		}
 	}
-	return more, errors.Join(errs...)
+	if len(errs) == 0 {
+		b.stale = more
+	}
+	return errors.Join(errs...)
 }
 
 // disconnectFamily works in the thread's network namespace. It reports whether the next Apply may
