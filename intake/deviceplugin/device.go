@@ -31,7 +31,7 @@ type host struct {
 // device is a VF as the kubelet sees it. Its ID there is its PCI address.
 type device struct {
 	pci   vf.PCIAddr
-	pf    vf.PCIAddr
+	pf    vf.PF
 	numa  int      // -1: unknown or none
 	group int      // of the IOMMU; -1: none
 	rdma  *vf.RDMA // nil: none
@@ -69,7 +69,7 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			}
 			selector, _ := pool.SelectorOf(pf, st.ID.Index, st)
 			d := device{
-				pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, rdma: st.RDMA,
+				pci: st.PCI, pf: pf, numa: st.NUMA, group: st.IOMMUGroup, rdma: st.RDMA,
 				vhost: selector.NeedVhostNet, isRDMA: selector.IsRDMA, vfio: pool.KindOf(st) == desired.VFIO,
 				doubtful: doubtful,
 			}
@@ -96,7 +96,7 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 	for _, pf := range h.unread {
 		for _, st := range pf.VFs {
 			if pool, in := h.spec.PoolOf(pf, st.ID.Index, st); in {
-				d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vfio: pool.KindOf(st) == desired.VFIO, unfit: fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)}
+				d := device{pci: st.PCI, pf: pf, numa: st.NUMA, group: st.IOMMUGroup, vfio: pool.KindOf(st) == desired.VFIO, unfit: fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)}
 				out[pool.FullName()] = append(out[pool.FullName()], d)
 			}
 		}

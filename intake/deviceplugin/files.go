@@ -53,7 +53,7 @@ type pciInfo struct {
 }
 
 func infoOf(d device) ([]byte, error) {
-	i := deviceInfo{Type: "pci", Version: "1.1.0", PCI: pciInfo{Address: d.pci.String(), PFAddress: d.pf.String()}}
+	i := deviceInfo{Type: "pci", Version: "1.1.0", PCI: pciInfo{Address: d.pci.String(), PFAddress: d.pf.PCI.String()}}
 	if d.vhost {
 		i.PCI.VhostNet = nodeVhost
 	}

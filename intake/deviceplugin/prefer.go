@@ -17,9 +17,12 @@ import (
 // (pkg/resources/allocator.go), which puts both VFs of a bond on one wire. Fewer
 // than size, or a must that is not known, have no answer: nil.
 //
-// If a network of the pool has a bond, the NUMA nodes have VFs of as many PFs as the bond has
-// links, if there are such.
+// If a network of the pool has a bond, none of these rules leaves out the VFs without which the bond
+// has too few links: its attach would be refused. A pod that asks for fewer VFs has no bond.
 func preferDevices(devices []device, available, must []vf.PCIAddr, size int, bond *vf.Bond) []vf.PCIAddr {
+	if bond != nil && size < bond.Links {
+		bond = nil
+	}
 	byPCI := make(map[vf.PCIAddr]device, len(devices))
 	for _, d := range devices {
 		byPCI[d.pci] = d
@@ -43,11 +46,14 @@ func preferDevices(devices []device, available, must []vf.PCIAddr, size int, bon
 	if missing < 0 || missing > len(rest) {
 		return nil
 	}
-	if free := slices.DeleteFunc(slices.Clone(rest), func(d device) bool { return !d.free }); len(free) >= missing {
-		rest = free
-	}
-	if sound := slices.DeleteFunc(slices.Clone(rest), func(d device) bool { return d.doubtful }); len(sound) >= missing {
-		rest = sound
+	for _, isLast := range []func(device) bool{
+		func(d device) bool { return !d.free },
+		func(d device) bool { return d.doubtful },
+	} {
+		first := slices.DeleteFunc(slices.Clone(rest), isLast)
+		if len(first) >= missing && countLinks(bond, chosen, first) >= countLinks(bond, chosen, rest) {
+			rest = first
+		}
 	}
 	rest = onNodesForBond(chosen, rest, missing, bond)
 	out := slices.Clone(must)
@@ -87,14 +93,15 @@ func onFewestNodes(chosen, rest []device, missing int) []device {
 	return slices.DeleteFunc(slices.Clone(rest), func(d device) bool { return !taken[d.numa] })
 }
 
-// onNodesForBond is onFewestNodes, unless these nodes have VFs of fewer PFs than the bond has
-// links. Then it leaves the VFs of one other node that has enough of both, or else all of rest.
+// onNodesForBond is onFewestNodes, unless a bond has fewer links on these nodes than on all. Then it
+// leaves the VFs of one other node that has enough of both, or else all of rest.
 func onNodesForBond(chosen, rest []device, missing int, bond *vf.Bond) []device {
+	links := countLinks(bond, chosen, rest)
 	near := onFewestNodes(chosen, rest, missing)
-	if bond == nil || bond.AntiAffinity != vf.ApartNUMA && countPFs(chosen, near) >= bond.Links {
+	if countLinks(bond, chosen, near) >= links {
 		return near
 	}
-	if bond.AntiAffinity == vf.ApartNUMA || len(chosen) > 0 {
+	if len(chosen) > 0 {
 		return rest
 	}
 	nodes := map[int][]device{}
@@ -102,55 +109,86 @@ func onNodesForBond(chosen, rest []device, missing int, bond *vf.Bond) []device 
 		nodes[d.numa] = append(nodes[d.numa], d)
 	}
 	for _, n := range slices.Sorted(maps.Keys(nodes)) {
-		if len(nodes[n]) >= missing && countPFs(nodes[n], nil) >= bond.Links {
+		if len(nodes[n]) >= missing && countLinks(bond, nodes[n]) >= links {
 			return nodes[n]
 		}
 	}
 	return rest
 }
 
-// countPFs counts the PFs of devices.
-func countPFs(a, b []device) int {
-	pfs := map[vf.PCIAddr]bool{}
-	for _, d := range slices.Concat(a, b) {
-		pfs[d.pf] = true
+// countLinks returns how many links of a bond the devices can be: at most one of each part that its
+// VFs must not share, and none without a VF on the primary PF. Without a bond it returns 0.
+func countLinks(bond *vf.Bond, parts ...[]device) int {
+	if bond == nil {
+		return 0
 	}
-	return len(pfs)
-}
-
-// cardOf returns the address of the first function of a device's card.
-func cardOf(d device) vf.PCIAddr {
-	a := d.pf
-	a.Function = 0
-	return a
+	devices := slices.Concat(parts...)
+	if !slices.ContainsFunc(devices, func(d device) bool { return bond.PrefersPF(d.pf) }) {
+		return 0
+	}
+	if bond.AntiAffinity == vf.ApartNone {
+		return min(bond.Links, len(devices))
+	}
+	pfs := make([]vf.PF, len(devices))
+	for i, d := range devices {
+		pfs[i] = d.pf
+	}
+	return min(bond.Links, bond.AntiAffinity.CountApart(pfs))
 }
 
 // spreadNext returns which of rest comes next: on the PF that chosen has fewest of, then on the PF
-// with most left, then the one given back longest ago. Of two PFs of which chosen has as many, a
-// bond takes the one on another card, and before that on another NUMA node if it wants that.
+// with most left, then the one given back longest ago.
 func spreadNext(chosen, rest []device, bond *vf.Bond) int {
-	have, left, cards, nodes := map[vf.PCIAddr]int{}, map[vf.PCIAddr]int{}, map[vf.PCIAddr]int{}, map[int]int{}
+	have, left := map[vf.PCIAddr]int{}, map[vf.PCIAddr]int{}
 	for _, d := range chosen {
-		have[d.pf]++
-		if bond != nil {
-			cards[cardOf(d)]++
-		}
-		if bond != nil && bond.AntiAffinity == vf.ApartNUMA {
-			nodes[d.numa]++
-		}
+		have[d.pf.PCI]++
 	}
 	for _, d := range rest {
-		left[d.pf]++
+		left[d.pf.PCI]++
 	}
 	best := 0
 	for i, d := range rest {
 		b := rest[best]
 		if cmp.Or(
-			cmp.Compare(have[d.pf], have[b.pf]), cmp.Compare(nodes[d.numa], nodes[b.numa]), cmp.Compare(cards[cardOf(d)], cards[cardOf(b)]),
-			cmp.Compare(left[b.pf], left[d.pf]), d.released.Compare(b.released), d.pci.Compare(b.pci),
+			compareForBond(d, b, chosen, bond),
+			cmp.Compare(have[d.pf.PCI], have[b.pf.PCI]),
+			cmp.Compare(left[b.pf.PCI], left[d.pf.PCI]), d.released.Compare(b.released), d.pci.Compare(b.pci),
 		) < 0 {
 			best = i
 		}
 	}
 	return best
+}
+
+// compareForBond compares two devices for the next link of a bond. First comes the one that shares
+// less with those chosen of what the bond's VFs must not share, then the one on the primary PF if
+// none is yet. Then free and sound ones come first, and those of other PFs and cards. Without a bond
+// it returns 0.
+func compareForBond(a, b device, chosen []device, bond *vf.Bond) int {
+	if bond == nil {
+		return 0
+	}
+	count := func(d device, what vf.AntiAffinity) (n int) {
+		for _, c := range chosen {
+			if what.SharedPart(c.pf, d.pf) != "" {
+				n++
+			}
+		}
+		return n
+	}
+	hasPrimary := slices.ContainsFunc(chosen, func(c device) bool { return bond.PrefersPF(c.pf) })
+	isLater := func(d device) (n int) {
+		for bit, later := range []bool{d.doubtful, !d.free, !hasPrimary && !bond.PrefersPF(d.pf)} {
+			if later {
+				n |= 1 << bit
+			}
+		}
+		return n
+	}
+	return cmp.Or(
+		cmp.Compare(count(a, bond.AntiAffinity), count(b, bond.AntiAffinity)),
+		cmp.Compare(isLater(a), isLater(b)),
+		cmp.Compare(count(a, vf.ApartPF), count(b, vf.ApartPF)),
+		cmp.Compare(count(a, vf.ApartNIC), count(b, vf.ApartNIC)),
+	)
 }

@@ -3,6 +3,7 @@ package deviceplugin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,11 +24,16 @@ func eight() (all []device) {
 		for i := range 2 {
 			all = append(all, device{
 				pci: vf.PCIAddr{Bus: uint8(pf + 1), Device: 0x10, Function: uint8(i)},
-				pf:  vf.PCIAddr{Bus: uint8(pf + 1)}, numa: pf / 2, free: true,
+				pf:  onPF(uint8(pf+1), pf/2), numa: pf / 2, free: true,
 			})
 		}
 	}
 	return all
+}
+
+// onPF returns a PF on a bus and a NUMA node.
+func onPF(bus uint8, numa int) vf.PF {
+	return vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, bus}}, Name: fmt.Sprintf("ens%d", bus), PCI: vf.PCIAddr{Bus: bus}, NUMA: numa}
 }
 
 // short is a VF as "bus.function".
@@ -88,8 +94,8 @@ func TestPrefer(t *testing.T) {
 func TestPreferForABond(t *testing.T) {
 	const all = "1.0 1.1 2.0 2.1 3.0 3.1 4.0 4.1"
 	pair := vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartPF}
-	numa, three := pair, pair
-	numa.AntiAffinity, three.Links = vf.ApartNUMA, 3
+	numa, three, primary := pair, pair, pair
+	numa.AntiAffinity, three.Links, primary.Primary = vf.ApartNUMA, 3, "ens4"
 	for name, tc := range map[string]struct {
 		bond            *vf.Bond
 		available, must string
@@ -104,10 +110,89 @@ func TestPreferForABond(t *testing.T) {
 		"beside the one that must be":                {&pair, "1.0 1.1 3.0", "1.0", 2, "1.0 3.0"},
 		"three PFs, on two nodes":                    {&three, all, "", 3, "1.0 2.0 3.0"},
 		"one PF only: the attach says what is wrong": {&pair, "1.0 1.1", "", 2, "1.0 1.1"},
+		"the primary PF, and one of its node":        {&primary, all, "", 2, "4.0 3.0"},
+		"the primary PF on a node of its own":        {&primary, "1.0 2.0 4.0", "", 2, "4.0 1.0"},
+		"the primary PF beside the one that must be": {&primary, all, "1.0", 2, "1.0 4.0"},
+		"no primary PF: the attach says so":          {&primary, "1.0 2.0", "", 2, "1.0 2.0"},
+		"a pod of fewer VFs than the bond":           {&primary, "1.0 1.1 4.0", "", 1, "1.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, a := range preferDevices(eight(), long(t, tc.available), long(t, tc.must), tc.size, tc.bond) {
+				got = append(got, short(a))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// With antiAffinity nic the VFs are of different cards: PFs 1 and 2 are ports of one card, 3 and 4 of
+// another one, each card on a NUMA node of its own.
+func TestPreferForABondOverCards(t *testing.T) {
+	devices := eight()
+	for i := range devices {
+		d := &devices[i]
+		card := (d.pf.PCI.Bus + 1) / 2
+		d.pf.PCI = vf.PCIAddr{Bus: card, Function: (d.pf.PCI.Bus + 1) % 2}
+	}
+	pair := vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartNIC}
+	primary := pair
+	primary.Primary = "ens4"
+	for name, tc := range map[string]struct {
+		bond            vf.Bond
+		available, want string
+		size            int
+	}{
+		"two cards":                     {pair, "1.0 1.1 2.0 2.1 3.0", "1.0 3.0", 2},
+		"two cards before a third VF":   {pair, "1.0 2.0 3.0 3.1", "3.0 1.0 2.0", 3},
+		"the primary PF and a card":     {primary, "1.0 2.0 3.0 4.0", "4.0 1.0", 2},
+		"one card: two ports of it":     {pair, "1.0 1.1 2.0", "1.0 2.0", 2},
+		"as many cards as the bond has": {pair, "1.0 1.1 2.0 2.1 4.0", "1.0 4.0", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, a := range preferDevices(devices, long(t, tc.available), nil, tc.size, &tc.bond) {
+				got = append(got, short(a))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A bond gets a VF of a doubtful PF, or one whose last pod is not gone yet, rather than two VFs of one
+// PF. PFs 1 and 2 are on one NUMA node, 3 is on another one.
+func TestPreferForABondAmongDoubtfulPFs(t *testing.T) {
+	const two, three = "1.0 1.1 2.0 2.1", "1.0 1.1 2.0 2.1 3.0 3.1"
+	pair := vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartPF}
+	triple, primary := pair, pair
+	triple.Links, primary.Primary = 3, "ens1"
+	for name, tc := range map[string]struct {
+		bond              *vf.Bond
+		doubtful, notFree string // PFs
+		available, want   string
+		size              int
+	}{
+		"a doubtful PF of two":          {&pair, "1", "", two, "2.0 1.0", 2},
+		"both are doubtful":             {&pair, "12", "", two, "1.0 2.0", 2},
+		"a doubtful PF of three":        {&pair, "1", "", three, "2.0 3.0", 2},
+		"all of three, one doubtful":    {&triple, "1", "", three, "2.0 3.0 1.0", 3},
+		"the doubtful PF is primary":    {&primary, "1", "", three, "1.0 2.0", 2},
+		"a PF without free VFs":         {&pair, "", "2", two, "1.0 2.0", 2},
+		"doubtful before what is held":  {&pair, "1", "2", three, "3.0 1.0", 2},
+		"without a bond the sound ones": {nil, "1", "", two, "2.0 2.1", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			devices := eight()
+			for i := range devices {
+				bus := string('0' + rune(devices[i].pf.PCI.Bus))
+				devices[i].doubtful, devices[i].free = strings.Contains(tc.doubtful, bus), !strings.Contains(tc.notFree, bus)
+			}
+			var got []string
+			for _, a := range preferDevices(devices, long(t, tc.available), nil, tc.size, tc.bond) {
 				got = append(got, short(a))
 			}
 			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
@@ -145,8 +230,8 @@ func TestPreferTheFree(t *testing.T) {
 
 // What a container gets with VFs of each kind, and what others are told of them.
 func TestAnswer(t *testing.T) {
-	vhost := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true, vfio: true}
-	other := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, pf: vf.PCIAddr{Bus: 1}, group: 13, vfio: true}
+	vhost := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: onPF(1, 0), group: 12, vhost: true, vfio: true}
+	other := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, pf: onPF(1, 0), group: 13, vfio: true}
 	plain := other
 	plain.vfio = false
 	vfio := desired.Pool{Name: "dpdk-1", Prefix: "intel.com", DeviceType: desired.VFIO,
@@ -217,8 +302,8 @@ func TestFiles(t *testing.T) {
 		{Name: "net", Prefix: "intel.com", DeviceType: desired.NetDevice, CDI: true},
 	}
 	devices := map[string][]device{
-		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true, vfio: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1, vfio: true}},
-		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: vf.PCIAddr{Bus: 2}, group: 14, rdma: &vf.RDMA{Device: "mlx5_3"}}},
+		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: onPF(1, 0), group: 12, vhost: true, vfio: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1, vfio: true}},
+		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: onPF(2, 0), group: 14, rdma: &vf.RDMA{Device: "mlx5_3"}}},
 	}
 	written := takeOver(p.InfoDir, p.CDIDir)
 	want := map[string]string{
