@@ -156,6 +156,7 @@ type progress struct {
 	tried  decision
 	next   time.Time // when it is tried again
 	failed int       // tries since the last one that did not fail
+	events damper
 }
 
 // never is a pause without an end.
@@ -204,4 +205,18 @@ func (p *progress) endMove(err error, now time.Time) (firstFailure bool) {
 		p.next = now.Add(never)
 	}
 	return false
+}
+
+// noteMove takes the event of a move at a time. It reports whether the event is to be recorded now.
+func (p *progress) noteMove(e journal.Event, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.events.noteMove(e, now)
+}
+
+// takeDue returns the event that stands for the moves without one, if its time has come.
+func (p *progress) takeDue(now time.Time) (e journal.Event, isDue bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.events.takeDue(now)
 }

@@ -40,8 +40,9 @@ const (
 	// of a member that no longer sends.
 	moveBound     = 5 * time.Second
 	announceBound = time.Second
-	// mostAtOnce is how many bonds are moved at once.
-	mostAtOnce = 16
+	// mostAtOnce is how many bonds are moved at once, and mostAnnounced how many are announced.
+	mostAtOnce    = 16
+	mostAnnounced = 64
 )
 
 // kernel is the part of kernel.Kernel that a Follower needs.
@@ -77,6 +78,11 @@ type Follower struct {
 	ports map[vf.PCIAddr]*port
 	bonds map[string]*bond // by mark
 	moves errgroup.Group
+	// rest is what follows a move, and holds up no other bond: announcements and events. announcing
+	// limits the former.
+	rest       errgroup.Group
+	announcing chan struct{}
+	records    recorder
 
 	decided bool      // each bond has its decision for the carrier as it is
 	settles time.Time // when the next PF settles, which changes decisions; zero: none does
@@ -84,13 +90,16 @@ type Follower struct {
 
 // New returns a Follower, which does nothing until Run.
 func New(k kernel, l ledger, h hardware, log *slog.Logger) *Follower {
-	f := &Follower{Kernel: k, Ledger: l, Hardware: h, Now: time.Now, Log: log}
+	f := &Follower{Kernel: k, Ledger: l, Hardware: h, Now: time.Now, Log: log, announcing: make(chan struct{}, mostAnnounced)}
 	f.moves.SetLimit(mostAtOnce)
 	return f
 }
 
-// Wait returns when all moves that LookAtPFs has begun have ended.
-func (f *Follower) Wait() { _ = f.moves.Wait() }
+// Wait returns when all moves that LookAtPFs has begun have ended, with what follows them.
+func (f *Follower) Wait() {
+	_ = f.moves.Wait() // they begin the rest
+	_ = f.rest.Wait()
+}
 
 // Run follows the bonds until ctx ends.
 func (f *Follower) Run(ctx context.Context) error {
@@ -185,6 +194,9 @@ func (f *Follower) LookAtPFs(ctx context.Context) {
 		if b.progress.beginMove(b.decision, now) {
 			f.beginMove(ctx, b, b.decision, now)
 		}
+		if e, isDue := b.progress.takeDue(now); isDue {
+			f.recordEvent(e)
+		}
 	}
 }
 
@@ -217,12 +229,24 @@ func (f *Follower) decide(now time.Time) {
 	}
 }
 
-// beginMove begins to carry out a decision, or puts it off if many bonds are being moved.
+// beginMove begins to carry out a decision, or puts it off if many bonds are being moved. What follows
+// a move does not count as one.
 func (f *Follower) beginMove(ctx context.Context, b *bond, d decision, now time.Time) {
 	begun := f.moves.TryGo(func() error {
-		err := f.moveBond(ctx, b, d, now)
-		if b.progress.endMove(err, f.Now()) && ctx.Err() == nil && !errors.Is(err, vf.ErrNotFound) {
-			f.Log.Warn("move a bond", "owner", b.owner, "bond", b.name, "err", err)
+		event, err := f.moveBond(ctx, b, d)
+		if event == nil || err != nil {
+			f.endMove(ctx, b, err)
+			return nil
+		}
+		moved := f.Now()
+		f.Log.Info("bond moved", "owner", b.owner, "bond", b.name, "to", event.Object, "took", moved.Sub(now))
+		f.rest.Go(func() error {
+			f.announceBond(ctx, b)
+			f.endMove(ctx, b, nil)
+			return nil
+		})
+		if b.progress.noteMove(*event, moved) {
+			f.recordEvent(*event)
 		}
 		return nil
 	})
@@ -231,30 +255,26 @@ func (f *Follower) beginMove(ctx context.Context, b *bond, d decision, now time.
 	}
 }
 
-// moveBond carries out a decision. It announces the addresses of a bond that it has moved, which the
-// kernel does as well, and once.
-func (f *Follower) moveBond(ctx context.Context, b *bond, d decision, seen time.Time) error {
+// endMove ends what beginMove has begun.
+func (f *Follower) endMove(ctx context.Context, b *bond, err error) {
+	if b.progress.endMove(err, f.Now()) && ctx.Err() == nil && !errors.Is(err, vf.ErrNotFound) {
+		f.Log.Warn("move a bond", "owner", b.owner, "bond", b.name, "err", err)
+	}
+}
+
+// moveBond carries out a decision. It returns no event if there was nothing to change.
+func (f *Follower) moveBond(ctx context.Context, b *bond, d decision) (event *journal.Event, err error) {
 	bounded, cancel := context.WithTimeout(ctx, moveBound)
 	defer cancel()
-	var event *journal.Event
-	var err error
 	if d.home {
 		event, err = f.preferFirst(bounded, b)
 	} else {
 		event, err = f.avoidPFs(bounded, b, d)
 	}
 	if errors.Is(err, vf.ErrNetnsGone) {
-		return nil // soon the leases are gone, too
+		return nil, nil //nolint:nilnil // soon the leases are gone, too
 	}
-	if event == nil || err != nil {
-		return err
-	}
-	f.Log.Info("bond moved", "owner", b.owner, "bond", b.name, "to", event.Object, "took", f.Now().Sub(seen))
-	f.announceBond(ctx, b)
-	if err := f.Ledger.Update(func(tx *journal.Tx) error { return tx.Event(*event) }); err != nil {
-		f.Log.Warn("record the event of a bond", "owner", b.owner, "err", err)
-	}
-	return nil
+	return event, err
 }
 
 // avoidPFs lets a bond send over the best of its PFs. It returns no event if the bond does so already.
@@ -301,17 +321,4 @@ func (f *Follower) preferFirst(ctx context.Context, b *bond) (*journal.Event, er
 	}
 	e := b.describeReturn()
 	return &e, f.Kernel.Do(ctx, step.SetBondPrimary{VF: home, Netns: b.netns, Bond: b.name})
-}
-
-// announceBond announces the addresses of a bond.
-func (f *Follower) announceBond(ctx context.Context, b *bond) {
-	if len(b.addresses) == 0 {
-		return
-	}
-	bounded, cancel := context.WithTimeout(ctx, announceBound)
-	defer cancel()
-	s := step.Announce{VF: b.members[0].pci, Netns: b.netns, Bond: b.name, Addresses: b.addresses, AtOnce: true}
-	if err := f.Kernel.Do(bounded, s); err != nil && ctx.Err() == nil && !errors.Is(err, vf.ErrNotFound) {
-		f.Log.Warn("announce the addresses of a bond", "owner", b.owner, "bond", b.name, "err", err)
-	}
 }

@@ -61,6 +61,12 @@ func newWorld(t *testing.T, primary string) *world {
 // newWorldOf has a bond of VFs of so many PFs.
 func newWorldOf(t *testing.T, pfs int, primary string) *world {
 	t.Helper()
+	return newWorldWith(t, pfs, 2, primary)
+}
+
+// newWorldWith has so many PFs, with so many VFs each.
+func newWorldWith(t *testing.T, pfs, vfs int, primary string) *world {
+	t.Helper()
 	w := &world{t: t, k: fake.New(fake.IGB, pfs)}
 	w.Kernel = faulty.New(w.k)
 	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
@@ -68,7 +74,7 @@ func newWorldOf(t *testing.T, pfs int, primary string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	spec, err := desired.Parse("host.yaml", []byte("pfs:\n- name: \"*\"\n  vfs: 2\npools:\n- name: fast\n  prefix: intel.com\n  selectors: {pfNames: [\"*\"]}\n"))
+	spec, err := desired.Parse("host.yaml", fmt.Appendf(nil, "pfs:\n- name: \"*\"\n  vfs: %d\npools:\n- name: fast\n  prefix: intel.com\n  selectors: {pfNames: [\"*\"]}\n", vfs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -527,5 +533,125 @@ func TestRun(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// Two wires that flap move a bond at each look, and so does a pod that moves it back itself. The
+// ledger keeps the events of the rest of the node: there are few of the bond, and they count its moves.
+func TestBondOfTwoFlappingWires(t *testing.T) {
+	w := newWorld(t, "")
+	members := w.listMembers()
+	for name, moveOnce := range map[string]func(i int){
+		"two wires flap": func(i int) {
+			w.k.Cable(w.pfs[i%2], false)
+			w.k.Cable(w.pfs[1-i%2], true)
+		},
+		"the pod moves the bond back": func(int) {
+			w.k.Cable(w.pfs[0], false)
+			w.k.Cable(w.pfs[1], true)
+			if err := w.k.Activate(members[0].PCI); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		w.passTime(2 * time.Hour) // the bond is at rest
+		w.lookOnce()
+		before, announced := len(w.listEvents()), len(w.k.Announced())
+		for i := range 3000 { // 50 minutes
+			moveOnce(i)
+			w.lookOnce()
+			w.passTime(time.Second)
+		}
+		moves := len(w.k.Announced()) - announced
+		if got := len(w.listEvents()) - before; moves < 2900 || got < 5 || got > 8 {
+			t.Errorf("%s: %d events of %d moves", name, got, moves)
+		}
+		w.passTime(11 * time.Minute)
+		w.lookOnce()
+		if got := w.countMoves(before); got != moves {
+			t.Errorf("%s: the events tell of %d moves of %d", name, got, moves)
+		}
+	}
+}
+
+// countMoves returns how many moves the events of bonds tell of, without the first ones.
+func (w *world) countMoves(without int) (n int) {
+	w.t.Helper()
+	err := w.n.Ledger.View(func(tx *journal.Tx) error {
+		for _, e := range tx.Events(0) {
+			if !strings.HasPrefix(e.Reason, "Bond") {
+				continue
+			}
+			if without--; without >= 0 {
+				continue
+			}
+			var merged int
+			if _, after, is := strings.Cut(e.Text, "stands for "); !is {
+				n++
+			} else if _, err := fmt.Sscan(after, &merged); err != nil {
+				w.t.Errorf("%s: %v", e.Text, err)
+			}
+			n += merged
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// slowLedger writes nothing until it is released.
+type slowLedger struct {
+	*journal.Ledger
+
+	release chan struct{}
+}
+
+func (l slowLedger) Update(f func(*journal.Tx) error) error {
+	<-l.release
+	return l.Ledger.Update(f)
+}
+
+// An announcement waits for the carrier of the member that sends, and an event for the disk. The
+// other bonds are moved meanwhile, the last of many as well, and each gets its event.
+func TestI7MovesDoNotWaitForAnnouncements(t *testing.T) {
+	const bonds = 7
+	w := newWorldWith(t, 2, bonds, "")
+	for i := range bonds - 1 {
+		w.attachBond(fmt.Sprintf("more%d", i), fmt.Sprintf("10.1.1.%d/24", i+1), vf.Bond{Links: 2})
+	}
+	w.f.LimitMoves(2)
+	release := make(chan struct{})
+	w.f.Ledger = slowLedger{w.n.Ledger, release}
+	var moved atomic.Int64
+	w.Fail(func(m faulty.Moment, s step.Step) error {
+		switch s.(type) {
+		case step.SetBondActive:
+			if m == faulty.After {
+				moved.Add(1)
+			}
+		case step.Announce:
+			<-release
+		}
+		return nil
+	})
+	w.k.Cable(w.pfs[0], false)
+	if err := w.f.ReadBonds(); err != nil {
+		t.Fatal(err)
+	}
+	for range 10_000 {
+		if w.f.LookAtPFs(t.Context()); moved.Load() == bonds {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := moved.Load(); got != bonds {
+		t.Errorf("%d of %d bonds were moved while announcements waited", got, bonds)
+	}
+	close(release)
+	w.f.Wait()
+	if got := len(w.listEvents()); got != bonds {
+		t.Errorf("%d events of %d moves", got, bonds)
 	}
 }
