@@ -603,7 +603,7 @@ func (w *world) countMoves(without int) (n int) {
 
 // slowLedger writes nothing until it is released.
 type slowLedger struct {
-	*journal.Ledger
+	node.Ledger
 
 	release chan struct{}
 }
