@@ -169,7 +169,7 @@ func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) 
 		}
 	}
 	st, err := e.readVF(ctx, rec)
-	if err != nil || !up || st.Link == nil || rec.Lease.Bond != nil { // a bond keeps its addresses
+	if err != nil || !up || st.Link == nil {
 		return err
 	}
 	var errs []error

@@ -103,8 +103,11 @@ func withAddresses(rec journal.Record, addrs []netip.Prefix) journal.Record {
 
 // missingSteps returns the steps that add the addresses and routes of a lease that are missing. An
 // interface that was down has lost its routes, and its addresses of IPv6. What the owner had
-// removed before, which is in own, is not added.
+// removed before, which is in own, is not added. A bond keeps what it has.
 func missingSteps(p place, rec journal.Record, l vf.Link, broken, own []vf.Difference) (out []step.Step) {
+	if rec.Lease.Bond != nil {
+		return nil
+	}
 	wasDown := slices.ContainsFunc(broken, func(d vf.Difference) bool { return d.Attribute == "up" })
 	isIn := func(all []vf.Difference, attribute, want string) bool {
 		return slices.ContainsFunc(all, func(d vf.Difference) bool { return d.Attribute == attribute && d.Want == want })

@@ -155,13 +155,15 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 }
 
 // linkDrift lists the differences of the interface of a VF from its lease that a driver can cause.
-// The interface is in the owner's netns. A member of a bond has none: the bond has the addresses.
+// The interface is in the owner's netns. Addresses and routes do not count for a member of a bond: the
+// bond has them, and keeps them when a member goes down.
 func linkDrift(rec journal.Record, st vf.State) []vf.Difference {
-	if rec.Lease.Bond != nil {
-		return nil
+	own := []string{"up", "mtu", "link mac"}
+	if rec.Lease.Bond == nil {
+		own = append(own, "address", "route")
 	}
 	return slices.DeleteFunc(LeaseDiff(rec, withoutGuard(st)), func(d vf.Difference) bool {
-		return !slices.Contains([]string{"up", "mtu", "link mac", "address", "route"}, d.Attribute)
+		return !slices.Contains(own, d.Attribute)
 	})
 }
 

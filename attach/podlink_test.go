@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam"
@@ -110,6 +112,77 @@ func TestResetOfAPFIsMendedInPlace(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// After a reset of the PF of a member, or of all PFs, the members of a bond are as before, and the bond
+// has kept what it had. The pod need not be started again.
+func TestResetOfAPFOfABondIsMendedInPlace(t *testing.T) {
+	for name, resets := range map[string][]int{"the first": {0}, "the second": {1}, "both": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := &watchedPod{t: t, now: time.Now()}
+			w.k, w.n = nodeOf(t, fake.IGB)
+			w.n.Engine.Now = func() time.Time { return w.now }
+			w.n.Engine.PodEvent = func(l journal.Lease, kind, reason, text string) { w.events = append(w.events, reason+" "+text) }
+			got := bonded(t, w.n, fullBond(t))
+			w.passAfter(time.Minute)
+			before, since := w.k.String(), len(w.ledgerEvents(0))
+			for _, i := range resets {
+				w.do(w.k.ResetPF(pfOf(t, w.n, got.Members[i].ID.PF).PCI))
+			}
+			if memberState(t, w.k, got.Members[resets[0]]).Link.Up {
+				t.Fatal("the reset left the member up")
+			}
+			w.passAfter(time.Second)
+			if diff := cmp.Diff(before, w.k.String()); diff != "" {
+				t.Errorf("not mended:\n%s", diff)
+			}
+			told := strings.Join(w.ledgerEvents(since), "\n")
+			if want := len(resets); strings.Count(told, "up is false, not true") != want || strings.Count(told, "mtu is 1500, not 1400") != want {
+				t.Errorf("events: %s", told)
+			}
+			if err := w.n.Engine.Check(t.Context(), got.Members[0].Lease.Owner, attach.Request{}); err != nil || len(w.events) > 0 {
+				t.Errorf("CHECK %v; events of the pod %q", err, w.events)
+			}
+		})
+	}
+}
+
+// A member that a reset took down and that cannot be brought up is reported to its pod, once.
+func TestMemberThatStaysDownIsReported(t *testing.T) {
+	w := &watchedPod{t: t, now: time.Now()}
+	w.k, w.n = nodeOf(t, fake.IGB)
+	w.n.Engine.Now = func() time.Time { return w.now }
+	w.n.Engine.PodEvent = func(l journal.Lease, kind, reason, text string) { w.events = append(w.events, reason+" "+text) }
+	got := bonded(t, w.n, fullBond(t))
+	w.passAfter(time.Minute)
+	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if _, is := s.(step.SetUp); is && m == faulty.Before {
+			return errInjected
+		}
+		return nil
+	})
+	w.do(w.k.ResetPF(pfOf(t, w.n, got.Members[1].ID.PF).PCI))
+	for range 3 {
+		w.passAfter(time.Second)
+	}
+	if len(w.events) != 1 || !strings.Contains(w.events[0], "up is false") {
+		t.Errorf("events of the pod %q", w.events)
+	}
+}
+
+// A pod that sets a member down itself keeps it down after a reset of its PF.
+func TestPodKeepsItsMemberDown(t *testing.T) {
+	w := &watchedPod{t: t, now: time.Now()}
+	w.k, w.n = nodeOf(t, fake.IGB)
+	w.n.Engine.Now = func() time.Time { return w.now }
+	got := bonded(t, w.n, plainBond(t))
+	w.do(w.k.Do(t.Context(), step.SetUp{VF: got.Members[1].PCI, Netns: podNetns, Up: false}))
+	w.passAfter(time.Minute)
+	w.do(w.k.ResetPF(pfOf(t, w.n, got.Members[1].ID.PF).PCI))
+	w.passAfter(time.Second)
+	if memberState(t, w.k, got.Members[1]).Link.Up {
+		t.Error("culvertd set it up")
 	}
 }
 

@@ -21,6 +21,7 @@ func (k *Kernel) ResetPF(a vf.PCIAddr) error {
 			stripLink(f.Link)
 		}
 	}
+	k.chooseActives()
 	return nil
 }
 
