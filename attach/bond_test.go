@@ -444,3 +444,21 @@ func TestDuplicateOfABondIsFoundLater(t *testing.T) {
 		t.Errorf("CHECK: %v", err)
 	}
 }
+
+// The VFs of all PFs of a bond are made anew by force: the bond does not stay in the pod without members.
+// With the VFs of one PF it goes on.
+func TestBondWhoseVFsAreTaken(t *testing.T) {
+	k, n := newNode(t)
+	got := bonded(t, n, fullBond(t))
+	for i, rec := range got.Members {
+		take := func() error {
+			return n.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(rec.ID, "it is made anew") })
+		}
+		if err := n.Engine.TakeVFs(t.Context(), rec.ID.PF, take); err != nil {
+			t.Fatal(err)
+		}
+		if has, last := strings.Contains(k.String(), "bond "), i == len(got.Members)-1; has == last {
+			t.Errorf("after PF %d the bond is there: %t", i, has)
+		}
+	}
+}

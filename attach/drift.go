@@ -147,15 +147,10 @@ func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) err
 	if st.Admin.MAC != want.MAC && keepsMAC(rec, st) {
 		steps = append(steps, step.SetVFMAC{PF: at.pf, Index: at.index, MAC: want.MAC})
 	}
-	var errs []error
-	switch {
-	case st.Link == nil || len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) == 0:
-	case isWithdrawn(*st.Link):
-		errs = append(errs, e.restoreGuard(ctx, rec, true))
-	default:
+	if st.Link != nil && len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) > 0 {
 		steps = append(guardSteps(at.place, rec), steps...)
 	}
-	return errors.Join(append(errs, unread, e.mendSteps(ctx, rec, steps))...)
+	return errors.Join(unread, e.mendSteps(ctx, rec, steps))
 }
 
 // keepsMAC reports whether a VF still uses the MAC of its lease, although the PF has another one

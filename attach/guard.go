@@ -130,61 +130,6 @@ func (e *Engine) RemoveGuard(ctx context.Context, rec journal.Record) error {
 	return nil
 }
 
-// WithdrawGuard removes the guard of a lease whose VF is about to be destroyed. It brings the
-// interface down first, so that the owner does not send without the guard. restore undoes it if the
-// VF stays, whatever the drift policy of its pool is; it also follows an error.
-func (e *Engine) WithdrawGuard(ctx context.Context, rec journal.Record) (restore func(context.Context) error, err error) {
-	restore = func(context.Context) error { return nil }
-	if rec.Lease.Wanted.Guard == "" || rec.Lease.Netns == "" {
-		return restore, nil
-	}
-	st, err := e.readVF(ctx, rec)
-	if errors.Is(err, errGone) || err == nil && (st.Link == nil || st.Link.Netns != rec.Lease.Netns) {
-		return restore, e.RemoveGuard(ctx, rec) // the VF has left the owner
-	}
-	if err != nil {
-		return restore, err
-	}
-	restore = func(ctx context.Context) error { return e.restoreGuard(ctx, rec, st.Link.Up) }
-	if err := e.doStep(ctx, step.SetUp{VF: rec.PCI, Netns: rec.Lease.Netns, Up: false}); err != nil {
-		return restore, err
-	}
-	return restore, e.RemoveGuard(ctx, rec)
-}
-
-// restoreGuard sets the guard of a lease, and then brings the interface up if it was up before. It
-// adds the addresses and routes that went while the interface was down.
-func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) error {
-	at, err := e.findSite(rec)
-	if err != nil {
-		return err
-	}
-	steps := guardSteps(at.place, rec)
-	if up {
-		steps = append(steps, step.SetUp{VF: rec.PCI, Netns: rec.Lease.Netns, Up: true})
-	}
-	for _, s := range steps {
-		if err := e.doStep(ctx, s); err != nil {
-			return fmt.Errorf("set the guard of VF %s again: %w", rec.PCI, err)
-		}
-	}
-	st, err := e.readVF(ctx, rec)
-	if err != nil || !up || st.Link == nil {
-		return err
-	}
-	var errs []error
-	for _, s := range missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}, nil) {
-		errs = append(errs, e.doStep(ctx, s))
-	}
-	return errors.Join(errs...)
-}
-
-// isWithdrawn reports whether an interface is as WithdrawGuard leaves it. culvertd ended before it
-// took the VF if the lease is still attached then.
-func isWithdrawn(l vf.Link) bool {
-	return !l.Up && l.Guard != nil && l.Guard.String() == (vf.Guard{}).String()
-}
-
 // removeGuardAfter removes the guard of a lease after a reset that gave the error err, and returns
 // what is wrong with the VF. It leaves the guard of a VF that may still be with its owner; a later
 // retry removes it.

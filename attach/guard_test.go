@@ -6,8 +6,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -185,26 +188,128 @@ func TestRebaseRemovesTheGuard(t *testing.T) {
 	}
 }
 
+// withdrawing holds up a TakeVFs of the PF of a record when it has withdrawn the guards. It returns its
+// end, which makes take fail.
+func withdrawing(t *testing.T, n *node.Node, rec journal.Record) (end func() error) {
+	t.Helper()
+	begun, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- n.Engine.TakeVFs(t.Context(), rec.ID.PF, func() error {
+			close(begun)
+			<-release
+			return errInjected
+		})
+	}()
+	<-begun
+	end = sync.OnceValue(func() error { close(release); return <-done })
+	t.Cleanup(func() { _ = end() })
+	return end
+}
+
 // culvertd is killed after it has withdrawn the guard of a VF, and before it has taken the VF. The next
-// one sets the guard, and the interface is up again, with its addresses and routes.
+// one sets the guard, and the interface is up again, with its addresses and routes. An interface that
+// the pod itself had set down stays so.
 func TestWithdrawnGuardComesBackWithTheInterface(t *testing.T) {
+	for _, wasUp := range []bool{true, false} {
+		k, n := nodeOf(t, fake.IGB)
+		req := everything(t)
+		req.Spec.Guard = vf.GuardIP
+		rec, err := n.Engine.Attach(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Do(t.Context(), step.SetUp{VF: rec.PCI, Netns: podNetns, Up: wasUp}); err != nil {
+			t.Fatal(err)
+		}
+		before := k.String()
+		withdrawing(t, n, rec)
+		if k.String() == before {
+			t.Fatal("it withdrew nothing")
+		}
+		next := node.New(node.Config{Kernel: k.faults, Ledger: n.Ledger, BootID: "boot 1"})
+		next.SetSpec(n.Engine.Spec())
+		if err := next.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(t, next)
+		if d := cmp.Diff(before, k.String()); d != "" {
+			t.Errorf("was up %t: -before +after:\n%s", wasUp, d)
+		}
+		if now := recordOf(t, next, rec); now.Lease.Withdrawn != nil {
+			t.Errorf("the ledger says %+v", *now.Lease.Withdrawn)
+		}
+	}
+}
+
+// While VFs are made anew by force, upkeep does not set the guards again that were withdrawn. If the
+// VFs stay, they get their guards.
+func TestUpkeepLeavesAWithdrawnGuard(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
-	req := everything(t)
-	req.Spec.Guard = vf.GuardIP
-	rec, err := n.Engine.Attach(t.Context(), req)
+	now := time.Now()
+	n.Engine.Now = func() time.Time { return now }
+	rec, err := n.Engine.Attach(t.Context(), guardedRequest(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := k.String()
-	if _, err := n.Engine.WithdrawGuard(t.Context(), rec); err != nil {
-		t.Fatal(err)
+	end := withdrawing(t, n, rec)
+	withdrawn := k.String()
+	for range 3 {
+		now = now.Add(time.Minute)
+		pass(t, n)
 	}
-	if k.String() == before {
-		t.Fatal("it withdrew nothing")
+	if d := cmp.Diff(withdrawn, k.String()); d != "" {
+		t.Errorf("upkeep has changed what was withdrawn: -before +after:\n%s", d)
 	}
-	pass(t, n)
+	if now := recordOf(t, n, rec); now.Lease.Withdrawn == nil {
+		t.Error("the ledger does not say that the guard is withdrawn")
+	}
+	if err := end(); !errors.Is(err, errInjected) {
+		t.Errorf("the end: %v", err)
+	}
 	if d := cmp.Diff(before, k.String()); d != "" {
-		t.Errorf("-before +after:\n%s", d)
+		t.Errorf("the VF stays: -before +after:\n%s", d)
+	}
+}
+
+// An attach that is under way on a VF ends before the VF is taken, and writes no record afterwards.
+func TestVFsAreTakenAfterAnAttach(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	begun, release := make(chan vf.PCIAddr, 1), make(chan struct{})
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if up, is := s.(step.SetUp); is && m == faulty.Before {
+			select {
+			case begun <- up.VF:
+				<-release
+			default:
+			}
+		}
+		return nil
+	})
+	attached := make(chan error, 1)
+	go func() {
+		_, err := n.Engine.Attach(t.Context(), everything(t))
+		attached <- err
+	}()
+	rec := recordAt(t, n, <-begun)
+	var taken atomic.Bool
+	took := make(chan error, 1)
+	go func() {
+		took <- n.Engine.TakeVFs(t.Context(), rec.ID.PF, func() error {
+			taken.Store(true)
+			return n.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(rec.ID, "it is made anew") })
+		})
+	}()
+	time.Sleep(50 * time.Millisecond)
+	if taken.Load() {
+		t.Error("a VF was taken while an attach changed it")
+	}
+	close(release)
+	if err := errors.Join(<-attached, <-took); err != nil {
+		t.Error(err)
+	}
+	if err := n.Ledger.View(func(tx *journal.Tx) error { _, err := tx.Record(rec.ID); return err }); !errors.Is(err, vf.ErrNotFound) {
+		t.Errorf("the record of the VF that was taken: %v", err)
 	}
 }
 

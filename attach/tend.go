@@ -108,6 +108,9 @@ func (e *Engine) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 			}
 		}
 	case journal.Attached:
+		if r.Lease.Withdrawn != nil { // culvertd ended before it took the VF
+			return func() error { return e.endWithdrawal(ctx, r) }
+		}
 		if e.loanOver(r) {
 			return func() error { return e.endLoan(ctx, r) }
 		}

@@ -100,6 +100,8 @@ type Lease struct {
 	MTU     int    `json:"mtu,omitempty"`
 	// Lent is a rate that the VF temporarily has in place of the wanted one.
 	Lent *Lent `json:"lent,omitempty"`
+	// Withdrawn is set while the VF has no guard since it is about to be made anew.
+	Withdrawn *Withdrawn `json:"withdrawn,omitempty"`
 	// Opened says that the guest was seen to run with the VF.
 	Opened bool `json:"opened,omitempty"`
 	// Request is the intake's own form of the request (a CNI configuration), kept so that a
@@ -111,6 +113,12 @@ type Lease struct {
 
 // AddressPoolName returns the name of the pool that the lease's addresses are held in.
 func (l Lease) AddressPoolName() string { return cmp.Or(l.AddressPool, l.Network) }
+
+// Withdrawn says that the guard of an attached VF is withdrawn, and its interface down, or about to
+// be. If the VF stays, culvertd sets the guard again, and the interface up if it was.
+type Withdrawn struct {
+	WasUp bool `json:"wasUp,omitempty"`
+}
 
 // Lent is a max_tx_rate that is lent to an attached VF until a given time.
 type Lent struct {

@@ -110,43 +110,22 @@ func (r *Reconciler) awaitCarrier(ctx context.Context, p PFPlan) error {
 	return err
 }
 
-// takeVFs takes the VFs from their owners, in the ledger and with their guards. The guards go first:
-// afterwards no record says where they are. If the VFs stay, the guards are set again.
+// takeVFs takes the VFs from their owners, in the ledger and with their guards. It touches none that
+// claimVFs would refuse to destroy.
 func (r *Reconciler) takeVFs(ctx context.Context, p PFPlan, outside []journal.Record, force bool) (lost []journal.Record, err error) {
-	restore, err := r.withdrawGuards(ctx, p, outside, force)
-	if err == nil {
-		lost, err = r.claimVFs(p, outside, force)
-	}
-	if err == nil {
-		return lost, nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreBound)
-	defer cancel()
-	for _, f := range restore {
-		err = errors.Join(err, f(ctx))
-	}
-	return nil, err
-}
-
-// withdrawGuards removes the guards of VFs that are about to be destroyed, or were so outside
-// Culvert. It leaves those that claimVFs would refuse to destroy. restore sets them again.
-func (r *Reconciler) withdrawGuards(ctx context.Context, p PFPlan, outside []journal.Record, force bool) (restore []func(context.Context) error, err error) {
 	records, err := journal.ReadRecords(r.Ledger)
 	if err != nil {
 		return nil, err
 	}
 	p.Hurts = addOutside(findHolders(p.PF, records), outside)
-	if p.Refused() != nil && !force {
-		return nil, nil
+	if err := p.Refused(); err != nil && !force {
+		return nil, err
 	}
-	for _, rec := range records {
-		if rec.ID.PF == p.PF.ID {
-			undo, failed := r.Keeper.WithdrawGuard(ctx, rec)
-			restore = append(restore, undo)
-			err = errors.Join(err, failed)
-		}
-	}
-	return restore, err
+	err = r.Keeper.TakeVFs(ctx, p.PF.ID, func() (err error) {
+		lost, err = r.claimVFs(p, outside, force)
+		return err
+	})
+	return lost, err
 }
 
 // claimVFs marks the records of the VFs that a change of sriov_numvfs destroys and of those that

@@ -14,7 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// fullDisk is a ledger that takes no writes.
+// fullDisk is a ledger that takes no writes of the Reconciler, as if the disk were full after the
+// guards were withdrawn.
 type fullDisk struct{ *journal.Ledger }
 
 var errDiskFull = errors.New("no space left on device")

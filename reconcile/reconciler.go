@@ -52,12 +52,12 @@ type upkeep interface {
 	Tend(ctx context.Context, seen []vf.PF) error
 }
 
-// guards is the part of attach.Engine that removes the guards of VFs, and reports lost VFs to their
+// guards is the part of attach.Engine that takes VFs with their guards, and reports lost VFs to their
 // pods.
 type guards interface {
-	// WithdrawGuard removes the guard of a lease whose VF is about to be destroyed, and brings its
-	// interface down first. restore undoes this, also after an error.
-	WithdrawGuard(context.Context, journal.Record) (restore func(context.Context) error, err error)
+	// TakeVFs calls take, which ends the leases of all VFs of a PF in the ledger, while they are
+	// locked and have no guards. If it fails, the guards are set again.
+	TakeVFs(ctx context.Context, pf vf.PFID, take func() error) error
 	// ReportLost emits an event of each pod that had one of these records, which says that its VF
 	// is gone.
 	ReportLost(lost []journal.Record, why string)
@@ -74,7 +74,6 @@ const (
 	longest      = 2 * time.Second        // of a burst of events
 	readyBound   = time.Minute            // for NICs whose driver is still to come
 	patience     = 5 * time.Second
-	restoreBound = time.Minute      // for all guards of a PF
 	forever      = 10 * time.Minute // longer than the sum of all bounds for one PF
 )
 

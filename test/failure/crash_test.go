@@ -137,6 +137,7 @@ func stories() []story {
 			must(w, w.k.WriteNumVFs(w.pf(0), 0))
 			w.expect["a"], w.expect["b"], w.expect["c"] = either, either, either
 		}, (*world).pass},
+		{"VFs are made anew by force", all, (*world).remakeByForce},
 	}
 }
 
@@ -160,6 +161,20 @@ func (w *world) addDuplicate(a attachment) {
 			w.expect[a.pod] = either
 		}
 	}
+}
+
+// remakeByForce takes all VFs from their owners and makes them anew.
+func (w *world) remakeByForce() {
+	for _, pod := range pods {
+		if w.expect[pod] == present {
+			w.expect[pod] = either
+		}
+	}
+	w.want(1)
+	_ = w.node.Reconciler.Apply(context.Background(), true)
+	w.node.Engine.Wait()
+	w.want(vfsPerPF)
+	w.pass()
 }
 
 // I1, I2, I3, I4, I6, I8: culvertd is killed before and after each kernel call, each

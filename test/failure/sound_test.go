@@ -195,6 +195,9 @@ func (w *world) settled() {
 		if r.Lease.Lent != nil {
 			w.t.Errorf("VF %s has a rate that was lent: %+v", r.PCI, *r.Lease.Lent)
 		}
+		if r.Lease.Withdrawn != nil {
+			w.t.Errorf("VF %s of %s has no guard: %+v", r.PCI, r.Lease.Owner, *r.Lease.Withdrawn)
+		}
 	}
 	if got := len(w.records()); w.pristine != nil && got != len(w.vfs()) {
 		w.t.Errorf("%d VFs, and %d of them in the ledger", len(w.vfs()), got)
