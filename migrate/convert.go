@@ -145,6 +145,7 @@ func (c *converter) reportFields(o Object) {
 		f, ok := fieldAt(known, path)
 		value := valueAt(o.Spec, path)
 		switch {
+		case isEmpty(value):
 		case !ok:
 			c.lose(o, "spec."+path, "no equivalent: the field is not known")
 		case f.To == "" && !f.isHarmless(value):

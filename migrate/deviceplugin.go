@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
 )
@@ -40,10 +42,14 @@ func (c *converter) configMap(o Object) {
 		}
 		converted = true
 		var spec v1alpha1.NodePolicySpec
-		policy := o
+		name := o.Name
 		if key != commonKey {
-			spec.NodeSelector = map[string]string{hostname: key}
-			policy.Name += "-" + key
+			if bad := validation.IsDNS1123Subdomain(key); len(bad) > 0 {
+				c.lose(o, "data."+key, "not converted: no node can have that name: call the key %s, or after the node that it is for", commonKey)
+				continue
+			}
+			spec.NodeSelector, spec.Priority = map[string]string{hostname: key}, 1 // before those for all nodes
+			name += "-" + key
 		}
 		for i, in := range config.ResourceList {
 			where := fmt.Sprintf("data.%s.resourceList[%d]", key, i)
@@ -54,10 +60,15 @@ func (c *converter) configMap(o Object) {
 			}
 			spec.Pools = append(spec.Pools, pool)
 		}
-		if len(spec.Pools) > 0 {
-			c.addNodePolicy(policy, spec, []string{o.String()})
-			c.note(o, "data."+key, "becomes NodePolicy %s; say how many VFs the PFs have in its pfs, where culvertd is to make them", policy.Name)
+		if len(spec.Pools) == 0 {
+			continue
 		}
+		name, err := c.addNodePolicy(name, spec, []string{o.String()})
+		if err != nil {
+			c.lose(o, "data."+key, "not converted: %v", err)
+			continue
+		}
+		c.note(o, "data."+key, "becomes NodePolicy %s; say how many VFs the PFs have in its pfs, where culvertd is to make them", name)
 	}
 	if !converted {
 		c.note(o, "", "not converted: none of its keys has a resourceList, so it is not the device plugin's")

@@ -43,10 +43,10 @@ func Fields() []Field { return slices.Clone(fields) }
 
 var fields = []Field{
 	{Kind: KindPolicy, Path: "resourceName", To: "pools[].name", Why: "with the prefix openshift.io, or that of --resource-prefix"},
-	{Kind: KindPolicy, Path: "nodeSelector", To: "nodeSelector", Why: "policies of one nodeSelector become one NodePolicy, since they may share PFs"},
+	{Kind: KindPolicy, Path: "nodeSelector", To: "nodeSelector", Why: "policies of one nodeSelector become one NodePolicy; where others select a node too and share a PF or pool, one more NodePolicy has all of them"},
 	{Kind: KindPolicy, Path: "priority", To: "priority", Why: "99 minus the number: 0 is the highest there, the largest number is here"},
-	{Kind: KindPolicy, Path: "mtu", To: "pfs[].mtu", Why: "which is that of its VFs too; of several policies of a PF the largest, as the operator has it"},
-	{Kind: KindPolicy, Path: "numVfs", To: "pfs[].vfs", Why: "of several policies of a PF the largest, as the operator has it"},
+	{Kind: KindPolicy, Path: "mtu", To: "pfs[].mtu", Why: "which is that of its VFs too; of several policies of a PF chosen like numVfs"},
+	{Kind: KindPolicy, Path: "numVfs", To: "pfs[].vfs", Why: "of several policies of a PF the largest, where they give out different VFs or have one priority; otherwise that of the highest priority, as the operator has it"},
 	{Kind: KindPolicy, Path: "nicSelector.vendor", To: "pfs[].vendor, pools[].selectors[].vendors"},
 	{Kind: KindPolicy, Path: "nicSelector.deviceID", To: "pfs[].device, pools[].selectors[].devices", Why: "the PF's device ID; the pool has that of its VFs, where it is known"},
 	{Kind: KindPolicy, Path: "nicSelector.rootDevices", To: "pfs[].pciAddress, pools[].selectors[].rootDevices"},

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
@@ -17,6 +17,9 @@ import (
 
 // lowestPriority is the number of the operator's lowest priority.
 const lowestPriority = 99
+
+// defaultPolicy is the name of a policy that the operator made once, and ignores since.
+const defaultPolicy = "default"
 
 // policySpec has the fields of a SriovNetworkNodePolicy that have an equivalent.
 type policySpec struct {
@@ -57,17 +60,41 @@ func (c *converter) policy(o Object) []policy {
 	}
 	n := p.NICSelector
 	switch {
+	case o.Name == defaultPolicy:
+		c.note(o, "", "not converted: the operator ignores the policy of this name too")
+		return nil
 	case strings.EqualFold(p.LinkType, "ib"):
 		c.lose(o, "spec.linkType", "not converted: %s", infiniband)
 		return nil
 	case p.ESwitchMode == "switchdev", p.VDPAType != "":
 		c.lose(o, "", "not converted: its VFs would be others than it means")
 		return nil
+	case p.NumVFs <= 0 && !p.ExternallyManaged:
+		c.lose(o, "spec.numVfs", "not converted: with %d VFs the operator gives out the PF itself, and Culvert gives out VFs", p.NumVFs)
+		return nil
 	case n.Vendor == "" && n.DeviceID == "" && len(n.RootDevices) == 0 && len(n.PFNames) == 0:
 		c.lose(o, "spec.nicSelector", "not converted: without it no PF is meant")
 		return nil
 	}
+	if err := p.findMistake(c.options); err != nil {
+		c.lose(o, "", "not converted: %v", err)
+		return nil
+	}
 	return []policy{p}
+}
+
+// findMistake returns why the NodePolicy of a single policy would be refused. The policies that
+// share a NodePolicy with it are converted all the same.
+func (p policy) findMistake(options Options) error {
+	scratch := converter{options: options}
+	var spec v1alpha1.NodePolicySpec
+	entries, _ := mergeEntries([]policy{p})
+	for _, e := range entries {
+		spec.PFs = append(spec.PFs, e.rule())
+	}
+	scratch.addPool(&spec, p, entries)
+	_, err := scratch.addNodePolicy(p.object.Name, spec, nil)
+	return err
 }
 
 // decode fills a struct with the values of a spec.
@@ -79,132 +106,186 @@ func decode(values map[string]any, into any) error {
 	return err
 }
 
-// nodePolicies makes a NodePolicy of the policies of each nodeSelector. The first is the one of
-// the highest priority: a PF takes the first entry that matches it, and a VF the first pool.
+// nodePolicies makes a NodePolicy of the policies of each nodeSelector. Policies of several
+// nodeSelectors that share a PF or a pool are merged by the operator on the nodes that all of them
+// select. So these nodes get a NodePolicy that has all of them, of a higher priority.
 func (c *converter) nodePolicies(all []policy) {
-	groups := map[string][]policy{}
+	slices.SortStableFunc(all, func(a, b policy) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.object.Name, b.object.Name))
+	})
+	var selectors []map[string]string
 	for _, p := range all {
-		key := fmt.Sprint(p.NodeSelector)
-		groups[key] = append(groups[key], p)
+		selectors = append(selectors, p.NodeSelector)
 	}
-	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		group := groups[key]
-		slices.SortStableFunc(group, func(a, b policy) int {
-			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.object.Name, b.object.Name))
-		})
-		c.nodePolicy(group)
+	selectors, complete := addCommon(selectors, intersectLabels, maps.Equal)
+	if !complete {
+		c.lose(all[0].object, "spec.nodeSelector", "more than %d sets of nodes may have several policies: not all of them are merged", maxCommon)
+	}
+	slices.SortFunc(selectors, func(a, b map[string]string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
+	var made []v1alpha1.NodePolicySpec
+	for _, s := range selectors {
+		own, group := groupOf(all, s)
+		if len(group) == 0 {
+			continue
+		}
+		spec := v1alpha1.NodePolicySpec{NodeSelector: s, Priority: int32(lowestPriority - group[0].Priority)}
+		for _, m := range made {
+			if len(group) > len(own) && selectsMore(m.NodeSelector, s) {
+				spec.Priority = max(spec.Priority, m.Priority+1)
+			}
+		}
+		made = append(made, spec)
+		c.nodePolicy(spec, own, group)
 	}
 }
 
-// nodePolicy makes one NodePolicy of policies that select the same nodes.
-func (c *converter) nodePolicy(group []policy) {
-	first := group[0]
-	spec := v1alpha1.NodePolicySpec{NodeSelector: first.NodeSelector, Priority: int32(lowestPriority - first.Priority)}
+// selectsMore reports whether labels select every node that other ones select.
+func selectsMore(labels, other map[string]string) bool {
+	both, ok := intersectLabels(labels, other)
+	return ok && maps.Equal(both, other)
+}
+
+// groupOf returns the policies of a nodeSelector, and the group for its NodePolicy. The group also
+// has the policies of wider nodeSelectors, if they share a PF or a pool and all of them together
+// select no more nodes than this nodeSelector.
+func groupOf(all []policy, labels map[string]string) (own, group []policy) {
+	isOwn := func(p policy) bool { return maps.Equal(p.NodeSelector, labels) }
+	var here []policy
+	for _, p := range all {
+		if selectsMore(p.NodeSelector, labels) {
+			here = append(here, p)
+		}
+		if isOwn(p) {
+			own = append(own, p)
+		}
+	}
+	isShared := func(p policy) bool {
+		return slices.ContainsFunc(here, func(o policy) bool { return !maps.Equal(o.NodeSelector, p.NodeSelector) && p.sharesWith(o) })
+	}
+	var together map[string]string
+	for _, p := range here {
+		if isShared(p) {
+			together, _ = intersectLabels(together, p.NodeSelector)
+		}
+		if isShared(p) || isOwn(p) {
+			group = append(group, p)
+		}
+	}
+	if !maps.Equal(together, labels) {
+		return own, own
+	}
+	return own, group
+}
+
+// nodePolicy makes one NodePolicy of a group of policies, the highest priority first: a VF takes
+// the first pool that matches it. own are those of its nodeSelector.
+func (c *converter) nodePolicy(spec v1alpha1.NodePolicySpec, own, group []policy) {
+	entries, complete := mergeEntries(group)
+	if !complete {
+		c.lose(group[0].object, "spec.nicSelector", "more than %d sets of PFs may have several policies: not all of them are merged", maxCommon)
+	}
+	for _, e := range dropImplied(entries) {
+		spec.PFs = append(spec.PFs, e.rule())
+	}
 	var names []string
 	for _, p := range group {
 		names = append(names, p.object.String())
-		for _, rule := range p.rules() {
-			addRule(&spec, rule)
-		}
+		c.addPool(&spec, p, entries)
 	}
+	name, err := c.addNodePolicy(nameOf(own, group), spec, names)
 	for _, p := range group {
-		c.addPool(&spec, p, widestRules(spec))
-		c.note(p.object, "", "becomes NodePolicy %s, pool %s/%s", first.object.Name, c.options.operatorPrefix(), p.ResourceName)
-		if p.Priority != first.Priority || len(group) == 1 {
+		switch {
+		case err != nil:
+			c.lose(p.object, "", "not converted: %v", err)
+			continue
+		case !maps.Equal(p.NodeSelector, spec.NodeSelector):
+			c.note(p.object, "spec.nodeSelector", "it is a part of NodePolicy %s too, for the nodes that several policies select", name)
+			continue
+		}
+		c.note(p.object, "", "becomes NodePolicy %s, pool %s/%s", name, c.options.operatorPrefix(), p.ResourceName)
+		if p.Priority != group[0].Priority || len(group) != len(own) || len(group) == 1 {
 			c.note(p.object, "spec.priority", "%d: 0 is the highest there; a NodePolicy of a larger number goes first, and this one has %d", p.Priority, spec.Priority)
 		}
+		if e, ok := p.findOther(entries); ok {
+			c.note(p.object, "spec.numVfs", "%d: a PF that other policies select too gets %d, as the operator merges them", p.NumVFs, e.vfs)
+		}
 	}
-	c.addNodePolicy(first.object, spec, names)
 }
 
-// addNodePolicy keeps a NodePolicy, unless culvertd could not read it.
-func (c *converter) addNodePolicy(o Object, spec v1alpha1.NodePolicySpec, from []string) {
-	if _, err := desired.FromPolicy(o.Name, spec); err != nil {
-		c.lose(o, "", "not converted: %v", err)
-		return
+// nameOf returns the name of the NodePolicy of a group: that of its first own policy, or the names
+// of the first policies of each nodeSelector.
+func nameOf(own, group []policy) string {
+	if len(own) > 0 {
+		return own[0].object.Name
+	}
+	var names []string
+	for i, p := range group {
+		if !slices.ContainsFunc(group[:i], func(o policy) bool { return maps.Equal(o.NodeSelector, p.NodeSelector) }) {
+			names = append(names, p.object.Name)
+		}
+	}
+	return strings.Join(names, "-and-")
+}
+
+// findOther finds PFs of a policy that get another number of VFs than the policy has.
+func (p policy) findOther(entries []entry) (entry, bool) {
+	i := slices.IndexFunc(entries, func(e entry) bool { return !p.ExternallyManaged && p.selects(e.pfSelector) && e.vfs != p.NumVFs })
+	if i < 0 {
+		return entry{}, false
+	}
+	return entries[i], true
+}
+
+// addNodePolicy keeps a NodePolicy, and returns its name. The error says why the API server or
+// culvertd would refuse it.
+func (c *converter) addNodePolicy(name string, spec v1alpha1.NodePolicySpec, from []string) (string, error) {
+	name = c.freeName(name)
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
+		return "", fmt.Errorf("a NodePolicy cannot have the name %q: give the object another one: %s", name, bad[0])
+	}
+	if _, err := desired.FromPolicy(name, spec); err != nil {
+		return "", err
 	}
 	c.Manifests = append(c.Manifests, Manifest{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodePolicy",
-		Metadata: Metadata{Name: o.Name, Annotations: map[string]string{AnnotationFrom: strings.Join(from, ", ")}},
+		Metadata: Metadata{Name: name, Annotations: map[string]string{AnnotationFrom: strings.Join(from, ", ")}},
 		Spec:     spec,
 	})
+	return name, nil
 }
 
-// rules returns the entries of pfs: one for each PF that the policy names, or one for a kind of
-// NIC.
-func (p policy) rules() []v1alpha1.PFRule {
-	if p.ExternallyManaged {
-		return nil
+// freeName returns a name that no NodePolicy has yet: the given one, or the given one with a
+// number. It shortens a name that is too long for an object.
+func (c *converter) freeName(name string) string {
+	const room = len("-1000")
+	if len(name) > validation.DNS1123SubdomainMaxLength-room {
+		name = strings.TrimRight(name[:validation.DNS1123SubdomainMaxLength-room], "-.")
 	}
-	base := v1alpha1.PFRule{Vendor: p.NICSelector.Vendor, Device: p.NICSelector.DeviceID, VFs: intstr.FromInt32(int32(p.NumVFs)), NeedCarrier: new(bool)}
-	if p.MTU > 0 {
-		mtu := int32(p.MTU)
-		base.MTU = &mtu
+	free := name
+	for n := 2; slices.ContainsFunc(c.Manifests, func(m Manifest) bool { return m.Metadata.Name == free }); n++ {
+		free = name + "-" + strconv.Itoa(n)
 	}
-	rules := []v1alpha1.PFRule{base}
-	rules = each(rules, p.NICSelector.PFNames, func(r *v1alpha1.PFRule, s string) { r.Name, _, _ = strings.Cut(s, "#") })
-	return each(rules, p.NICSelector.RootDevices, func(r *v1alpha1.PFRule, s string) { r.PCIAddress, _, _ = strings.Cut(s, "#") })
-}
-
-// each makes of every rule one for each value.
-func each(rules []v1alpha1.PFRule, values []string, set func(*v1alpha1.PFRule, string)) []v1alpha1.PFRule {
-	if len(values) == 0 {
-		return rules
-	}
-	var out []v1alpha1.PFRule
-	for _, r := range rules {
-		for _, v := range values {
-			rule := r
-			set(&rule, v)
-			out = append(out, rule)
-		}
-	}
-	return out
-}
-
-// samePF reports whether two entries are about the same PFs.
-func samePF(a, b v1alpha1.PFRule) bool {
-	return a.Name == b.Name && a.PCIAddress == b.PCIAddress && a.Vendor == b.Vendor && a.Device == b.Device
-}
-
-// addRule adds an entry, or raises the one of the same PFs: the operator gives a PF that several
-// policies cut into parts the largest number of VFs and the largest MTU of them.
-func addRule(spec *v1alpha1.NodePolicySpec, rule v1alpha1.PFRule) {
-	for i := range spec.PFs {
-		have := &spec.PFs[i]
-		if !samePF(*have, rule) {
-			continue
-		}
-		have.VFs = intstr.FromInt32(max(have.VFs.IntVal, rule.VFs.IntVal))
-		if rule.MTU != nil && (have.MTU == nil || *have.MTU < *rule.MTU) {
-			have.MTU = rule.MTU
-		}
-		return
-	}
-	spec.PFs = append(spec.PFs, rule)
-}
-
-// widestRules returns how many VFs each PF name or address has in the end.
-func widestRules(spec v1alpha1.NodePolicySpec) map[string]int {
-	out := map[string]int{}
-	for _, r := range spec.PFs {
-		for _, key := range []string{r.Name, r.PCIAddress} {
-			out[key] = max(out[key], int(r.VFs.IntVal))
-		}
-	}
-	return out
+	return free
 }
 
 // addPool adds the pool of a policy, or its selector to the pool of that name.
-func (c *converter) addPool(spec *v1alpha1.NodePolicySpec, p policy, vfs map[string]int) {
-	s := v1alpha1.Selector{PFNames: p.parts(p.NICSelector.PFNames, vfs), RootDevices: p.parts(p.NICSelector.RootDevices, vfs)}
+func (c *converter) addPool(spec *v1alpha1.NodePolicySpec, p policy, entries []entry) {
+	s := v1alpha1.Selector{PFNames: p.NICSelector.PFNames, RootDevices: p.NICSelector.RootDevices}
+	if p.hasFewer(entries) {
+		s.RootDevices = p.limitVFs(s.RootDevices)
+		if s.PFNames = p.limitVFs(s.PFNames); len(s.PFNames)+len(s.RootDevices) == 0 {
+			s.PFNames = p.limitVFs([]string{"*"})
+		}
+	}
 	if p.NICSelector.Vendor != "" {
 		s.Vendors = []string{p.NICSelector.Vendor}
 	}
 	if id := p.NICSelector.DeviceID; id != "" {
 		if known, ok := vfDevices[id]; ok {
 			s.Devices = []string{known}
-		} else if len(s.PFNames) == 0 && len(s.RootDevices) == 0 {
+		} else if len(p.NICSelector.PFNames) == 0 && len(p.NICSelector.RootDevices) == 0 {
 			c.lose(p.object, "spec.nicSelector.deviceID", "the device ID of the VFs of %s is not known: the pool has the VFs of every PF of the vendor; write selectors[].devices", id)
 		}
 	}
@@ -229,13 +310,18 @@ func trueOrNil(on bool) *bool {
 	return &on
 }
 
-// parts returns the PFs of a selector. A policy without a range of VFs means its first numVfs,
-// which are fewer than the PF has where another policy has more.
-func (p policy) parts(pfs []string, vfs map[string]int) []string {
-	var out []string
+// hasFewer reports whether a PF of a policy has more VFs than the policy has.
+func (p policy) hasFewer(entries []entry) bool {
+	return p.NumVFs > 0 && slices.ContainsFunc(entries, func(e entry) bool {
+		return !p.ExternallyManaged && p.selects(e.pfSelector) && e.vfs > p.NumVFs
+	})
+}
+
+// limitVFs returns the PFs of a selector with a range of VFs: a policy without one means its first
+// numVfs.
+func (p policy) limitVFs(pfs []string) (out []string) {
 	for _, s := range pfs {
-		name, _, ranged := strings.Cut(s, "#")
-		if !ranged && !p.ExternallyManaged && p.NumVFs > 0 && p.NumVFs < vfs[name] {
+		if !strings.Contains(s, "#") {
 			s += "#0-" + strconv.Itoa(p.NumVFs-1)
 		}
 		out = append(out, s)
