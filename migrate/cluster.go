@@ -36,6 +36,8 @@ type Workload struct {
 	Replicas              int
 	// OLM names the ClusterServiceVersion by which OLM made it; empty where OLM did not.
 	OLM string
+	// Args are the commands and arguments of its containers, and ConfigMaps those that it mounts.
+	Args, ConfigMaps []string
 }
 
 // String is kind namespace/name.
@@ -92,11 +94,11 @@ var kinds = []kind{
 	{"operator's webhook", "operator-webhook", true, "it refuses changes of the operator's objects while the operator is away"},
 	{"config daemon of the operator", "sriov-network-config-daemon", true, "culvertd makes the VFs; two that write sriov_numvfs undo each other"},
 	{"network resources injector", "network-resources-injector", true, "Culvert's webhook adds the resources of networks to pods"},
-	{"SR-IOV device plugin", "sriov-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
-	{"SR-IOV device plugin", "sriov-network-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
+	{partDevicePlugin, "sriov-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
+	{partDevicePlugin, "sriov-network-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
 	{"InfiniBand SR-IOV CNI plugin", "ib-sriov-cni", false, "Culvert attaches Ethernet VFs"},
 	{"SR-IOV CNI plugin", "sriov-cni", true, "it would put its program over Culvert's /opt/cni/bin/sriov"},
-	{"Multus", "multus", false, "it may stay: Culvert is what it calls for VFs; without it Culvert attaches the networks itself"},
+	{partMultus, "multus", false, "it may stay: Culvert is what it calls for VFs; without it Culvert attaches the networks itself"},
 	{"whereabouts", "whereabouts", false, "it may stay: networks with its ipam go on calling it"},
 	{"Open vSwitch CNI plugin", "ovs-cni", false, "Culvert attaches VFs, and no ports of a switch"},
 	{"RDMA CNI plugin", "rdma-cni", false, "it stays: it is called after Culvert in a network's list"},

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,14 +27,19 @@ type Step struct {
 // the order of the steps. It changes nothing.
 func MakePlan(c Cluster, options Options) Plan {
 	p := Plan{Found: c.Parts()}
+	s, notes := c.settings(p.Found)
+	options.ResourcePrefix = cmp.Or(options.ResourcePrefix, s.prefix)
 	converted := Convert(c.wanted(), options)
 	for _, n := range converted.Notes {
 		p.add(n)
 	}
-	for _, n := range c.judged() {
+	if c.hasOperatorObjects() {
+		s.configMap, s.prefix, notes = "", "", nil // NodePolicies take their place
+	}
+	for _, n := range append(notes, c.judged()...) {
 		p.add(n)
 	}
-	p.Steps = c.steps(p.Found, len(converted.Manifests) > 0)
+	p.Steps = c.steps(p.Found, len(converted.Manifests) > 0, options, s)
 	return p
 }
 
@@ -55,8 +61,13 @@ func (c Cluster) wanted() []Object {
 		if o.Kind != KindConfigMap || c.hasOperatorObjects() && o.Name == operatorConfigMap {
 			return o.Kind == KindConfigMap
 		}
-		return !slices.ContainsFunc(slices.Collect(maps.Values(o.Data)), func(text string) bool { return strings.Contains(text, "resourceList") })
+		return !hasResourceList(o)
 	})
+}
+
+// hasResourceList reports whether a ConfigMap is one of a device plugin.
+func hasResourceList(o Object) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(o.Data)), func(text string) bool { return strings.Contains(text, "resourceList") })
 }
 
 // hasOperatorObjects reports whether objects of the operator are there.

@@ -12,13 +12,13 @@ var operatorWebhooks = []string{"sriov-operator-webhook-config", "network-resour
 const saveCommand = "kubectl get sriovnetworknodepolicies,sriovnetworks,sriovibnetworks,ovsnetworks,sriovnetworkpoolconfigs,sriovoperatorconfigs -A -o yaml > operator.yaml"
 
 // steps returns the commands that change the cluster to Culvert, in order.
-func (c Cluster) steps(parts []Part, converts bool) []Step {
+func (c Cluster) steps(parts []Part, converts bool, options Options, s settings) []Step {
 	var out []Step
 	add := func(why, format string, args ...any) { out = append(out, Step{fmt.Sprintf(format, args...), why}) }
 	operator := c.hasOperatorObjects()
 	if operator {
 		add("what is wanted, for the next step and for the way back", saveCommand)
-		add("the NodePolicies and networks that say the same; read its notes", "culvert migrate convert operator.yaml > culvert-objects.yaml")
+		add("the NodePolicies and networks that say the same; read its notes", "culvert migrate convert operator.yaml%s > culvert-objects.yaml", options.flags())
 	} else {
 		out = append(out, saveDaemonSets(parts)...)
 	}
@@ -51,8 +51,10 @@ func (c Cluster) steps(parts []Part, converts bool) []Step {
 	if !c.HasNetworks {
 		add("the kind of networks, which Multus brings elsewhere", "kubectl create -f dist/kubernetes/network-attachment-definitions.yaml")
 	}
-	if !c.Installed {
-		add("VFs that are there are taken over, and those that pods have stay theirs", "kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
+	edits := s.settingSteps(c.daemonArgs())
+	out = append(out, edits...)
+	if !c.Installed || len(edits) > 0 {
+		add("VFs that are there are taken over, and those that pods have stay theirs", "kubectl apply --server-side -f %s", manifest)
 		add("it runs on all nodes", "kubectl -n culvert-system rollout status daemonset/culvertd")
 		add("it checks what is applied, and adds resources to pods", "kubectl -n culvert-system rollout status deployment/culvert-controller")
 	}
@@ -73,7 +75,7 @@ func saveDaemonSets(parts []Part) (out []Step) {
 	names := map[string][]string{}
 	for _, p := range parts {
 		w := p.workload
-		if w.Kind != "DaemonSet" || !p.Goes && p.Name != "Multus" {
+		if w.Kind != "DaemonSet" || !p.Goes && p.Name != partMultus {
 			continue
 		}
 		if names[w.Namespace] == nil {
@@ -92,6 +94,24 @@ func saveDaemonSets(parts []Part) (out []Step) {
 	return out
 }
 
+// flags returns the options as flags of culvert migrate convert.
+func (o Options) flags() string {
+	if o.operatorPrefix() == operatorPrefix {
+		return ""
+	}
+	return " --resource-prefix " + o.ResourcePrefix
+}
+
+// daemonArgs returns the arguments of the culvertd that is installed; none where none is.
+func (c Cluster) daemonArgs() []string {
+	for _, w := range c.Workloads {
+		if w.Kind == "DaemonSet" && w.Name == "culvertd" {
+			return w.Args
+		}
+	}
+	return nil
+}
+
 // lastSteps returns the steps that wait until everything works.
 func (c Cluster) lastSteps(operator bool, parts []Part) []Step {
 	var out []Step
@@ -106,7 +126,7 @@ func (c Cluster) lastSteps(operator bool, parts []Part) []Step {
 			"last, when all works: until then the way back is to start the operator again"})
 	}
 	for _, p := range parts {
-		if p.Name != "Multus" || p.workload.Kind != "DaemonSet" {
+		if p.Name != partMultus || p.workload.Kind != "DaemonSet" {
 			continue
 		}
 		out = append(out, Step{fmt.Sprintf("kubectl -n %s delete daemonset %s", p.workload.Namespace, p.workload.Name),

@@ -98,44 +98,26 @@ func devicePluginsOf(o migrate.Object) map[string]string {
 // isolationOf reports whether an object switches namespace isolation on, and which namespaces are
 // global then: a DaemonSet of culvertd or of Multus by its arguments, or Multus' ConfigMap.
 func isolationOf(o migrate.Object) (global []string, on bool) {
-	for _, text := range o.Data {
-		var config struct {
-			Isolation bool   `yaml:"namespaceIsolation"`
-			Global    string `yaml:"globalNamespaces"`
-		}
-		if strings.Contains(text, "namespaceIsolation") && yaml.Unmarshal([]byte(text), &config) == nil && config.Isolation {
-			global, on = append(global, namesIn(config.Global)...), true
-		}
-	}
+	var args []string
 	containers, _ := valueBelow(o.Spec, "template", "spec")["containers"].([]any)
 	for _, c := range containers {
 		m, _ := c.(map[string]any)
 		for _, list := range []string{"command", "args"} {
-			args, _ := m[list].([]any)
-			for _, a := range args {
-				name, value, _ := strings.Cut(strings.TrimLeft(fmt.Sprint(a), "-"), "=")
-				switch name {
-				case "namespace-isolation":
-					on = on || value != "false"
-				case "global-namespaces":
-					global = append(global, namesIn(value)...)
-				}
+			words, _ := m[list].([]any)
+			for _, w := range words {
+				args = append(args, fmt.Sprint(w))
 			}
 		}
 	}
-	if on && len(global) == 0 {
+	global, on = migrate.Isolation(o.Data, args)
+	switch {
+	case !on || len(global) > 0:
+	case o.Kind == migrate.KindConfigMap || strings.Contains(o.Name, "multus"):
+		global = migrate.MultusGlobal()
+	default:
 		global = netannotation.DefaultGlobal()
 	}
 	return global, on
-}
-
-func namesIn(list string) (out []string) {
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 // poolExists warns of a network whose pool nothing in the files makes, where they make pools.

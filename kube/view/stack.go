@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,6 +39,8 @@ type Workload struct {
 	Replicas int
 	// OLM names the ClusterServiceVersion by which OLM made it; empty where OLM did not.
 	OLM string
+	// Args are the commands and arguments of its containers, and ConfigMaps those that it mounts.
+	Args, ConfigMaps []string
 }
 
 // StackObject is an object as the API server has it.
@@ -122,7 +125,8 @@ type workload struct {
 		Template struct {
 			Spec struct {
 				InitContainers, Containers []struct {
-					Image string `json:"image"`
+					Image         string `json:"image"`
+					Command, Args []string
 				}
 				Volumes []struct {
 					ConfigMap struct {
@@ -152,9 +156,11 @@ func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
 			spec := w.Spec.Template.Spec
 			for _, container := range append(spec.Containers, spec.InitContainers...) {
 				found.Images = append(found.Images, container.Image)
+				found.Args = slices.Concat(found.Args, container.Command, container.Args)
 			}
 			for _, v := range spec.Volumes {
 				if kind == "DaemonSet" && v.ConfigMap.Name != "" {
+					found.ConfigMaps = append(found.ConfigMaps, v.ConfigMap.Name)
 					maps["/api/v1/namespaces/"+found.Namespace+"/configmaps/"+v.ConfigMap.Name] = true
 				}
 			}

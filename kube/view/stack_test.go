@@ -15,7 +15,7 @@ import (
 
 // stackAnswers is what an API server says, by the end of the path; what is not here is unknown to it.
 var stackAnswers = map[string]string{
-	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i"}], "containers": [{"image": "c"}],
+	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i"}], "containers": [{"image": "c", "command": ["dp"], "args": ["-resource-prefix=x"]}],
 		"volumes": [{"configMap": {"name": "pools"}}, {"hostPath": {}}]}}}}]}`,
 	"/deployments":                    `{"items": [{"metadata": {"namespace": "op", "name": "o", "ownerReferences": [{"kind": "ClusterServiceVersion", "name": "o.v4"}]}, "spec": {"replicas": 0, "template": {}}}]}`,
 	"/configmaps/pools":               `{"kind": "ConfigMap", "metadata": {"name": "pools"}}`,
@@ -52,7 +52,7 @@ func TestStack(t *testing.T) {
 	}
 	got.Objects = nil
 	want := Stack{
-		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1, ""}, {"Deployment", "op", "o", nil, 0, "o.v4"}},
+		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1, "", []string{"dp", "-resource-prefix=x"}, []string{"pools"}}, {"Deployment", "op", "o", nil, 0, "o.v4", nil, nil}},
 		Networks:    []StackNetwork{{Namespace: "d", Name: "n", Config: "{}", Owners: []string{"SriovNetwork"}}},
 		HasNetworks: true,
 		Webhooks:    []string{"mutatingwebhookconfigurations/w"},
