@@ -86,6 +86,7 @@ func TestPoliciesOfOnePFAsTheOperatorMergesThem(t *testing.T) {
 		"nodes with two labels":                  {[]string{"a 4 10 pfNames: ['ens1f0#0-3']; nodeSelector: {disk: ssd}", "b 8 20 pfNames: ['ens1f0#4-7']; nodeSelector: {rack: '7'}"}, "8 VFs, mtu 0: a 0-3 b 4-7"},
 		"nodes with two labels, one priority":    {[]string{"a 4 0 vendor: '8086'; nodeSelector: {disk: ssd}", "b 8 0 pfNames: [ens1f0]; nodeSelector: {rack: '7'}"}, "8 VFs, mtu 0: a 0-3 b 4-7"},
 		"one resource of nodes with two labels":  {[]string{"a 4 0 pfNames: [ens1f0]; nodeSelector: {disk: ssd}", "a 8 0 pfNames: [ens2f0]; nodeSelector: {rack: '7'}"}, "4 VFs, mtu 0: a 0-3"},
+		"a third one of two labels":              {[]string{"a 2 1 vendor: '8086'; nodeSelector: {disk: ssd}", "a 1 2 rootDevices: ['0000:3b:00.0']; nodeSelector: {disk: ssd}", "b 1 5 vendor: '15b3'; nodeSelector: {rack: '7'}"}, "2 VFs, mtu 0: a 0-1"},
 		"VFs that others make":                   {[]string{"a 4 10 pfNames: [ens1f0]; externallyManaged: true"}, "0 VFs, mtu 0:"},
 		"the PF itself":                          {[]string{"a 0 10 pfNames: [ens1f0]"}, "0 VFs, mtu 0:"},
 		"a mistake in one hides none of another": {[]string{"a/b 4 10 pfNames: [ens1f0]", "b 8 20 pfNames: [ens1f0]"}, "8 VFs, mtu 0: b 0-7"},

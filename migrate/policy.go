@@ -151,25 +151,22 @@ func selectsMore(labels, other map[string]string) bool {
 // has the policies of wider nodeSelectors, if they share a PF or a pool and all of them together
 // select no more nodes than this nodeSelector.
 func groupOf(all []policy, labels map[string]string) (own, group []policy) {
-	isOwn := func(p policy) bool { return maps.Equal(p.NodeSelector, labels) }
 	var here []policy
 	for _, p := range all {
 		if selectsMore(p.NodeSelector, labels) {
 			here = append(here, p)
 		}
-		if isOwn(p) {
+		if maps.Equal(p.NodeSelector, labels) {
 			own = append(own, p)
 		}
 	}
-	isShared := func(p policy) bool {
-		return slices.ContainsFunc(here, func(o policy) bool { return !maps.Equal(o.NodeSelector, p.NodeSelector) && p.sharesWith(o) })
-	}
+	shared := findShared(here)
 	var together map[string]string
-	for _, p := range here {
-		if isShared(p) {
+	for i, p := range here {
+		if shared[i] {
 			together, _ = intersectLabels(together, p.NodeSelector)
 		}
-		if isShared(p) || isOwn(p) {
+		if shared[i] || maps.Equal(p.NodeSelector, labels) {
 			group = append(group, p)
 		}
 	}
@@ -177,6 +174,23 @@ func groupOf(all []policy, labels map[string]string) (own, group []policy) {
 		return own, own
 	}
 	return own, group
+}
+
+// findShared reports which policies of a node share a PF or a pool with one of another
+// nodeSelector, or with a policy that does.
+func findShared(here []policy) []bool {
+	shared := make([]bool, len(here))
+	for changed := true; changed; {
+		changed = false
+		for i, p := range here {
+			for j, o := range here {
+				if !shared[i] && (shared[j] || !maps.Equal(o.NodeSelector, p.NodeSelector)) && p.sharesWith(o) {
+					shared[i], changed = true, true
+				}
+			}
+		}
+	}
+	return shared
 }
 
 // nodePolicy makes one NodePolicy of a group of policies, the highest priority first: a VF takes
