@@ -21,11 +21,12 @@ type Attachment struct {
 // Attach gives a guest VFs and puts the devices where they are wanted, or changes
 // nothing. Asked again it changes nothing either. tell hears of each thing that is
 // done. Errors: vf.ErrNotFound, vf.ErrInvalid, those of libvirt and of the engine.
-func Attach(ctx context.Context, h host, a Attachment, tell func(string)) (out api.GuestAttached, err error) {
-	seen, err := h.See(ctx, a.Guest)
+func Attach(ctx context.Context, h localHost, a Attachment, tell func(string)) (out api.GuestAttached, err error) {
+	seen, unlock, err := seeLocked(ctx, h, a.Guest)
 	if err != nil {
 		return out, err
 	}
+	defer unlock()
 	if a.Live, a.Config, err = chooseDefinitions(seen, a); err != nil {
 		return out, err
 	}
@@ -65,8 +66,7 @@ func attachDevice(ctx context.Context, h host, w *work, seen Seen, a Attachment)
 	for _, req := range a.Devices {
 		req.Definition = text
 		if _, leased := had[req.Device]; !leased {
-			free := Free{seen.UUID, req.Device}
-			w.undo = append(w.undo, func(ctx context.Context) error { return explainAction(seen.Host, free, h.Do(ctx, free)) })
+			w.addUndo(h, seen.Host, Free{seen.UUID, req.Device})
 		}
 		w.tell(fmt.Sprintf("%s: a VF for %s", seen.Host, req.Device))
 		given, err := h.Lease(ctx, req)

@@ -180,7 +180,7 @@ func TestDetachAfterDestroy(t *testing.T) {
 
 // A guest that lets go of nothing keeps everything, and it is said what to do.
 func TestDetachRefused(t *testing.T) {
-	w := &world{at: 2, how: breakage{name: "refused"}}
+	w := &world{at: 3, how: breakage{name: "refused"}}
 	a, _ := hosts(t, w, nil)
 	a.Live = a.Defined
 	before := a.Seen

@@ -17,12 +17,13 @@ import (
 // back. If device is empty, these are all devices that Culvert made. A guest that does not
 // release a device keeps the device, its definition and its VF. A repeated call changes nothing.
 // Errors: vf.ErrNotFound when neither libvirt nor culvertd knows of such a guest.
-func Detach(ctx context.Context, h host, name, device string, tell func(string)) (api.GuestDetached, error) {
+func Detach(ctx context.Context, h localHost, name, device string, tell func(string)) (api.GuestDetached, error) {
 	out := api.GuestDetached{VFs: []api.GuestVF{}}
-	seen, err := h.See(ctx, name)
+	seen, unlock, err := seeLocked(ctx, h, name)
 	if err != nil {
 		return out, err
 	}
+	defer unlock()
 	live, err1 := parseDevices(seen.Live)
 	defined, err2 := parseDevices(seen.Defined)
 	if err := errors.Join(err1, err2); err != nil {

@@ -10,6 +10,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -31,6 +32,30 @@ type host interface {
 	Missing(ctx context.Context, paths []string) ([]string, error)
 }
 
+// localHost is the host on which culvert runs: no two of its commands change a guest at once.
+type localHost interface {
+	host
+	// Lock locks a guest, named by its UUID, until unlock is called. The error wraps vf.ErrHeld
+	// if another command has the lock.
+	Lock(guest string) (unlock func(), err error)
+}
+
+// seeLocked locks a guest, named by its name or UUID, and looks at it. What it saw stays true but
+// for changes outside Culvert.
+func seeLocked(ctx context.Context, h localHost, name string) (s Seen, unlock func(), err error) {
+	if s, err = h.See(ctx, name); err != nil {
+		return s, nil, err
+	}
+	if unlock, err = h.Lock(cmp.Or(s.UUID, name)); err != nil {
+		return s, nil, err
+	}
+	if s, err = h.See(ctx, cmp.Or(s.UUID, name)); err != nil {
+		unlock()
+		return s, nil, err
+	}
+	return s, unlock, nil
+}
+
 // Seen is a guest as a host has it.
 type Seen struct {
 	Host string // its name
@@ -41,6 +66,7 @@ type Seen struct {
 	// Defined is empty if the guest has no definition, Live if it is off.
 	Defined, Live string
 	Autostart     bool
+	Paused        bool     // it has a Live definition, and its processors do not run
 	VFs           []api.VF // all of the host
 	Route         Route
 }
@@ -105,8 +131,8 @@ type (
 	Unplug struct{ Guest, Device, XML string }
 	// Shutdown waits until the guest is off.
 	Shutdown struct{ Guest string }
-	// Send migrates a guest that runs, and moves its definition: XML is that which
-	// the other host gets, TLSName the name of that host in its certificate.
+	// Send migrates a guest that runs. Its definition here stays; XML is the one that the other
+	// host keeps, TLSName the name of that host in its certificate.
 	Send struct {
 		Guest, XML string
 		To         Route

@@ -44,7 +44,8 @@ type fake struct {
 	pool    int               // VFs that are left
 	bus     uint8
 	missing []string
-	peer    *fake // where Send goes
+	peer    *fake  // where Send goes
+	locks   string // a directory
 }
 
 // world counts the calls of all hosts, and breaks one of them.
@@ -59,9 +60,10 @@ type world struct {
 // breakage is what happens at one call.
 type breakage struct {
 	name   string
-	effect bool // the call does what it should
-	dies   bool // whoever asks is killed: no later call is made
-	cuts   bool // the target is not reached any more
+	effect bool   // the call does what it should
+	dies   bool   // whoever asks is killed: no later call is made
+	cuts   string // the host that is not reached any more
+	also   int    // further calls that are refused
 }
 
 var errBroken = errors.New("broken")
@@ -70,11 +72,11 @@ var errBroken = errors.New("broken")
 func (f *fake) call(what string, work func() error) error {
 	w := f.world
 	w.calls++
-	cut := w.how.cuts && w.at > 0 && w.calls > w.at && f.Host == "b"
+	since := w.calls - w.at
 	switch {
-	case w.dead || cut:
+	case w.dead || w.isCut(f.Host) || w.at > 0 && since > 0 && since <= w.how.also:
 		return errBroken
-	case w.calls != w.at || w.how.cuts && f.Host != "b":
+	case since != 0 || w.how.cuts != "" && w.how.cuts != f.Host:
 		w.done = append(w.done, f.Host+": "+what)
 		return work()
 	}
@@ -86,6 +88,14 @@ func (f *fake) call(what string, work func() error) error {
 	}
 	return errBroken
 }
+
+// isCut reports whether a host is not reached any more.
+func (w *world) isCut(host string) bool {
+	return w.at > 0 && w.calls > w.at && w.how.cuts == host
+}
+
+// Lock is the real one: the processes of a test have different open files.
+func (f *fake) Lock(guest string) (unlock func(), err error) { return lockGuest(f.locks, guest) }
 
 func (f *fake) See(_ context.Context, name string) (s Seen, err error) {
 	err = f.call("see", func() error {
@@ -195,8 +205,10 @@ func (f *fake) do(a Action) error {
 		f.Live, err = d.Without(a.Device)
 		return err
 	case Send:
-		f.peer.Live, f.peer.Defined = f.Live, a.XML
-		f.Live, f.Defined, f.Autostart = "", "", false
+		if f.world.isCut("a") || f.world.isCut("b") {
+			return errBroken
+		}
+		f.peer.Live, f.peer.Defined, f.Live = f.Live, a.XML, ""
 	}
 	return nil
 }
@@ -217,8 +229,8 @@ func (f *fake) autostarts() bool { return f.Defined != "" && f.Live == "" && f.A
 // hosts are a, where the guest is with a VF of a's as net1, and b.
 func hosts(t testing.TB, w *world, change func(req *api.GuestXMLRequest)) (a, b *fake) {
 	t.Helper()
-	a = &fake{Seen: Seen{Host: "a", Boot: "1", Defined: definition, Autostart: true}, world: &world{}, leased: map[string]api.VF{}, pool: 2, bus: 1}
-	b = &fake{Seen: Seen{Host: "b", Boot: "2"}, world: w, leased: map[string]api.VF{}, pool: 2, bus: 2}
+	a = &fake{Seen: Seen{Host: "a", Boot: "1", Defined: definition, Autostart: true}, world: &world{}, leased: map[string]api.VF{}, pool: 2, bus: 1, locks: t.TempDir()}
+	b = &fake{Seen: Seen{Host: "b", Boot: "2"}, world: w, leased: map[string]api.VF{}, pool: 2, bus: 2, locks: t.TempDir()}
 	a.peer = b
 	req := api.GuestXMLRequest{Definition: definition, Device: "net1", Pool: "x/a", Way: "interface", Spec: vf.Spec{VLAN: &vf.VLAN{ID: 100, Proto: vf.Dot1Q}}}
 	if change != nil {

@@ -30,6 +30,7 @@ type Host struct {
 	boot     string
 	libvirt  string // as libvirt.Dial takes it
 	culvertd string // the path of a socket
+	locks    string // the directory of lockName
 	route    Route
 	missing  func(context.Context, []string) ([]string, error)
 }
@@ -38,7 +39,7 @@ type Host struct {
 func Here(culvertd string) (*Host, error) {
 	name, err1 := os.Hostname()
 	boot, err2 := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return &Host{name: name, boot: strings.TrimSpace(string(boot)), libvirt: libvirt.System, culvertd: culvertd, missing: missingHere}, errors.Join(err1, err2)
+	return &Host{name: name, boot: strings.TrimSpace(string(boot)), libvirt: libvirt.System, culvertd: culvertd, locks: "/run", missing: missingHere}, errors.Join(err1, err2)
 }
 
 func missingHere(_ context.Context, paths []string) (out []string, err error) {
@@ -96,7 +97,7 @@ func (s *Seen) askLibvirt(ctx context.Context, c *libvirt.Client, name string) e
 	if err != nil {
 		return err
 	}
-	s.Name, s.UUID, s.Autostart = g.Name, g.UUID, g.Autostart
+	s.Name, s.UUID, s.Autostart, s.Paused = g.Name, g.UUID, g.Autostart, g.State == libvirt.Paused
 	if g.State != libvirt.Off {
 		if s.Live, err = c.XML(ctx, g.UUID, libvirt.Live); err != nil {
 			return err

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,51 +13,85 @@ import (
 )
 
 // moveLive moves a guest that runs. Without its VFs, whose state is in the NIC, it goes on by its
-// virtio interfaces; libvirt sees to it that it runs on one of the hosts and is
-// defined there.
+// virtio interfaces. Both definitions are marked while it is on its way, as those of a guest that
+// is off: it starts on neither host, and the marks say what an interrupted command has left to do.
 func (m *migration) moveLive(ctx context.Context) error {
-	runs, err := parseDevices(m.s.Live)
+	runs, err := m.checkLive()
 	if err != nil {
 		return err
+	}
+	begin := time.Now()
+	err = m.prepareTarget(ctx)
+	unplugged := time.Now()
+	for _, step := range []func() error{
+		func() error { return m.unplugAll(ctx, runs) },
+		func() error { return m.markSource(ctx) },
+		func() error { return m.stopAutostart(ctx) },
+	} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		return m.work.undoAll(ctx, err)
+	}
+	sending := time.Now()
+	send := Send{m.s.UUID, m.t.Defined, m.t.Route, cmp.Or(m.Transport, SSH), cmp.Or(m.TLSName, m.t.Host)}
+	cause := m.work.doAction(ctx, m.source, m.s.Host, send, nil)
+	stays, err := m.findSent(ctx, cause)
+	switch {
+	case stays:
+		return m.work.undoAll(ctx, err)
+	case err != nil:
+		return err
+	}
+	m.sent, m.work.undo = send.Transport, nil
+	m.work.tell(fmt.Sprintf("the migration itself took %.1f s", time.Since(sending).Seconds()))
+	if err := m.resumeMove(ctx, guest.Move{From: m.s.Host}); err != nil {
+		return err
+	}
+	m.work.tell(fmt.Sprintf("on %s after %.1f s; without its VFs for %.1f s", m.t.Host, time.Since(begin).Seconds(), time.Since(unplugged).Seconds()))
+	return nil
+}
+
+// checkLive returns the definition that the guest runs with, if each of its VFs can be unplugged
+// and plugged in again as it is.
+func (m *migration) checkLive() (guest.Definition, error) {
+	runs, err := parseDevices(m.s.Live)
+	if err == nil {
+		err = runs.CanMove()
+	}
+	if err != nil {
+		return runs, err
 	}
 	for _, d := range []guest.Definition{m.definition, runs} {
 		for _, u := range d.Uses {
 			if u.Named() && u.Failover == "" {
-				return fmt.Errorf("device %s of guest %s: %w for --live: it is the fast path of no virtio interface, and without it the guest would have no network: attach it with --failover, or migrate the guest when it is off (--shutdown)",
+				return runs, fmt.Errorf("device %s of guest %s: %w for --live: it is the fast path of no virtio interface, and without it the guest would have no network: attach it with --failover, or migrate the guest when it is off (--shutdown)",
 					u.Name(), d.Name, vf.ErrInvalid)
 			}
 		}
 	}
-	begin := time.Now()
-	text, all, err := m.leaseVFs(ctx)
-	if err == nil {
-		err = m.unplugAll(ctx, runs)
-	}
-	unplugged := time.Now()
-	if err != nil {
-		return m.work.undoAll(ctx, err)
-	}
-	send := Send{m.s.UUID, text, m.t.Route, cmp.Or(m.Transport, SSH), cmp.Or(m.TLSName, m.t.Host)}
-	if err := m.work.doAction(ctx, m.source, m.s.Host, send, nil); err != nil {
-		if err := m.undoIfStayed(ctx, err); err != nil {
-			return err
+	for _, u := range runs.Uses {
+		if !u.Named() {
+			continue
 		}
-	}
-	m.sent = send.Transport
-	sent := time.Now()
-	if m.s.Autostart { // libvirt leaves that behind
-		if err := m.work.doAction(ctx, m.target, m.t.Host, SetAutostart{m.s.UUID, true}, nil); err != nil {
-			return m.explainSlow(err)
+		kept, has := m.definition.Has(u.Name())
+		var what string
+		switch {
+		case !has:
+			what = "runs with it, and its definition does not have it"
+		case u.VLAN != nil && kept.VLAN != nil && u.VLAN.ID != kept.VLAN.ID:
+			what = fmt.Sprintf("runs with VLAN %s, and its definition says %s", u.VLAN, kept.VLAN)
+		case u.MAC != nil && kept.MAC != nil && *u.MAC != *kept.MAC:
+			what = fmt.Sprintf("runs with MAC address %s, and its definition says %s", u.MAC, kept.MAC)
+		default:
+			continue
 		}
+		return runs, fmt.Errorf("device %s of guest %s: %w for --live: the guest %s: culvert vm detach %s %s, and attach it anew without --live or --config",
+			u.Name(), runs.Name, vf.ErrInvalid, what, runs.Name, u.Name())
 	}
-	for _, g := range all {
-		if err := m.work.doAction(ctx, m.target, m.t.Host, Plug{m.s.UUID, g.device, g.xml}, nil); err != nil {
-			return m.explainSlow(err)
-		}
-	}
-	m.work.tell(fmt.Sprintf("on %s after %.1f s; without its VFs for %.1f s", m.t.Host, time.Since(begin).Seconds(), time.Since(unplugged).Seconds()))
-	m.work.tell(fmt.Sprintf("the migration itself took %.1f s", sent.Sub(unplugged).Seconds()))
-	return m.freeSource(ctx)
+	return runs, nil
 }
 
 // explainSlow returns the error of a guest that is on the target, and has no VF there yet.
@@ -66,24 +101,21 @@ func (m *migration) explainSlow(err error) error {
 
 // unplugAll takes the VFs out of the guest that runs, and back. Left there, the PF would give
 // frames for their MAC addresses to VFs without an owner, and not to the virtio interfaces with
-// the same addresses. When the guest has to have them back, they are leased anew.
+// the same addresses. When the guest has to have them back, they are leased anew: all that its
+// definition has, since an earlier command may have been cut off after it unplugged them.
 func (m *migration) unplugAll(ctx context.Context, runs guest.Definition) error {
-	for _, u := range runs.Uses {
+	for _, u := range m.definition.Uses {
 		if !u.Named() {
 			continue
 		}
 		name := u.Name()
-		element, _ := runs.Device(name)
-		m.work.undo = append(m.work.undo, func(ctx context.Context) error {
-			again := api.GuestXMLRequest{Definition: m.s.Defined, Device: name, Way: string(u.Way), Failover: u.Failover}
-			got, err := m.source.Lease(ctx, again)
-			plug := Plug{m.s.UUID, name, got.Device}
-			if err == nil {
-				err = m.source.Do(ctx, plug)
-			}
-			return explainAction(m.s.Host, plug, err)
-		})
-		for _, a := range []Action{Unplug{m.s.UUID, name, element}, Free{m.s.UUID, name}} {
+		back := func(ctx context.Context) error { return m.plugDevice(ctx, m.source, m.s, u) }
+		m.work.undo = append(m.work.undo, undoStep{undo: back})
+		actions := []Action{Free{m.s.UUID, name}}
+		if element, has := runs.Device(name); has {
+			actions = []Action{Unplug{m.s.UUID, name, element}, actions[0]}
+		}
+		for _, a := range actions {
 			if err := m.work.doAction(ctx, m.source, m.s.Host, a, nil); err != nil {
 				return err
 			}
@@ -92,27 +124,58 @@ func (m *migration) unplugAll(ctx context.Context, runs guest.Definition) error 
 	return nil
 }
 
-// undoIfStayed takes everything back after a migration that failed, if the guest has stayed; it
-// returns nil if the guest runs on the target nevertheless.
-func (m *migration) undoIfStayed(ctx context.Context, cause error) error {
-	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
-	defer cancel()
-	s, err := m.source.See(look, m.s.UUID)
+// plugDevice leases a VF for a device of the definition that a host has of a running guest, and
+// plugs it in.
+func (m *migration) plugDevice(ctx context.Context, h host, s Seen, u guest.Use) error {
+	got, err := h.Lease(ctx, api.GuestXMLRequest{Definition: s.Defined, Device: u.Name(), Way: string(u.Way), Failover: u.Failover})
 	if err != nil {
-		return fmt.Errorf("%w; whether guest %s runs here is not known: %w", cause, m.s.Name, err)
+		return fmt.Errorf("%s: a VF for %s: %w", s.Host, u.Name(), err)
 	}
-	if s.Live == "" {
-		t, err := m.target.See(look, m.s.UUID)
-		if err == nil && t.Live != "" {
-			return nil
+	return m.work.doAction(ctx, h, s.Host, Plug{m.guestUUID(), u.Name(), got.Device}, nil)
+}
+
+// findSent says what became of a migration that ended with cause, nil if it succeeded: the guest
+// stays, and everything is taken back; or it has gone, and m.t shows the target. If that is not
+// certain, the marks keep it from a second start, and the error says what to do.
+func (m *migration) findSent(ctx context.Context, cause error) (stays bool, _ error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
+	s := Seen{}
+	if cause != nil {
+		var err error
+		if s, err = m.source.See(ctx, m.s.UUID); err != nil {
+			return false, fmt.Errorf("%w; whether guest %s runs here is not known: %w: ask again when libvirt answers", cause, m.s.Name, err)
+		}
+		if s.Live != "" && !s.Paused {
+			return true, cause
 		}
 	}
-	return m.work.undoAll(ctx, cause)
+	t, err := m.target.See(ctx, m.s.UUID)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("%w: whether guest %s runs on host %s is not known, so that it starts neither here nor there: ask again when that host answers",
+			errors.Join(cause, err), m.s.Name, m.t.Host)
+	case cause != nil && t.Live == "":
+		return true, cause
+	case s.Live != "":
+		return false, errors.Join(cause, m.explainBoth())
+	}
+	m.t = t
+	return false, nil
+}
+
+// explainBoth returns the error of a guest that both libvirts show as running.
+func (m *migration) explainBoth() error {
+	return fmt.Errorf("guest %s: %w: both hosts have it running, and at least one of them keeps it paused, as a migration that was cut off leaves it: see virsh domstate %s on this host and on %s, virsh destroy the one that is paused, and ask again",
+		m.s.Name, vf.ErrHeld, m.s.Name, m.t.Host)
 }
 
 // plugThere gives a guest that has come to the target what its definition there has
 // and it does not run with.
 func (m *migration) plugThere(ctx context.Context) error {
+	if m.t.Live == "" {
+		return nil
+	}
 	defined, err := parseDevices(m.t.Defined)
 	if err != nil {
 		return err
@@ -125,11 +188,7 @@ func (m *migration) plugThere(ctx context.Context) error {
 		if _, has := runs.Has(u.Name()); has || !u.Named() || u.Failover == "" {
 			continue
 		}
-		got, err := m.target.Lease(ctx, api.GuestXMLRequest{Definition: m.t.Defined, Device: u.Name(), Way: string(u.Way), Failover: u.Failover})
-		if err == nil {
-			err = m.work.doAction(ctx, m.target, m.t.Host, Plug{m.t.UUID, u.Name(), got.Device}, nil)
-		}
-		if err != nil {
+		if err := m.plugDevice(ctx, m.target, m.t, u); err != nil {
 			return m.explainSlow(err)
 		}
 	}

@@ -29,9 +29,17 @@ type Migration struct {
 // can it start on both, if both have libvirt's hooks. When it returns an error, the guest is where it was, unless the error
 // says otherwise; asked again, what was interrupted is completed or begun anew
 // (docs/design/0011-migration.md). tell hears of each thing that is done.
-func Migrate(ctx context.Context, from, to host, what Migration, tell func(string)) (api.GuestMigrated, error) {
-	m := &migration{Migration: what, source: from, target: to, work: &work{tell: tell}}
-	if err := m.lookAtBoth(ctx, what.Guest); err != nil {
+func Migrate(ctx context.Context, from localHost, to host, what Migration, tell func(string)) (api.GuestMigrated, error) {
+	m := &migration{Migration: what, source: from, target: to, work: &work{tell: tell, chained: true}}
+	var (
+		unlock func()
+		err    error
+	)
+	if m.s, unlock, err = seeLocked(ctx, from, what.Guest); err != nil {
+		return api.GuestMigrated{}, err
+	}
+	defer unlock()
+	if err := m.lookAtTarget(ctx, what.Guest); err != nil {
 		return api.GuestMigrated{}, err
 	}
 	if err := m.runMigration(ctx); err != nil {
@@ -56,7 +64,8 @@ type migration struct {
 	definition     guest.Definition
 	autostart      bool      // whether the guest starts with its host when it is not on its way
 	sent           Transport // by which the guest's memory went; empty when it did not
-	work           *work
+	// work is chained: while the guest cannot start here, the target keeps what it has of it.
+	work *work
 }
 
 // lookAtBoth sees the guest on both hosts.
@@ -64,6 +73,11 @@ func (m *migration) lookAtBoth(ctx context.Context, name string) (err error) {
 	if m.s, err = m.source.See(ctx, name); err != nil {
 		return err
 	}
+	return m.lookAtTarget(ctx, name)
+}
+
+// lookAtTarget sees the guest on the target; m.s shows it here.
+func (m *migration) lookAtTarget(ctx context.Context, name string) (err error) {
 	id := name
 	if m.s.Defined != "" || m.s.Live != "" {
 		id = m.s.UUID
@@ -99,6 +113,10 @@ func (m *migration) runMigration(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case here.To == m.t.Host && m.s.Live != "" && m.t.Live != "":
+		return m.explainBoth()
+	case here.To == m.t.Host && m.s.Live != "" && m.Live && (m.t.Defined == "" || there.From == m.s.Host):
+		return m.beginAnew(ctx)
 	case here.To == m.t.Host && m.s.Live != "":
 		return fmt.Errorf("guest %s: %w: it runs, though it is on its way to host %s, where it must not start then: shut it down, and ask again (culvert doctor reports missing hooks, which let it start)", m.s.Name, vf.ErrHeld, m.t.Host)
 	case here.To == m.t.Host:
@@ -197,16 +215,21 @@ func (m *migration) moveCold(ctx context.Context) error {
 		}
 	}
 	err := m.prepareTarget(ctx)
+	if err == nil {
+		err = m.markSource(ctx)
+	}
+	if err == nil {
+		err = m.checkOff(ctx)
+	}
 	if err != nil {
 		return m.work.undoAll(ctx, err)
 	}
 	return m.resumeMove(ctx, guest.Move{From: m.s.Host})
 }
 
-// prepareTarget makes all ready on the target, where the guest cannot start yet, and then
-// keeps it from starting here.
+// prepareTarget makes all ready on the target, where the guest cannot start yet.
 func (m *migration) prepareTarget(ctx context.Context) error {
-	text, _, err := m.leaseVFs(ctx)
+	text, err := m.leaseVFs(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,17 +237,24 @@ func (m *migration) prepareTarget(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leaving, err := m.definition.Marked(guest.Move{To: m.t.Host, Autostart: m.autostart})
-	if err != nil {
-		return err
-	}
 	if err := m.work.doAction(ctx, m.target, m.t.Host, Define{arriving}, Undefine{m.s.UUID}); err != nil {
 		return err
 	}
 	m.t.Defined = arriving
-	if err := m.work.doAction(ctx, m.source, m.s.Host, Define{leaving}, Define{m.s.Defined}); err != nil {
+	return nil
+}
+
+// markSource keeps the guest from starting here.
+func (m *migration) markSource(ctx context.Context) error {
+	leaving, err := m.definition.Marked(guest.Move{To: m.t.Host, Autostart: m.autostart})
+	if err != nil {
 		return err
 	}
+	return m.work.doAction(ctx, m.source, m.s.Host, Define{leaving}, Define{m.s.Defined})
+}
+
+// checkOff returns an error if the guest was started before it was marked.
+func (m *migration) checkOff(ctx context.Context) error {
 	now, err := m.source.See(ctx, m.s.UUID)
 	if err == nil && now.Live != "" {
 		err = fmt.Errorf("guest %s: %w: it was started meanwhile", m.s.Name, vf.ErrHeld)
@@ -240,16 +270,13 @@ func markDefinition(text string, move guest.Move) (string, error) {
 	return d.Marked(move)
 }
 
-// given is a device as the target has it.
-type given struct{ device, xml string }
-
 // leaseVFs gets VFs of the target, and makes the definition with them. All of the
 // guest's settings stay: the MAC address that it had of its VF, too.
-func (m *migration) leaseVFs(ctx context.Context) (text string, all []given, err error) {
+func (m *migration) leaseVFs(ctx context.Context) (text string, err error) {
 	text = m.s.Defined
 	wants, err := m.definition.Wants()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	for i, w := range wants {
 		use, named := m.definition.Has(w.Device)
@@ -261,14 +288,13 @@ func (m *migration) leaseVFs(ctx context.Context) (text string, all []given, err
 			req.Definition, err = stripDevices(text, wants[i:])
 		}
 		if err != nil {
-			return "", nil, err
+			return "", err
 		}
-		free := Free{m.s.UUID, w.Device}
-		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return explainAction(m.t.Host, free, m.target.Do(ctx, free)) })
+		m.work.addUndo(m.target, m.t.Host, Free{m.s.UUID, w.Device})
 		m.work.tell(fmt.Sprintf("%s: a VF for %s", m.t.Host, w.Device))
 		got, err := m.target.Lease(ctx, req)
 		if err != nil {
-			return "", nil, fmt.Errorf("host %s: %w", m.t.Host, err)
+			return "", fmt.Errorf("host %s: %w", m.t.Host, err)
 		}
 		dev := guest.Device{Name: w.Device, PCI: got.VF, MAC: *req.Spec.MAC, Pool: req.Pool, Spec: req.Spec}
 		if req.Spec.VLAN != nil {
@@ -276,14 +302,13 @@ func (m *migration) leaseVFs(ctx context.Context) (text string, all []given, err
 		}
 		d, err := guest.Parse([]byte(text))
 		if err != nil {
-			return "", nil, err
+			return "", err
 		}
 		if text, err = d.Replaced(dev); err != nil {
-			return "", nil, err
+			return "", err
 		}
-		all = append(all, given{w.Device, got.Device})
 	}
-	return text, all, nil
+	return text, nil
 }
 
 // stripDevices returns a definition's text without the devices that have no VF of the target yet.
@@ -353,138 +378,4 @@ func (m *migration) warnOfMAC(device string, mac vf.MAC) {
 				device, mac, v.PCI, m.s.Host))
 		}
 	}
-}
-
-// resumeMove goes on when the guest cannot start here any more: from the moment at which
-// the target's definition is cleared, it is the guest. It can be begun at any time again.
-func (m *migration) resumeMove(ctx context.Context, there guest.Move) error {
-	switch {
-	case m.t.Defined == "" && m.t.Live != "": // with the mark off, it could start here, too
-		return fmt.Errorf("guest %s: %w: it runs on host %s, which keeps no definition of it: define it there (virsh dumpxml --inactive %s, and virsh define what that prints), and ask again",
-			m.s.Name, vf.ErrHeld, m.t.Host, m.s.Name)
-	case m.t.Defined == "": // it was undefined there meanwhile: begin anew, from here
-		text, err := m.definition.Marked(guest.Move{})
-		if err == nil {
-			err = m.unmarkDefinition(ctx, m.source, m.s.Host, text, nil)
-		}
-		if err != nil {
-			return err
-		}
-		if err := m.lookAtBoth(ctx, m.s.UUID); err != nil {
-			return err
-		}
-		return m.runMigration(ctx)
-	case there.From != "":
-		if err := m.rearmUndo(); err != nil {
-			return err
-		}
-		if err := m.stopAutostart(ctx); err != nil {
-			return m.work.undoAll(ctx, err)
-		}
-		if err := m.clearMark(ctx); err != nil {
-			return m.settleUndecided(ctx, err)
-		}
-	}
-	if err := m.work.doAction(ctx, m.source, m.s.Host, Undefine{m.s.UUID}, nil); err != nil {
-		return fmt.Errorf("guest %s is on host %s now, and starts there; what is left of it here cannot start: %w: mend that, and ask again", m.s.Name, m.t.Host, err)
-	}
-	return m.freeSource(ctx)
-}
-
-// rearmUndo makes what an earlier attempt did one's own to take back.
-func (m *migration) rearmUndo() error {
-	if len(m.work.undo) > 0 {
-		return nil
-	}
-	free, err := m.definition.Marked(guest.Move{})
-	if err != nil {
-		return err
-	}
-	back := func(h host, name string, a Action) {
-		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return explainAction(name, a, h.Do(ctx, a)) })
-	}
-	for device := range m.t.leasesOf(m.s.UUID) {
-		back(m.target, m.t.Host, Free{m.s.UUID, device})
-	}
-	back(m.target, m.t.Host, Undefine{m.s.UUID})
-	back(m.source, m.s.Host, Define{free})
-	if m.autostart {
-		back(m.source, m.s.Host, SetAutostart{m.s.UUID, true})
-	}
-	return nil
-}
-
-// stopAutostart keeps libvirt from starting the marked guest with the source, which it
-// would where the hooks are missing. The mark says that it has to be on again.
-func (m *migration) stopAutostart(ctx context.Context) error {
-	if !m.s.Autostart {
-		return nil
-	}
-	return m.work.doAction(ctx, m.source, m.s.Host, SetAutostart{m.s.UUID, false}, SetAutostart{m.s.UUID, true})
-}
-
-// clearMark lets the guest start on the target.
-func (m *migration) clearMark(ctx context.Context) error {
-	text, err := markDefinition(m.t.Defined, guest.Move{})
-	if err != nil {
-		return err
-	}
-	return m.unmarkDefinition(ctx, m.target, m.t.Host, text, SetAutostart{m.guestUUID(), false})
-}
-
-// unmarkDefinition lets the guest start on a host: text is its definition without the mark. Autostart
-// comes first, since the mark is what remembers it; back takes it back.
-func (m *migration) unmarkDefinition(ctx context.Context, h host, name, text string, back Action) error {
-	if m.autostart {
-		if err := m.work.doAction(ctx, h, name, SetAutostart{m.guestUUID(), true}, back); err != nil {
-			return err
-		}
-	}
-	return m.work.doAction(ctx, h, name, Define{text}, nil)
-}
-
-// settleUndecided asks a target again that did not say whether the guest may start there. Until
-// the target answers, the guest starts on neither host, since it must not start on both.
-func (m *migration) settleUndecided(ctx context.Context, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
-	defer cancel()
-	now, err := m.target.See(ctx, m.s.UUID)
-	if err != nil {
-		return fmt.Errorf("%w; whether host %s has guest %s now is not known (%w), so that it starts neither here nor perhaps there: ask again when it answers", cause, m.t.Host, m.s.Name, err)
-	}
-	there, err := markOf(now)
-	switch {
-	case err != nil:
-		return errors.Join(cause, err)
-	case now.Defined != "" && there == (guest.Move{}):
-		m.t = now
-		return m.resumeMove(ctx, there)
-	}
-	return m.work.undoAll(ctx, cause)
-}
-
-// finishArrived finishes the move of a guest that is no longer on this host.
-func (m *migration) finishArrived(ctx context.Context, there guest.Move) error {
-	switch {
-	case there.To != "" || there.From != "" && there.From != m.s.Host:
-		return fmt.Errorf("guest %s: %w: on host %s it is on its way already, %s: finish that first", m.t.Name, vf.ErrInvalid, m.t.Host, describeWay(there))
-	case there.From != "":
-		m.s.UUID = m.t.UUID
-		if err := m.clearMark(ctx); err != nil {
-			return err
-		}
-	case m.t.Live != "":
-		if err := m.plugThere(ctx); err != nil {
-			return err
-		}
-	}
-	return m.freeSource(ctx)
-}
-
-// freeSource takes back the VFs that the guest had here.
-func (m *migration) freeSource(ctx context.Context) error {
-	if err := m.freeAll(ctx, m.source, m.s); err != nil {
-		return fmt.Errorf("guest %s is on host %s; its VFs here are not free yet: %w", m.Guest, m.t.Host, err)
-	}
-	return nil
 }

@@ -75,7 +75,7 @@ func TestP16Cold(t *testing.T) {
 		t.Error("it does not start with the host any more")
 	}
 	want := []string{
-		"a: see", "b: see", "b: missing", "b: lease net1", "b: define the guest", "a: define the guest", "a: see",
+		"a: see", "a: see", "b: see", "b: missing", "b: lease net1", "b: define the guest", "a: define the guest", "a: see",
 		"a: keep the guest from starting with the host", "b: let the guest start with the host", "b: define the guest", "a: undefine the guest", "a: take back the VF of net1",
 	}
 	if diff := cmp.Diff(want, w.done); diff != "" {
@@ -83,7 +83,7 @@ func TestP16Cold(t *testing.T) {
 	}
 	w.done = nil
 	there := b.Seen
-	if err := migrate(t, a, b, Migration{}); err != nil || cmp.Diff(there, b.Seen) != "" || len(w.done) != 2 {
+	if err := migrate(t, a, b, Migration{}); err != nil || cmp.Diff(there, b.Seen) != "" || len(w.done) != 3 {
 		t.Errorf("asked again: %v; it did %q", err, w.done)
 	}
 }
@@ -102,8 +102,10 @@ func TestP16Live(t *testing.T) {
 		t.Errorf("autostart %v; it runs with other devices than it is defined with:\n%s", b.Autostart, diff)
 	}
 	want := []string{
-		"a: see", "b: see", "b: missing", "b: lease net1", "a: unplug net1", "a: take back the VF of net1",
-		"a: migrate the running guest over ssh", "b: let the guest start with the host", "b: plug net1 in", "a: take back the VF of net1",
+		"a: see", "a: see", "b: see", "b: missing", "b: lease net1", "b: define the guest", "a: unplug net1", "a: take back the VF of net1",
+		"a: define the guest", "a: keep the guest from starting with the host",
+		"a: migrate the running guest over ssh", "b: see", "b: let the guest start with the host", "b: define the guest",
+		"b: lease net1", "b: plug net1 in", "a: undefine the guest", "a: take back the VF of net1",
 	}
 	if diff := cmp.Diff(want, w.done); diff != "" {
 		t.Errorf("the order (-want +got):\n%s", diff)
@@ -215,7 +217,8 @@ func TestP16BrokenAnywhere(t *testing.T) {
 	for _, how := range []breakage{
 		{name: "refused"}, {name: "answer lost", effect: true},
 		{name: "killed before", dies: true}, {name: "killed after", dies: true, effect: true},
-		{name: "cut before", cuts: true}, {name: "cut after", cuts: true, effect: true},
+		{name: "cut before", cuts: "b"}, {name: "cut after", cuts: "b", effect: true},
+		{name: "refused three times", also: 2}, {name: "libvirt here stops before", cuts: "a"}, {name: "libvirt here stops after", cuts: "a", effect: true},
 	} {
 		for name, running := range map[string]bool{"cold": false, "live": true} {
 			t.Run(how.name+", "+name, func(t *testing.T) { brokenAnywhere(t, how, running) })
@@ -241,7 +244,7 @@ func brokenAnywhere(t *testing.T, how breakage, running bool) {
 		if a.autostarts() && b.startable() || b.autostarts() && a.startable() {
 			t.Errorf("without hooks libvirt would start the marked one with its host: %s", says)
 		}
-		whole := !how.dies && !how.cuts
+		whole := !how.dies && how.cuts == "" && how.also == 0
 		switch {
 		case a.startable() && b.startable():
 			t.Errorf("it can start on both: %s", says)
@@ -270,10 +273,10 @@ func brokenAnywhere(t *testing.T, how breakage, running bool) {
 			continue
 		}
 		moved(t, a, b, before.Defined)
-		if running && b.Live == "" || running && wantOf(t, b.Live).VF != b.leased["net1"].PCI {
-			t.Errorf("it does not run with its VF: %s", says)
+		if running && (b.Live == "" || cmp.Diff(uses(t, b.Defined), uses(t, b.Live)) != "") {
+			t.Errorf("it does not run with its VF and VLAN: %s", says)
 		}
-		if !running && !b.Autostart {
+		if !b.Autostart {
 			t.Errorf("it does not start with the host: %s", says)
 		}
 	}
@@ -313,6 +316,21 @@ func TestP16Refusals(t *testing.T) {
 			mark(a, guest.Move{To: "b", Autostart: true})
 			a.Autostart = false
 		}, Migration{}, vf.ErrHeld, "it runs on host b, which keeps no definition of it: define it there"},
+		"live, in the running guest alone": {func(a, _ *fake) { a.Live, a.Defined = fastPath(a.Defined), definition }, Migration{Live: true}, vf.ErrInvalid,
+			"device net1 of guest db1: invalid for --live: the guest runs with it, and its definition does not have it: culvert vm detach db1 net1"},
+		"live, with another VLAN": {func(a, _ *fake) {
+			a.Defined = fastPath(a.Defined)
+			a.Live = strings.Replace(a.Defined, `<tag id="100">`, `<tag id="200">`, 1)
+		}, Migration{Live: true}, vf.ErrInvalid, "runs with VLAN 200, and its definition says 100"},
+		"live, on both": {func(a, b *fake) {
+			a.Live, b.Live, b.Defined = a.Defined, a.Defined, a.Defined
+			mark(a, guest.Move{To: "b"})
+			mark(b, guest.Move{From: "a"})
+		}, Migration{Live: true}, vf.ErrHeld, "virsh destroy the one that is paused"},
+		"live, marked here, and may start there": {func(a, b *fake) {
+			b.Defined, a.Live = a.Defined, a.Defined
+			mark(a, guest.Move{To: "b"})
+		}, Migration{Live: true}, vf.ErrHeld, "it runs, though it is on its way to host b"},
 		"on its way, from":    {func(a, _ *fake) { mark(a, guest.Move{From: "c"}) }, Migration{}, vf.ErrInvalid, "on its way already, from host c"},
 		"there, from another": {func(a, b *fake) { b.Defined = a.Defined; mark(b, guest.Move{From: "c"}) }, Migration{}, vf.ErrHeld, "host b has a guest"},
 		"arrived, on its way": {func(a, b *fake) { b.Defined = a.Defined; a.Defined = ""; mark(b, guest.Move{From: "c"}) }, Migration{}, vf.ErrInvalid, "on its way already, from host c"},
@@ -344,7 +362,7 @@ func mark(f *fake, m guest.Move) {
 func TestP16StartedMeanwhile(t *testing.T) {
 	a, b := hosts(t, &world{}, nil)
 	before := a.Defined
-	starts := host(starter{a})
+	starts := starter{a}
 	_, err := Migrate(t.Context(), starts, b, Migration{Guest: "db1"}, func(string) {})
 	if !errors.Is(err, vf.ErrHeld) || a.Defined != before || b.Defined != "" || len(b.leased) > 0 {
 		t.Errorf("%v; b has %q", err, b.Defined)
@@ -377,4 +395,113 @@ func TestP16ShutdownAndWarning(t *testing.T) {
 	if all := strings.Join(told, "\n"); !strings.Contains(all, "a: shut the guest down") || !strings.Contains(all, "the next owner of that VF has it as well") {
 		t.Errorf("told: %s", all)
 	}
+}
+
+// fastPath lets net1 be the fast path of the virtio interface.
+func fastPath(text string) string {
+	return strings.Replace(text, `<alias name="ua-culvert-net1">`, `<teaming type="transient" persistent="ua-slow"></teaming><alias name="ua-culvert-net1">`, 1)
+}
+
+// Of two commands that change one guest at once, the second is refused, and changes nothing.
+func TestP16TwoAtOnce(t *testing.T) {
+	for name, running := range map[string]bool{"cold": false, "live": true} {
+		t.Run(name, func(t *testing.T) {
+			a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Failover = "ua-slow" })
+			if running {
+				a.Live = a.Defined
+			}
+			before, nested := a.Defined, 0
+			during := &interrupted{fake: a, each: func() {
+				nested++
+				was := [2]Seen{a.Seen, b.Seen}
+				_, err1 := Migrate(t.Context(), a, b, Migration{Guest: uuid, Live: running}, func(string) {})
+				_, err2 := attached(t, a, Attachment{})
+				_, err3 := Detach(t.Context(), a, "db1", "", func(string) {})
+				for _, err := range []error{err1, err2, err3} {
+					if errors.Is(err, vf.ErrNotFound) && a.Defined == "" && a.Live == "" {
+						continue // it has gone from here
+					}
+					if !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "another culvert vm attach, detach or migrate is changing it") {
+						t.Errorf("the second command: %v", err)
+					}
+				}
+				if diff := cmp.Diff(was, [2]Seen{a.Seen, b.Seen}); diff != "" {
+					t.Errorf("the second command changed something:\n%s", diff)
+				}
+			}}
+			if _, err := Migrate(t.Context(), during, b, Migration{Guest: "db1", Live: running}, func(string) {}); err != nil || nested == 0 {
+				t.Fatalf("%v, after %d calls", err, nested)
+			}
+			moved(t, a, b, before)
+			if err := migrate(t, a, b, Migration{}); err != nil {
+				t.Errorf("the lock is left: %v", err)
+			}
+		})
+	}
+}
+
+// interrupted calls each before each of its actions.
+type interrupted struct {
+	*fake
+	each func()
+}
+
+func (i *interrupted) Do(ctx context.Context, a Action) error {
+	i.each()
+	return i.fake.Do(ctx, a)
+}
+
+// virsh may fail although the guest has gone, and cannot always say where it is.
+func TestP16SendFailsLate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after      func(a, b *fake) // as virsh leaves it
+		says       string           // the error; empty: it arrives
+		undone     bool
+		thenBroken string // asked again
+	}{
+		"it has gone":               {func(_, _ *fake) {}, "", false, ""},
+		"paused here, runs there":   {func(a, b *fake) { a.Live, a.Paused = b.Live, true }, "virsh destroy the one that is paused", false, "virsh destroy"},
+		"runs here, arrives there":  {func(a, b *fake) { a.Live, b.Paused = b.Live, true; b.Live = "" }, "broken", true, ""},
+		"paused here, as it was":    {func(a, b *fake) { a.Live, a.Paused, b.Live = b.Live, true, "" }, "broken", true, ""},
+		"it has stopped on its way": {func(_, b *fake) { b.Live = "" }, "broken", true, "guest db1 is off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Failover = "ua-slow" })
+			a.Live = a.Defined
+			before := a.Seen
+			late := &lateSender{fake: a, after: func() { tc.after(a, b) }}
+			_, err := Migrate(t.Context(), late, b, Migration{Guest: "db1", Live: true}, func(string) {})
+			switch {
+			case tc.says == "" && err != nil || err == nil && tc.says != "" || err != nil && !strings.Contains(err.Error(), tc.says):
+				t.Errorf("got %v, want %q", err, tc.says)
+			case tc.undone && (a.Defined != before.Defined || !a.Autostart || b.Defined != "" || len(b.leased) > 0):
+				t.Errorf("it is not taken back: %v", err)
+			case tc.says != "" && !tc.undone && (uses(t, a.Defined) == nil || !strings.Contains(a.Defined, "moving-to") || !strings.Contains(b.Defined, "moving-from")):
+				t.Errorf("a mark is missing:\n%s\n%s", a.Defined, b.Defined)
+			}
+			a.Paused = false
+			err = migrate(t, a, b, Migration{Live: true})
+			if tc.thenBroken == "" && err != nil || tc.thenBroken != "" && (err == nil || !strings.Contains(err.Error(), tc.thenBroken)) {
+				t.Errorf("asked again: got %v, want %q", err, tc.thenBroken)
+			}
+			if tc.thenBroken == "" {
+				moved(t, a, b, before.Defined)
+			}
+		})
+	}
+}
+
+// lateSender fails after it has migrated the guest.
+type lateSender struct {
+	*fake
+	after func()
+}
+
+func (l *lateSender) Do(ctx context.Context, a Action) error {
+	err := l.fake.Do(ctx, a)
+	if _, sends := a.(Send); sends && err == nil {
+		l.after()
+		return errBroken
+	}
+	return err
 }

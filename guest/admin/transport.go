@@ -65,7 +65,8 @@ func (a Send) suggestTransport() string {
 }
 
 // migrateGuest lets virsh migrate the guest: of libvirt's protocol it has the part that two
-// hosts speak, with what is to be done when either of them fails.
+// hosts speak, with what is to be done when either of them fails. The source keeps its definition:
+// virsh reports success also if the target has not kept one.
 func (h *Host) migrateGuest(ctx context.Context, a Send) error {
 	f, err := os.CreateTemp("", "culvert-*.xml")
 	if err != nil {
@@ -76,7 +77,7 @@ func (h *Host) migrateGuest(ctx context.Context, a Send) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	args := append([]string{"--quiet", "migrate", "--live", "--persistent", "--undefinesource", "--persistent-xml", f.Name()}, a.virshFlags()...)
+	args := append([]string{"--quiet", "migrate", "--live", "--persistent", "--persistent-xml", f.Name()}, a.virshFlags()...)
 	cmd := exec.CommandContext(ctx, "virsh", append(args, a.Guest, a.To.Libvirt)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cancels the migration then
 	cmd.WaitDelay = callBound

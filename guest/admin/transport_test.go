@@ -22,7 +22,7 @@ func fakeVirsh(t *testing.T) (dir string) {
 	script := `#!/bin/sh
 cd "` + dir + `"
 printf '%s\n' "$@" >args
-cat "$7" >xml
+cat "$6" >xml
 if [ -e fails ]; then echo "error: no certificate" >&2; exit 1; fi
 `
 	if err := os.WriteFile(filepath.Join(dir, "virsh"), []byte(script), 0o700); err != nil {
@@ -54,7 +54,7 @@ func TestP16Transports(t *testing.T) {
 			got := strings.Fields(string(args))
 			file := slices.Index(got, "--persistent-xml") + 1
 			got = slices.Delete(got, file, file+1)
-			want = slices.Concat([]string{"--quiet", "migrate", "--live", "--persistent", "--undefinesource", "--persistent-xml"}, want, []string{uuid, to.Libvirt})
+			want = slices.Concat([]string{"--quiet", "migrate", "--live", "--persistent", "--persistent-xml"}, want, []string{uuid, to.Libvirt})
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,7 +15,16 @@ const undoBound = 2 * time.Minute
 // work is a list of things that are done, and how each is taken back.
 type work struct {
 	tell func(string)
-	undo []func(context.Context) error
+	undo []undoStep
+	// chained: of the actions that doAction records, one is taken back only if all that came after
+	// it are.
+	chained bool
+}
+
+// undoStep takes one thing back.
+type undoStep struct {
+	undo    func(context.Context) error
+	chained bool
 }
 
 // doAction carries out one action on a host, and records the action that undoes it. It does so
@@ -22,9 +32,15 @@ type work struct {
 func (w *work) doAction(ctx context.Context, h host, name string, a Action, back Action) error {
 	w.tell(name + ": " + a.String())
 	if back != nil {
-		w.undo = append(w.undo, func(ctx context.Context) error { return explainAction(name, back, h.Do(ctx, back)) })
+		w.addUndo(h, name, back)
 	}
 	return explainAction(name, a, h.Do(ctx, a))
+}
+
+// addUndo records an action that takes back what is done next.
+func (w *work) addUndo(h host, name string, back Action) {
+	undo := func(ctx context.Context) error { return explainAction(name, back, h.Do(ctx, back)) }
+	w.undo = append(w.undo, undoStep{undo, w.chained})
 }
 
 // explainAction names host and action in an error.
@@ -35,13 +51,20 @@ func explainAction(name string, what fmt.Stringer, err error) error {
 	return fmt.Errorf("%s: %s: %w", name, what, err)
 }
 
-// undoAll takes everything back, the last first, whatever of it fails; cause is why.
+// undoAll takes everything back, the last first; cause is why. A failure ends the chain, and nothing
+// else.
 func (w *work) undoAll(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	var failed []error
-	for i := len(w.undo) - 1; i >= 0; i-- {
-		failed = append(failed, w.undo[i](ctx))
+	broken := false // the chain
+	for _, s := range slices.Backward(w.undo) {
+		if s.chained && broken {
+			continue
+		}
+		err := s.undo(ctx)
+		failed = append(failed, err)
+		broken = broken || s.chained && err != nil
 	}
 	w.undo = nil
 	if err := errors.Join(failed...); err != nil {
