@@ -63,6 +63,8 @@ type Drain struct {
 	// blocked has the event DrainBlocked that each node got last, so that it gets one and not one
 	// each look. Only Reconcile uses it, and controller-runtime runs one Reconcile at a time.
 	blocked map[string]string
+	// repeat says that this Reconcile has left a step to the next one. Only Reconcile uses it.
+	repeat bool
 }
 
 // Reconcile takes the next step on every node that is being drained, and begins with further
@@ -80,9 +82,10 @@ func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	}
 	slices.SortFunc(nodes.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
 	d.reportBlocked(nodes.Items, waiting)
+	d.repeat = false
 	active, err := d.continueDrains(ctx, nodes.Items, waiting)
 	begun, more := d.beginDrains(ctx, nodes.Items, waiting, d.Nodes-active)
-	if err = errors.Join(err, more); active+begun == 0 {
+	if err = errors.Join(err, more); active+begun == 0 && !d.repeat {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: drainLook}, err
@@ -113,9 +116,14 @@ func (d *Drain) continueDrains(ctx context.Context, nodes []metav1.PartialObject
 }
 
 // beginDrains begins with up to room nodes, and returns with how many. It skips a node that was
-// drained for the same changes already.
+// drained for the same changes already. The cache may lack the annotations that an earlier pass
+// wrote, so the nodes that are being drained are counted at the API server
+// (TestDrainWithAStaleCache).
 func (d *Drain) beginDrains(ctx context.Context, nodes []metav1.PartialObjectMetadata, waiting map[string]changing, room int) (begun int, _ error) {
-	var errs []error
+	var (
+		errs     []error
+		underway map[string]bool // nil: not read yet
+	)
 	for _, n := range nodes {
 		c, tried := waiting[n.Name], n.Annotations[drainedFor]
 		if _, isDrained := n.Annotations[draining]; isDrained {
@@ -131,10 +139,35 @@ func (d *Drain) beginDrains(ctx context.Context, nodes []metav1.PartialObjectMet
 		if errs = append(errs, err); err != nil || len(pods) == 0 {
 			continue
 		}
+		if underway == nil {
+			if underway, err = d.listDrained(ctx); err != nil {
+				return begun, errors.Join(append(errs, err)...)
+			}
+		}
+		if underway[n.Name] || len(underway)+begun >= d.Nodes {
+			d.repeat = true
+			continue
+		}
 		begun++
 		errs = append(errs, d.begin(ctx, c, pods))
 	}
 	return begun, errors.Join(errs...)
+}
+
+// listDrained returns the nodes that are being drained, as the API server has them.
+func (d *Drain) listDrained(ctx context.Context) (map[string]bool, error) {
+	nodes := metav1.PartialObjectMetadataList{}
+	nodes.SetGroupVersionKind(nodeKind.GroupVersion().WithKind("NodeList"))
+	if err := d.Live.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("drain: list the nodes: %w", err)
+	}
+	out := map[string]bool{}
+	for _, n := range nodes.Items {
+		if _, begun := n.Annotations[draining]; begun {
+			out[n.Name] = true
+		}
+	}
+	return out, nil
 }
 
 // reportBlocked reports the changes of which owners other than pods have a VF, once for each node
@@ -194,7 +227,7 @@ func (d *Drain) begin(ctx context.Context, c changing, pods []*corev1.Pod) error
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, drainedFor, strings.Join(c.what, "; "))
 		delete(n.Annotations, freeSince)
 		if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return again(fmt.Errorf("cordon node %s: %w", c.node, err))
+			return d.again(fmt.Errorf("cordon node %s: %w", c.node, err))
 		}
 		d.Events.Eventf(n, corev1.EventTypeNormal, "DrainBegan", "cordoned: %s; evicting %s", strings.Join(c.what, ", "), strings.Join(c.pods, ", "))
 	}
@@ -244,7 +277,7 @@ func (d *Drain) uncordon(ctx context.Context, node string, c changing) error {
 	}
 	n.Spec.Unschedulable = false
 	if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return again(fmt.Errorf("uncordon node %s: %w", node, err))
+		return d.again(fmt.Errorf("uncordon node %s: %w", node, err))
 	}
 	if gaveUp {
 		d.Events.Eventf(n, corev1.EventTypeWarning, "DrainGaveUp",
@@ -267,14 +300,15 @@ func (d *Drain) annotate(ctx context.Context, node, key, value string) error {
 		delete(n.Annotations, key)
 	}
 	if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return again(fmt.Errorf("annotate node %s with %s: %w", node, key, err))
+		return d.again(fmt.Errorf("annotate node %s with %s: %w", node, key, err))
 	}
 	return nil
 }
 
-// again returns nil for a write that another write forestalled: the next Reconcile repeats it.
-func again(err error) error {
+// again returns nil for a write that another write forestalled: the next Reconcile repeats it, soon.
+func (d *Drain) again(err error) error {
 	if apierrors.IsConflict(err) {
+		d.repeat = true
 		return nil
 	}
 	return err
