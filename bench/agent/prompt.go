@@ -10,18 +10,30 @@ import (
 )
 
 // runPromptly calls fn on a thread of its own that runs before all others, where the
-// agent may have that (it is root): what it measures keeps the processors busy. The thread is
-// thrown away, so that no child and nothing else gets its priority.
+// agent may have that (it is root): what it measures keeps the processors busy.
 func runPromptly(fn func() error) error {
+	return runAlone(func() error {
+		raisePriority()
+		return fn()
+	})
+}
+
+// runAlone calls fn on a thread of its own, which is thrown away, so that no child and nothing else
+// gets the priority that fn may give it.
+func runAlone(fn func() error) error {
 	done := make(chan error, 1)
 	// The thread of a locked goroutine that ends without unlocking ends with it.
 	go func() {
 		runtime.LockOSThread()
-		const highest = -20
-		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, highest) // 0 is this thread (setpriority(2), Linux)
 		done <- fn()
 	}()
 	return <-done
+}
+
+// raisePriority makes this thread run before all others, where the agent may have that.
+func raisePriority() {
+	const highest = -20
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, highest) // 0 is this thread (setpriority(2), Linux)
 }
 
 // sleepUntil waits for a moment of [evidence.Now], or until awake has an error, and returns when it
