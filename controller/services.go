@@ -76,7 +76,7 @@ func (s *staleSince) isOver(name types.NamespacedName, now time.Time) bool {
 	return noted && now.Sub(first) >= staleLimit
 }
 
-func (s *staleSince) forget(name types.NamespacedName) {
+func (s *staleSince) forgetService(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.since, name)
@@ -98,7 +98,7 @@ func (s *Services) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		s.slices.DeleteService(req.Namespace, req.Name)
 		s.tracker.DeleteService(req.Namespace, req.Name)
 		s.told.forget(req.NamespacedName)
-		s.stale.forget(req.NamespacedName)
+		s.stale.forgetService(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Services) knownSlices(ctx context.Context, svc *corev1.Service) (existi
 		return nil, false, err
 	}
 	if !s.tracker.StaleSlices(svc, existing) {
-		s.stale.forget(name)
+		s.stale.forgetService(name)
 		return existing, true, nil
 	}
 	if !s.stale.isOver(name, s.Now()) {
@@ -184,7 +184,7 @@ func (s *Services) knownSlices(ctx context.Context, svc *corev1.Service) (existi
 	if existing, err = slicesOf(ctx, s.Live, svc); err != nil {
 		return nil, false, err
 	}
-	s.stale.forget(name)
+	s.stale.forgetService(name)
 	s.tracker.DeleteService(svc.Namespace, svc.Name)
 	for _, e := range existing {
 		s.tracker.Update(e) // the cache may only be late

@@ -25,11 +25,11 @@ func (s *Server) followServices() error {
 // listMechanisms returns the ways to balance, the better ones first.
 func (s *Server) listMechanisms() []agent.Mechanism {
 	return []agent.Mechanism{
-		{Name: "eBPF", Supports: socket.Supports, Open: s.openSocket, Left: func() bool {
+		{Name: "eBPF", Supports: socket.Supports, Limit: socket.Limit(), Open: s.openSocket, Left: func() bool {
 			_, err := os.Stat(balance.PinDir)
 			return err == nil
 		}},
-		{Name: "nftables", Supports: filter.Supports, Open: openFilter, Left: func() bool { return false }},
+		{Name: "nftables", Supports: filter.Supports, Limit: filter.Limit(), Open: openFilter, Left: func() bool { return false }},
 	}
 }
 

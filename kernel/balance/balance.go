@@ -5,7 +5,9 @@
 package balance
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -91,17 +93,26 @@ type Table struct {
 	Pods  []Pod
 }
 
-// Split returns the part of the table that is about protocols for which has is true.
-func (t Table) Split(has func(Protocol) bool) Table {
-	out := Table{Views: map[ViewID]View{}, Pods: t.Pods}
-	for id, view := range t.Views {
-		kept := View{}
-		for f, r := range view {
-			if has(f.Protocol) {
-				kept[f] = r
-			}
-		}
-		out.Views[id] = kept
-	}
-	return out
+// Limit bounds the part of a Table that one mechanism balances. A zero field is no bound.
+type Limit struct {
+	// Rules counts those of all views, and Backends those of all different Rules.
+	Rules, Backends int
+	// PerPod: the limit is that of a pod. A pod sees each Frontend once, so Rules counts it once.
+	PerPod bool
+}
+
+// OrUnlimited returns the limit with the largest numbers in place of zero.
+func (l Limit) OrUnlimited() Limit {
+	l.Rules, l.Backends = cmp.Or(l.Rules, math.MaxInt), cmp.Or(l.Backends, math.MaxInt)
+	return l
+}
+
+// Plus returns the sum of two parts of a limit.
+func (l Limit) Plus(other Limit) Limit {
+	return Limit{Rules: l.Rules + other.Rules, Backends: l.Backends + other.Backends}
+}
+
+// Minus returns what a part leaves of a limit.
+func (l Limit) Minus(part Limit) Limit {
+	return Limit{Rules: l.Rules - part.Rules, Backends: l.Backends - part.Backends}
 }

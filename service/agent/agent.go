@@ -1,7 +1,7 @@
 // Package agent has the kernel of a node balance its pods' connections to Services over VF
 // networks. Events of the cluster and of the ledger wake it. Each pass lists everything, computes
-// the table of backends (service/table), and gives it for each protocol to the first mechanism
-// that can balance the protocol. Until the caches of the cluster are complete, the kernel keeps
+// the table of backends (service/table) for each mechanism, and gives it to the mechanism. The first
+// one that can balance a protocol does it. Until the caches of the cluster are complete, the kernel keeps
 // its present tables. daemon makes an Agent and runs it.
 package agent
 
@@ -31,6 +31,8 @@ type Mechanism struct {
 	Name string // as status shows it
 	// Supports reports whether it balances a protocol.
 	Supports func(balance.Protocol) bool
+	// Limit bounds its tables.
+	Limit balance.Limit
 	// Open returns a Balancer, or an error that names what the host lacks for it. The Agent calls
 	// it when the first Service is served over a VF network.
 	Open func() (Balancer, error)
@@ -57,12 +59,12 @@ type Config struct {
 type Agent struct {
 	Config
 	opened  []opened // nil until there is something to balance
-	maker   table.Maker
 	clients clientFinder
 	// retry is the time until the next pass after a first failure, pause while a Balancer has
 	// something pending. Each further failure in a row doubles retry, up to lastRetry.
 	retry, lastRetry, pause time.Duration
-	failures                int // in a row
+	failures                int    // in a row
+	lost                    string // what was last logged about Services that are left out
 
 	mu       sync.Mutex // guards the rest
 	status   *api.ServiceBalancing
@@ -73,7 +75,8 @@ type Agent struct {
 type opened struct {
 	Mechanism
 	balancer Balancer
-	err      error // why it cannot be used
+	err      error       // why it cannot be used
+	maker    table.Maker // of the protocols that no better mechanism balances
 }
 
 // New returns an Agent, which does not touch the kernel before Run.
@@ -120,7 +123,7 @@ func (a *Agent) Run(ctx context.Context) {
 // Clear removes all tables from the kernel. The daemon calls it after Run, when Culvert is
 // uninstalled.
 func (a *Agent) Clear() error {
-	return errors.Join(a.apply(balance.Table{})...)
+	return errors.Join(a.apply(func(*opened) balance.Table { return balance.Table{} })...)
 }
 
 // pass brings the kernel to the state that is wanted now. It returns the longest time until the
@@ -145,26 +148,28 @@ func (a *Agent) pass() time.Duration {
 	clients, err := a.clients.find()
 	if err != nil {
 		fail(err, "culvertd tries again on its own; connections are balanced as they were")
-		a.report(a.statusOf(table.Input{}, balance.Table{}), problems)
+		a.report(a.statusOf(table.Input{}), problems)
 		return a.waitAfterFailure()
 	}
 	in.Clients = clients
-	all := a.maker.Make(in)
-	for _, err := range a.apply(all) {
+	for _, err := range a.apply(func(o *opened) balance.Table { return o.maker.Make(in) }) {
 		fail(err, "culvertd tries again on its own")
 	}
-	if err := a.unserved(all); err != nil {
+	failed := len(problems) > 0
+	if err := a.unserved(in); err != nil {
 		problems = append(problems, api.Problem{Object: object, Reason: err.Error(), Next: "connections of pods to them go where the pods' default network takes them; docs/services.md has what a host needs"})
 	}
+	problems = append(problems, a.lostServices()...)
 	a.clients.reportVFIO(in)
-	a.report(a.statusOf(in, all), problems)
+	a.report(a.statusOf(in), problems)
+	if !failed && a.isPending() {
+		a.failures = 0
+		return a.pause
+	}
 	if len(problems) > 0 {
 		return a.waitAfterFailure()
 	}
 	a.failures = 0
-	if a.isPending() {
-		return a.pause
-	}
 	return 0
 }
 
@@ -206,6 +211,7 @@ func (a *Agent) open() {
 			o.balancer = nil
 			a.Log.Info("this host cannot balance connections to Services so", "mechanism", o.Name, "err", o.err)
 		}
+		o.maker = table.Maker{Limit: o.Limit, Takes: func(p balance.Protocol) bool { return a.mechanismFor(p) == i }}
 	}
 }
 
@@ -218,14 +224,14 @@ func (a *Agent) canBalance() bool {
 	return false
 }
 
-// apply hands each mechanism the part of the table that no better one balances.
-func (a *Agent) apply(all balance.Table) (errs []error) {
-	for i, o := range a.opened {
+// apply hands each mechanism its table.
+func (a *Agent) apply(tableFor func(*opened) balance.Table) (errs []error) {
+	for i := range a.opened {
+		o := &a.opened[i]
 		if o.balancer == nil {
 			continue
 		}
-		part := all.Split(func(p balance.Protocol) bool { return a.mechanismFor(p) == i })
-		if err := o.balancer.Apply(part); err != nil {
+		if err := o.balancer.Apply(tableFor(o)); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", o.Name, err))
 		}
 	}

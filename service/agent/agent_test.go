@@ -259,6 +259,43 @@ func TestFailures(t *testing.T) {
 	expect("") // it is tried again
 }
 
+// TestNoRoom: a Service for which a mechanism has no room is a problem, also beside protocols that no
+// mechanism balances. It is not logged each time, and what is pending does not wait for it.
+func TestNoRoom(t *testing.T) {
+	w := newWorld(t)
+	w.serve(balance.TCP)
+	large := &table.Service{Name: "greedy/web", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.2")}}
+	for i := range 50 {
+		large.Ports = append(large.Ports, table.Port{Number: uint16(i + 1), Protocol: balance.TCP})
+	}
+	w.in.Services = append(w.in.Services, large)
+	w.in.Slices = append(w.in.Slices, &table.Slice{Name: "greedy/web-1", Service: "greedy/web", Network: net1})
+	w.sandbox("s1", "net1", net1)
+	w.attach(0, "default/a", "s1", "net1", "/run/netns/a")
+	a := w.agent()
+	a.Mechanisms[0].Limit = balance.Limit{Rules: 20}
+	var log strings.Builder
+	a.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 2 {
+		if wait := a.pass(); wait < a.retry {
+			t.Errorf("waits %v", wait)
+		}
+	}
+	if p := a.Problems(); len(p) != 1 || !strings.Contains(p[0].Reason, "eBPF is full") || !strings.Contains(p[0].Reason, "[greedy/web]") {
+		t.Errorf("problems are %v", p)
+	}
+	if n := strings.Count(log.String(), "greedy/web"); n != 1 {
+		t.Errorf("logged %d times: %s", n, log.String())
+	}
+	if got := w.tables[1]; len(got.Views[got.Pods[0].View]) != 1 {
+		t.Errorf("the pod sees %v", got.Views[got.Pods[0].View])
+	}
+	w.pending = true
+	if wait := a.pass(); wait != a.pause {
+		t.Errorf("waits %v while something is pending", wait)
+	}
+}
+
 // TestBackOff: failures in a row are retried ever later, up to a minute; after a success the
 // first failure is retried soon again.
 func TestBackOff(t *testing.T) {

@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/kernel/balance"
 	"github.com/culvert-net/culvert/service/table"
 )
 
 // statusOf returns the mechanisms in use, the reasons why better ones are not, and the counts of
 // Services, backends and pods.
-func (a *Agent) statusOf(in table.Input, all balance.Table) *api.ServiceBalancing {
-	out := &api.ServiceBalancing{Mechanism: "none", Pods: len(all.Pods)}
+func (a *Agent) statusOf(in table.Input) *api.ServiceBalancing {
+	out := &api.ServiceBalancing{Mechanism: "none", Pods: len(in.Clients)}
 	if i := a.mechanismFor(balance.TCP); i >= 0 {
 		out.Mechanism = a.opened[i].Name
 	}
@@ -39,12 +40,16 @@ func (a *Agent) statusOf(in table.Input, all balance.Table) *api.ServiceBalancin
 	return out
 }
 
-// unserved returns an error about protocols that no mechanism balances.
-func (a *Agent) unserved(all balance.Table) error {
+// unserved returns an error about protocols of Services that no mechanism balances.
+func (a *Agent) unserved(in table.Input) error {
+	served := map[string]bool{}
+	for _, s := range in.Slices {
+		served[s.Service] = len(in.Clients) > 0
+	}
 	missing := map[balance.Protocol]bool{}
-	for _, view := range all.Views {
-		for f := range view {
-			missing[f.Protocol] = a.mechanismFor(f.Protocol) < 0
+	for _, s := range in.Services {
+		for _, p := range s.Ports {
+			missing[p.Protocol] = missing[p.Protocol] || served[s.Name] && a.mechanismFor(p.Protocol) < 0
 		}
 	}
 	var names []string
@@ -64,4 +69,31 @@ func (a *Agent) unserved(all balance.Table) error {
 		}
 	}
 	return errors.Join(why...)
+}
+
+// lostServices returns a problem for each mechanism that has no room for all Services. It logs them
+// when they change.
+func (a *Agent) lostServices() (out []api.Problem) {
+	var all []string
+	for i := range a.opened {
+		o := &a.opened[i]
+		lost := o.maker.Lost()
+		if o.balancer == nil || len(lost) == 0 {
+			continue
+		}
+		all = append(all, lost...)
+		out = append(out, api.Problem{
+			Object: object,
+			Reason: fmt.Sprintf("%s is full: not balanced are Services of namespaces that use more than their share of its %d rules and %d backends: %s",
+				o.Name, o.Limit.Rules, o.Limit.Backends, excerpt.List(lost, 0)),
+			Next: "connections to them are refused, or go to their fallback; give the Services of these namespaces fewer ports or fewer endpoints",
+		})
+	}
+	if text := strings.Join(all, " "); text != a.lost {
+		a.lost = text
+		if text != "" {
+			a.Log.Warn("there is no room for all Services of namespaces that use more than their share", "services", excerpt.Fit(text, 1024), "count", len(all))
+		}
+	}
+	return out
 }

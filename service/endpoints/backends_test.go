@@ -106,7 +106,9 @@ func TestI9ForeignAddressIsNotPublished(t *testing.T) {
 // TestAddressesThatKubernetesRefuses: the API server refuses an EndpointSlice as a whole for one
 // such address, so a pod that has one is left out with the reason. Its other addresses count.
 func TestAddressesThatKubernetesRefuses(t *testing.T) {
-	both := newService(func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} })
+	both := newService(func(s *corev1.Service) {
+		s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	})
 	good := readyPod("good", statusWith("172.16.91.20"))
 	for _, refused := range []string{"169.254.7.1", "fe80::7", "127.0.0.5", "::1", "0.0.0.0", "::", "224.0.0.9", "239.1.2.3", "ff02::9", "ff05::9"} {
 		bad, mixed := readyPod("bad", statusWith(refused)), readyPod("mixed", statusWith(refused, "2001:db8::20"))

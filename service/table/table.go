@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -74,33 +75,46 @@ type Input struct {
 	Clients  []Client
 }
 
-// Maker makes tables. It keeps the rules of the last table. It makes the rules of a Service anew
-// if the Service or one of its slices is another pointer, so callers must not change the objects
-// behind the pointers. The zero value is ready.
+// Maker makes the tables of one mechanism. It keeps the rules of the last table. It makes the rules
+// of a Service anew if the Service or one of its slices is another pointer, so callers must not
+// change the objects behind the pointers. The zero value is ready.
 type Maker struct {
+	// Takes reports whether the mechanism balances a protocol; nil means that it balances all.
+	Takes func(balance.Protocol) bool
+	// Limit bounds the tables.
+	Limit balance.Limit
+
 	node Node
-	made map[string]made // by Service.Name
+	made map[string]*made // by Service.Name
+	lost []string
 }
 
-// made is a Service with its slices in their order, and its rules by network. foreign has the
-// rules for pods of other networks.
+// made is a Service with its slices in their order, and its rules by network, as far as a table
+// needed them. foreign has the rules for pods of other networks.
 type made struct {
 	service *Service
 	slices  []*Slice
+	size    size
 	rules   map[service.Network]balance.View
 	foreign balance.View
 }
 
+// Lost returns the Services that the last table does not have, since their namespaces use more
+// than their share of the Limit, sorted.
+func (m *Maker) Lost() []string { return m.lost }
+
 // Make returns the table. A pod sees the Services of the networks it is attached to; those of
 // other networks refuse it, or are left to kube-proxy where their owner chose the fallback (I9:
 // TestI9ForeignServices). A Service can have slices of two networks of a pod, while it changes
-// from one to the other. The pod then sees the slices of the network that has endpoints.
+// from one to the other. The pod then sees the slices of the network that has endpoints. Services
+// beyond their namespace's share of the Limit are left to kube-proxy, which refuses them or has
+// their fallback (TestI9RoomIsShared).
 func (m *Maker) Make(in Input) balance.Table {
 	old := m.made
 	if m.node != in.Node {
 		old = nil
 	}
-	m.node, m.made = in.Node, map[string]made{}
+	m.node, m.made, m.lost = in.Node, map[string]*made{}, nil
 	views, t := clientViews(in.Clients)
 	if len(views) == 0 {
 		return t
@@ -110,39 +124,52 @@ func (m *Maker) Make(in Input) balance.Table {
 	for _, s := range in.Slices {
 		slicesOf[s.Service] = append(slicesOf[s.Service], s)
 	}
+	var needs []need
 	for _, s := range in.Services {
 		over := slicesOf[s.Name]
 		if len(over) == 0 {
 			continue // it is not served over a VF network
 		}
 		slices.SortFunc(over, func(a, b *Slice) int { return cmp.Compare(a.Name, b.Name) })
-		rules, there := old[s.Name]
-		if !there || rules.service != s || !slices.Equal(rules.slices, over) {
-			rules = in.Node.make(s, over)
+		one := old[s.Name]
+		if one == nil || one.service != s || !slices.Equal(one.slices, over) {
+			one = &made{service: s, slices: over, size: m.measureRules(s, over)}
 		}
-		m.made[s.Name] = rules
-		for id, networks := range views {
-			for _, n := range networks {
-				addRules(t.Views[id], rules.rules[n])
-			}
+		m.made[s.Name] = one
+		needs = append(needs, need{s.Name, one.size.limitIn(views, s.Fallback, m.Limit.PerPod)})
+	}
+	lost := chooseLost(needs, m.Limit)
+	m.lost = slices.Sorted(maps.Keys(lost))
+	for name, one := range m.made {
+		if lost[name] {
+			one.rules, one.foreign = nil, nil // they may be large
+			continue
 		}
-		addRules(t.Views[balance.Foreign], rules.foreign)
+		m.addService(t, views, one)
 	}
 	return t
 }
 
-// make makes the rules of a Service.
-func (n Node) make(s *Service, over []*Slice) made {
-	out := made{service: s, slices: over, rules: map[service.Network]balance.View{}}
-	for _, slice := range over {
-		if out.rules[slice.Network] == nil {
-			out.rules[slice.Network] = n.rules(s, slice.Network, over)
+// addService adds the rules of a Service to the views of a table.
+func (m *Maker) addService(t balance.Table, views map[balance.ViewID][]service.Network, one *made) {
+	if one.rules == nil {
+		one.rules = map[service.Network]balance.View{}
+		if !one.service.Fallback {
+			one.foreign = m.refuseAll(one.service)
 		}
 	}
-	if !s.Fallback {
-		out.foreign = refuseAll(s)
+	for id, networks := range views {
+		for _, n := range networks {
+			if !one.size.hasNetwork(n) {
+				continue
+			}
+			if one.rules[n] == nil {
+				one.rules[n] = m.rules(one.service, n, one.slices)
+			}
+			addRules(t.Views[id], one.rules[n])
+		}
 	}
-	return out
+	addRules(t.Views[balance.Foreign], one.foreign)
 }
 
 // clientViews returns the networks of each view, and a table with the pods and empty views.
@@ -179,10 +206,20 @@ func addRules(view, rules balance.View) {
 	}
 }
 
-func refuseAll(s *Service) balance.View {
+// takenPorts returns the ports of a Service that the mechanism balances.
+func (m *Maker) takenPorts(s *Service) (out []Port) {
+	for _, p := range s.Ports {
+		if m.Takes == nil || m.Takes(p.Protocol) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (m *Maker) refuseAll(s *Service) balance.View {
 	out := balance.View{}
 	for _, addr := range s.ClusterIPs {
-		for _, p := range s.Ports {
+		for _, p := range m.takenPorts(s) {
 			out[balance.Frontend{Addr: addr, Port: p.Number, Protocol: p.Protocol}] = &balance.Rule{}
 		}
 	}
@@ -190,46 +227,64 @@ func refuseAll(s *Service) balance.View {
 }
 
 // rules returns the rules of a Service for pods of one network.
-func (n Node) rules(s *Service, over service.Network, all []*Slice) balance.View {
-	out := refuseAll(s)
-	for f, r := range out {
-		r.Affinity = s.Affinity
-		var endpoints []Endpoint
-		var ports []uint16
-		for _, slice := range all {
-			if slice.Network != over {
-				continue
-			}
-			number, ok := matchPort(s, slice, f)
-			if !ok {
-				continue
-			}
-			for _, e := range slice.Endpoints {
-				if e.Addr.Is4() == f.Addr.Is4() {
-					endpoints, ports = append(endpoints, e), append(ports, number)
+func (m *Maker) rules(s *Service, over service.Network, all []*Slice) balance.View {
+	var sources []source
+	for _, slice := range all {
+		if slice.Network == over {
+			sources = append(sources, newSource(s, slice))
+		}
+	}
+	out := balance.View{}
+	var endpoints []Endpoint
+	var numbers []uint16
+	for _, p := range m.takenPorts(s) {
+		for _, addr := range s.ClusterIPs {
+			endpoints, numbers = endpoints[:0], numbers[:0]
+			for _, from := range sources {
+				number, ok := from.numbers[p.matchKey()]
+				for _, e := range from.endpoints {
+					if ok && e.Addr.Is4() == addr.Is4() {
+						endpoints, numbers = append(endpoints, e), append(numbers, number)
+					}
 				}
 			}
+			r := &balance.Rule{Affinity: s.Affinity}
+			for _, i := range m.node.choose(s, endpoints) {
+				r.Backends = append(r.Backends, netip.AddrPortFrom(endpoints[i].Addr, numbers[i]))
+			}
+			slices.SortFunc(r.Backends, netip.AddrPort.Compare)
+			r.Backends = slices.Clip(slices.Compact(r.Backends))
+			out[balance.Frontend{Addr: addr, Port: p.Number, Protocol: p.Protocol}] = r
 		}
-		for _, i := range n.choose(s, endpoints) {
-			r.Backends = append(r.Backends, netip.AddrPortFrom(endpoints[i].Addr, ports[i]))
-		}
-		slices.SortFunc(r.Backends, netip.AddrPort.Compare)
-		r.Backends = slices.Clip(slices.Compact(r.Backends))
 	}
 	return out
 }
 
-// matchPort returns the number that a Frontend's port has in a slice.
-func matchPort(s *Service, slice *Slice, f balance.Frontend) (uint16, bool) {
-	for _, p := range s.Ports {
-		if p.Number != f.Port || p.Protocol != f.Protocol {
-			continue
-		}
-		for _, target := range slice.Ports {
-			if target.Name == p.Name && target.Protocol == p.Protocol && target.Number != 0 {
-				return target.Number, true
-			}
+// portKey is how ports of a Service and of an EndpointSlice match.
+type portKey struct {
+	name     string
+	protocol balance.Protocol
+}
+
+func (p Port) matchKey() portKey { return portKey{p.Name, p.Protocol} }
+
+// source is the part of an EndpointSlice that rules are made from.
+type source struct {
+	numbers   map[portKey]uint16
+	endpoints []Endpoint // that can take connections
+}
+
+func newSource(s *Service, slice *Slice) source {
+	out := source{numbers: map[portKey]uint16{}}
+	for _, p := range slice.Ports {
+		if _, there := out.numbers[p.matchKey()]; !there && p.Number != 0 {
+			out.numbers[p.matchKey()] = p.Number
 		}
 	}
-	return 0, false
+	for _, e := range slice.Endpoints {
+		if (e.Ready || e.Serving && e.Terminating) && (!s.Local || e.Here) {
+			out.endpoints = append(out.endpoints, e)
+		}
+	}
+	return out
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/culvert-net/culvert/kernel/balance"
 	"github.com/culvert-net/culvert/service"
@@ -157,6 +158,116 @@ func TestI9ForeignServices(t *testing.T) {
 	if len((&Maker{}).Make(Input{Services: in.Services, Slices: in.Slices}).Views) != 0 {
 		t.Error("a node without pods has views")
 	}
+}
+
+// portsOf is a Service of a namespace with a number of ports, and its slice over net1 with as many
+// endpoints.
+func portsOf(name string, ports, endpoints int) (*Service, *Slice) {
+	s := &Service{Name: name, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}}
+	e := &Slice{Name: name + "-1", Service: name, Network: net1}
+	for i := range ports {
+		p := Port{fmt.Sprint("p", i), uint16(i + 1), balance.TCP}
+		s.Ports, e.Ports = append(s.Ports, p), append(e.Ports, p)
+	}
+	for i := range endpoints {
+		e.Endpoints = append(e.Endpoints, Endpoint{Addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), Ready: true, Serving: true})
+	}
+	return s, e
+}
+
+// TestI9RoomIsShared: Services of one namespace take no room from those of others. A namespace
+// within its share keeps all Services, one beyond it loses its large ones, always the same, and the
+// table fits its limit.
+func TestI9RoomIsShared(t *testing.T) {
+	sizes := []struct {
+		name             string
+		ports, endpoints int
+	}{
+		{"greedy/a", 8, 4}, {"greedy/b", 8, 4}, {"greedy/c", 8, 4}, {"greedy/huge", 20_000, 1000}, {"greedy/d", 7, 4},
+		{"many/endpoints", 1, 90}, {"many/few", 1, 2}, {"small/a", 2, 3}, {"small/b", 3, 1},
+	}
+	makers := map[string]*Maker{
+		"rules of two views": {Limit: balance.Limit{Rules: 60, Backends: 200}},
+		"rules of a pod":     {Limit: balance.Limit{Rules: 30, Backends: 200, PerPod: true}},
+	}
+	for name, m := range makers {
+		for turn := range len(sizes) {
+			in := Input{Node: here, Clients: []Client{client("pod", net1), client("other", net2)}}
+			for i := range sizes {
+				z := sizes[(i+turn)%len(sizes)]
+				s, e := portsOf(z.name, z.ports, z.endpoints)
+				s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte((i + turn) % len(sizes))})}
+				in.Services, in.Slices = append(in.Services, s), append(in.Slices, e)
+			}
+			got := m.Make(in)
+			// A third of the rules is ten for each: small has five of them, and many two.
+			if diff := cmp.Diff([]string{"greedy/c", "greedy/huge"}, m.Lost()); diff != "" {
+				t.Errorf("%s: lost are -want +got:\n%s", name, diff)
+			}
+			rules, backends := 0, 0
+			for _, v := range got.Views {
+				rules += len(v)
+				for _, r := range v {
+					backends += len(r.Backends)
+				}
+			}
+			if len(show(got, "pod")) != 30 || rules != 60 || backends > 200 {
+				t.Errorf("%s: %d rules with %d backends, a pod sees %d", name, rules, backends, len(show(got, "pod")))
+			}
+			in.Services = slices.DeleteFunc(in.Services, func(s *Service) bool { return s.Name == "greedy/huge" || s.Name == "greedy/c" })
+			if m.Make(in); len(m.Lost()) != 0 {
+				t.Errorf("%s: with fewer Services lost are %v", name, m.Lost())
+			}
+		}
+	}
+}
+
+// TestI9GreedyOnesShareTheRest: two namespaces that need more than there is keep as much each, and
+// the first Services by name among equal ones.
+func TestI9GreedyOnesShareTheRest(t *testing.T) {
+	var all []need
+	for i := range 100 {
+		for _, namespace := range []string{"a", "b"} {
+			all = append(all, need{fmt.Sprintf("%s/%02d", namespace, i), balance.Limit{Rules: 2, Backends: 1}})
+		}
+	}
+	all = append(all, need{"c/web", balance.Limit{Rules: 20, Backends: 1}})
+	lost := chooseLost(all, balance.Limit{Rules: 100, Backends: 1000})
+	for _, n := range all {
+		if want := n.service != "c/web" && n.service[2:] >= "20"; lost[n.service] != want {
+			t.Errorf("%s is lost: %t", n.service, lost[n.service])
+		}
+	}
+}
+
+// TestI9ShareIsKept: a namespace that needs at most its equal share loses nothing, whatever others
+// need, and what is left fits.
+func TestI9ShareIsKept(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		limit := balance.Limit{Rules: rapid.IntRange(1, 50).Draw(r, "rules"), Backends: rapid.IntRange(1, 50).Draw(r, "backends")}
+		var all []need
+		sums := map[string]balance.Limit{}
+		for i := range rapid.IntRange(0, 20).Draw(r, "count") {
+			namespace := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(r, "namespace")
+			n := need{fmt.Sprint(namespace, "/", i), balance.Limit{Rules: rapid.IntRange(0, 20).Draw(r, "of it"), Backends: rapid.IntRange(0, 20).Draw(r, "of it")}}
+			all, sums[namespace] = append(all, n), sums[namespace].Plus(n.Limit)
+		}
+		lost := chooseLost(all, limit)
+		left := limit
+		for _, n := range all {
+			if !lost[n.service] {
+				left = left.Minus(n.Limit)
+				continue
+			}
+			sum := sums[n.service[:1]]
+			if sum.Rules <= limit.Rules/len(sums) && sum.Backends <= limit.Backends/len(sums) {
+				r.Fatalf("%s is lost, and its namespace needs only %+v", n.service, sum)
+			}
+		}
+		if left.Rules < 0 || left.Backends < 0 {
+			r.Fatalf("%+v too much", left)
+		}
+	})
 }
 
 // TestRenamedService: a Service that gets another name is a new one with slices of its own, and may

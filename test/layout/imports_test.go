@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 
 	// Services over VF networks
 	"service":           {"excerpt", "netannotation", "vf"},
-	"service/agent":     {"api", "journal", "kernel/balance", "netannotation", "service", "service/table", "vf"},
+	"service/agent":     {"api", "excerpt", "journal", "kernel/balance", "netannotation", "service", "service/table", "vf"},
 	"service/endpoints": {"api/v1alpha1", "desired", "excerpt", "journal", "netannotation", "service", "vf"},
 	"service/table":     {"kernel/balance", "service"},
 

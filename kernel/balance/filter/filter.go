@@ -41,6 +41,10 @@ func Supports(p balance.Protocol) bool {
 	return p == balance.TCP || p == balance.UDP || p == balance.SCTP
 }
 
+// Limit returns what the table of a pod may have. The kernel takes seconds to check 4,096 chains, and
+// four times as long for twice as many. The other pods wait meanwhile (I7).
+func Limit() balance.Limit { return balance.Limit{Rules: 4 << 10, Backends: 64 << 10, PerPod: true} }
+
 // Open returns a Balancer, or what the kernel lacks for it: it lists tables, which needs
 // nf_tables.
 func Open() (*Balancer, error) {

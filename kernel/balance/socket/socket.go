@@ -64,6 +64,10 @@ type retiredSet struct {
 // Supports reports whether the programs see connections of a protocol.
 func Supports(p balance.Protocol) bool { return p == balance.TCP || p == balance.UDP }
 
+// Limit returns what a table may have. It is half of the maps, since a change writes the new sets
+// and rules beside the old ones.
+func Limit() balance.Limit { return balance.Limit{Rules: maxRules / 2, Backends: maxBackends / 2} }
+
 // Open loads the programs and makes or finds the maps below dir ([balance.PinDir]), for processes of a cgroup
 // (v2). The first Apply attaches the programs. The error says which ability the host lacks.
 func Open(dir, cgroup string) (_ *Balancer, err error) {
