@@ -158,7 +158,7 @@ func (e *Engine) removeBond(ctx context.Context, rec journal.Record) error {
 	if bond == "" {
 		return nil
 	}
-	if err := e.doStep(ctx, step.DelBond{Netns: rec.Lease.Netns, Name: bond, Mark: rec.Lease.BondMark}); err != nil {
+	if err := e.doStep(ctx, step.DelBond{VF: rec.PCI, Netns: rec.Lease.Netns, Name: bond, Mark: rec.Lease.BondMark}); err != nil {
 		return err
 	}
 	st, err := e.readVF(ctx, rec)

@@ -462,3 +462,23 @@ func TestBondWhoseVFsAreTaken(t *testing.T) {
 		}
 	}
 }
+
+// A pod renames its bond, and may remove its mark. At the detach the VFs are reset and free, and not in
+// quarantine.
+func TestBondThatThePodRenames(t *testing.T) {
+	for _, strip := range []bool{false, true} {
+		k, n := newNode(t)
+		before := k.String()
+		got := bonded(t, n, fullBond(t))
+		if err := k.RenameBond(got.Members[0].PCI, "mine", strip); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Engine.Detach(t.Context(), got.Members[0].Lease.Owner); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, k.String()); diff != "" {
+			t.Errorf("strip %t: %s", strip, diff)
+		}
+		clean(t, n, 14)
+	}
+}

@@ -655,3 +655,13 @@ func TestI7MovesDoNotWaitForAnnouncements(t *testing.T) {
 		t.Errorf("%d events of %d moves", got, bonds)
 	}
 }
+
+// A pod that renames its bond keeps its network when a wire is pulled.
+func TestBondThatThePodRenames(t *testing.T) {
+	w := newWorld(t, "")
+	if err := w.k.RenameBond(w.listMembers()[0].PCI, "mine", true); err != nil {
+		t.Fatal(err)
+	}
+	w.k.Cable(w.pfs[0], false)
+	w.wantSender("the first wire is pulled", 1)
+}

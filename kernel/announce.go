@@ -66,7 +66,7 @@ func (k *Kernel) announceAddresses(ctx context.Context, s step.Announce) error {
 // findDevice returns the netdevice of a VF in the netns of c, or a bond if its name is not empty.
 func (k *Kernel) findDevice(c *rtnl.Conn, a vf.PCIAddr, path, bond string) (rtnl.Link, error) {
 	if bond != "" {
-		return findBond(c, bond)
+		return findBond(c, bond, a)
 	}
 	return k.findLink(c, a, path)
 }

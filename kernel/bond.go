@@ -114,20 +114,44 @@ func (k *Kernel) delBond(s step.DelBond) error {
 		return err
 	}
 	defer c.Close()
-	l, err := c.LinkNamed(s.Name)
-	if errors.Is(err, unix.ENODEV) || err == nil && !hasMark(l, s.Mark) {
-		return nil
-	}
+	bonds, err := findBonds(c, s)
 	if err != nil {
 		return err
 	}
-	if err := c.DelLink(l.Index); err != nil && !errors.Is(err, unix.ENODEV) {
-		return err
-	}
-	if _, err := c.Link(l.Index, false); !errors.Is(err, unix.ENODEV) {
-		return errors.Join(fmt.Errorf("removed, but %s is still there", s.Name), err)
+	for _, l := range bonds {
+		if err := c.DelLink(l.Index); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+		if _, err := c.Link(l.Index, false); !errors.Is(err, unix.ENODEV) {
+			return errors.Join(fmt.Errorf("removed, but %s is still there", l.Name), err)
+		}
 	}
 	return nil
+}
+
+// findBonds returns the bonds that DelBond removes. A pod may change the name, the alias and the group
+// of its bond, but not the PCI address of a member. It may give other bonds the same mark.
+func findBonds(c eyes, s step.DelBond) ([]rtnl.Link, error) {
+	member := s.VF.String()
+	found, err := c.FindLinks(func(l rtnl.Link) bool { return hasMark(l, s.Mark) || l.Parent == member && l.Master != 0 })
+	if err != nil {
+		return nil, err
+	}
+	bonds := slices.DeleteFunc(slices.Clone(found), func(l rtnl.Link) bool { return l.Bond == nil })
+	for _, l := range found {
+		if l.Bond != nil || slices.ContainsFunc(bonds, func(b rtnl.Link) bool { return b.Index == l.Master }) {
+			continue
+		}
+		b, err := c.Link(l.Master, false)
+		switch {
+		case errors.Is(err, unix.ENODEV) || err == nil && (b.Bond == nil || hasAnyMark(b)):
+		case err != nil:
+			return nil, err
+		default:
+			bonds = append(bonds, b)
+		}
+	}
+	return bonds, nil
 }
 
 // enslave makes a netdevice a member of a bond. The bond brings the member up, and gives it its
@@ -177,6 +201,9 @@ func (k *Kernel) moveBond(s step.SetBondActive) error {
 	if err != nil {
 		return err
 	}
+	if links, err = withMaster(c, links, s.VF); err != nil {
+		return err
+	}
 	m, err := findMove(links, s)
 	if err != nil {
 		return err
@@ -209,17 +236,37 @@ func (k *Kernel) moveBond(s step.SetBondActive) error {
 	return checkWritten("the member that sends", m.member.Index, m.bond.Bond.Active)
 }
 
+// withMaster adds to links the master of a VF if it is missing: the pod has renamed its bond.
+func withMaster(c eyes, links []rtnl.Link, member vf.PCIAddr) ([]rtnl.Link, error) {
+	i := slices.IndexFunc(links, func(l rtnl.Link) bool { return l.Parent == member.String() && l.Master != 0 })
+	if i < 0 || slices.ContainsFunc(links, func(l rtnl.Link) bool { return l.Index == links[i].Master }) {
+		return links, nil
+	}
+	l, err := c.Link(links[i].Master, false)
+	if errors.Is(err, unix.ENODEV) {
+		return links, nil
+	}
+	return append(links, l), err
+}
+
 // move is a step SetBondActive with the links that it is about.
 type move struct {
 	bond, member rtnl.Link
 	from         map[int]bool // by index
 }
 
-// findMove finds the links that a step is about among those of a netns.
+// findMove finds the links that a step is about among those of a netns. The bond is the one of which
+// the VF is a member, whatever its name is now.
 func findMove(links []rtnl.Link, s step.SetBondActive) (move, error) {
-	i := slices.IndexFunc(links, func(l rtnl.Link) bool { return l.Name == s.Bond && l.Bond != nil })
+	var master int
+	for _, l := range links {
+		if l.Parent == s.VF.String() {
+			master = l.Master
+		}
+	}
+	i := slices.IndexFunc(links, func(l rtnl.Link) bool { return l.Index == master && l.Bond != nil })
 	if i < 0 {
-		return move{}, fmt.Errorf("bond %s: %w there", s.Bond, vf.ErrNotFound)
+		return move{}, fmt.Errorf("VF %s is no member of bond %s: %w", s.VF, s.Bond, vf.ErrNotFound)
 	}
 	m := move{bond: links[i], from: map[int]bool{}}
 	for _, l := range links {
@@ -231,9 +278,6 @@ func findMove(links []rtnl.Link, s step.SetBondActive) (move, error) {
 		if a == s.VF {
 			m.member = l
 		}
-	}
-	if m.member.Index == 0 {
-		return move{}, fmt.Errorf("VF %s is no member of bond %s: %w", s.VF, s.Bond, vf.ErrNotFound)
 	}
 	return m, nil
 }
@@ -250,7 +294,7 @@ func readMoved(c *rtnl.Conn, index int) (rtnl.Link, error) {
 // onMember calls fn with the netdevice of a VF and a bond of the same netns.
 func (k *Kernel) onMember(a vf.PCIAddr, path, bond string, fn func(c *rtnl.Conn, member, bond rtnl.Link) error) error {
 	return k.onLink(a, path, func(c *rtnl.Conn, l rtnl.Link) error {
-		b, err := findBond(c, bond)
+		b, err := findBond(c, bond, a)
 		if err != nil {
 			return err
 		}
@@ -269,21 +313,31 @@ func (k *Kernel) onDevice(a vf.PCIAddr, path, bond string, fn func(*rtnl.Conn, r
 		return err
 	}
 	defer c.Close()
-	l, err := findBond(c, bond)
+	l, err := findBond(c, bond, a)
 	if err != nil {
 		return err
 	}
 	return fn(c, l)
 }
 
-// findBond returns the bond of a name; vf.ErrNotFound if there is none.
-func findBond(c *rtnl.Conn, name string) (rtnl.Link, error) {
+// findBond returns the bond of a name, or if the pod has renamed it, the one of which a VF is a
+// member. The error is vf.ErrNotFound if there is none.
+func findBond(c *rtnl.Conn, name string, member vf.PCIAddr) (rtnl.Link, error) {
 	l, err := c.LinkNamed(name)
 	switch {
 	case errors.Is(err, unix.ENODEV):
-		return l, fmt.Errorf("bond %s: %w there", name, vf.ErrNotFound)
+		err = fmt.Errorf("bond %s: %w there", name, vf.ErrNotFound)
 	case err == nil && l.Bond == nil:
-		return l, fmt.Errorf("%s is no bond: %w", name, vf.ErrInvalid)
+		err = fmt.Errorf("%s is no bond: %w", name, vf.ErrInvalid)
+	default:
+		return l, err
+	}
+	m, failed := findByParent(c, member)
+	if failed != nil || m.Master == 0 {
+		return l, err
+	}
+	if b, failed := c.Link(m.Master, false); failed == nil && b.Bond != nil {
+		return b, nil
 	}
 	return l, err
 }

@@ -115,6 +115,56 @@ func TestLabBond(t *testing.T) {
 	n.do(step.DelBond{Netns: "/run/netns/gone", Name: "net1", Mark: "c1/1"})
 }
 
+// A pod renames its bond, and may remove or change its mark. The bond is found by a member: it can be
+// moved, and is removed with its lease. A bond of another lease stays.
+func TestLabBondThatThePodRenames(t *testing.T) {
+	for name, change := range map[string][]string{
+		"another name":            nil,
+		"another name and alias":  {"alias", "uplink"},
+		"another name and no one": {"alias", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := labNode(t)
+			a, b, pod := n.bound(0, 0), n.bound(1, 0), n.netns("renamed")
+			ip := func(args ...string) {
+				t.Helper()
+				if out, err := exec.Command("ip", append([]string{"-n", filepath.Base(pod)}, args...)...).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			n.do(step.AddBond{Netns: pod, Name: "net1", Mark: "c1/1", Bond: vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartPF}})
+			for i, v := range []vf.State{a, b} {
+				n.do(step.Move{VF: v.PCI, To: pod, Name: vf.MemberName("net1", i)}, step.Enslave{VF: v.PCI, Netns: pod, Bond: "net1"})
+			}
+			n.do(step.SetUp{VF: a.PCI, Netns: pod, Bond: "net1", Up: true})
+			ip("link", "set", "net1", "down")
+			ip("link", "set", "net1", "name", "mine")
+			if change != nil {
+				ip(append([]string{"link", "set", "mine"}, change...)...)
+			}
+			n.do(step.SetUp{VF: a.PCI, Netns: pod, Bond: "net1", Up: true})
+			ip("link", "add", "name", "net1", "type", "bond") // the pod's own
+			if err := n.Do(n.context(), step.SetBondActive{VF: b.PCI, From: []vf.PCIAddr{a.PCI}, Netns: pod, Bond: "net1"}); err != nil && !errors.Is(err, vf.ErrUnchanged) {
+				t.Errorf("the bond cannot be moved: %v", err)
+			}
+			isIn := func() bool {
+				st, err := n.VF(n.context(), a.PCI, pod)
+				return err == nil && st.Link != nil && st.Link.Bond != nil
+			}
+			if n.do(step.DelBond{Netns: pod, Name: "net1", Mark: "c1/2"}); !isIn() {
+				t.Error("DelBond of another lease removed the bond")
+			}
+			if n.do(step.DelBond{VF: a.PCI, Netns: pod, Name: "net1", Mark: "c1/1"}); isIn() {
+				t.Error("DelBond left the bond")
+			}
+			ip("link", "show", "net1")
+			for _, v := range []vf.State{a, b} {
+				n.do(step.Move{VF: v.PCI, From: pod, Name: v.Link.Name})
+			}
+		})
+	}
+}
+
 // A culvertd that is killed within AddBond leaves a bond without an alias. DelBond removes that of its
 // lease, and a later AddBond that of any lease. A bond of the pod stays.
 func TestLabBondThatWasCutShort(t *testing.T) {

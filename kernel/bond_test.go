@@ -30,8 +30,8 @@ func TestFindMove(t *testing.T) {
 		{"a member", step.SetBondActive{Bond: "net1", VF: vfs[1], From: vfs[:1]}, 7, map[int]bool{6: true, 7: false}, nil},
 		{"from a VF that is no member", step.SetBondActive{Bond: "net1", VF: vfs[1], From: vfs[2:]}, 7, map[int]bool{6: false, 7: false}, nil},
 		{"no member", step.SetBondActive{Bond: "net1", VF: vfs[2], From: vfs[:1]}, 0, nil, vf.ErrNotFound},
-		{"no bond", step.SetBondActive{Bond: "net3", VF: vfs[1], From: vfs[:1]}, 0, nil, vf.ErrNotFound},
-		{"no bond of that name", step.SetBondActive{Bond: "net2", VF: vfs[1], From: vfs[:1]}, 0, nil, vf.ErrNotFound},
+		{"a member of a bond with another name", step.SetBondActive{Bond: "net3", VF: vfs[1], From: vfs[:1]}, 7, map[int]bool{6: true, 7: false}, nil},
+		{"no such VF", step.SetBondActive{Bond: "net1", VF: vf.PCIAddr{Bus: 4}, From: vfs[:1]}, 0, nil, vf.ErrNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, err := findMove(links, tt.give)

@@ -31,7 +31,10 @@ func (k *Kernel) doBond(s step.Step) error {
 	case step.AddBond:
 		return k.addBond(s)
 	case step.DelBond:
-		k.delBonds(func(b *bond) bool { return b.link.Netns == s.Netns && b.link.Name == s.Name && b.mark == s.Mark })
+		k.delBonds(func(b *bond) bool {
+			isMaster := slices.ContainsFunc(b.members, func(f *function) bool { return f.PCI == s.VF })
+			return b.link.Netns == s.Netns && (b.mark == s.Mark || b.mark == "" && isMaster)
+		})
 		return nil
 	case step.Enslave:
 		return k.onMember(s.VF, s.Netns, s.Bond, k.enslave)
@@ -131,7 +134,7 @@ func (k *Kernel) onMember(a vf.PCIAddr, netns, name string, do func(*function, *
 		if err != nil {
 			return err
 		}
-		b := k.findBond(netns, name)
+		b := cmp.Or(k.findBond(netns, name), f.bond)
 		if b == nil {
 			return fmt.Errorf("bond %s: %w", name, vf.ErrNotFound)
 		}
@@ -148,6 +151,9 @@ func (k *Kernel) onDevice(a vf.PCIAddr, netns, name string, do func(*vf.Link) er
 		return fmt.Errorf("netns %s: %w", netns, vf.ErrNetnsGone)
 	}
 	b := k.findBond(netns, name)
+	if _, f, err := k.findVF(a); b == nil && err == nil && f.bond != nil && f.bond.link.Netns == netns {
+		b = f.bond // the pod has renamed it
+	}
 	if b == nil {
 		return fmt.Errorf("bond %s in netns %q: %w", name, netns, vf.ErrNotFound)
 	}
@@ -285,6 +291,23 @@ func (b *bond) String() string {
 	}
 	return fmt.Sprintf("bond %q %s of %s %s members [%s] mac %s mtu %d up %t addrs %v routes %v\n",
 		l.Netns, l.Name, mark, b.spec.Mode, strings.Join(members, " "), l.MAC, l.MTU, l.Up, joinPrefixes(l.Addrs), l.Routes)
+}
+
+// RenameBond gives the bond of a VF another name, as its pod may do. If strip is set, the pod removes the
+// mark as well.
+func (k *Kernel) RenameBond(a vf.PCIAddr, name string, strip bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.onVF(a, func(f *function) error {
+		if f.bond == nil {
+			return fmt.Errorf("VF %s is in no bond: %w", a, vf.ErrNotFound)
+		}
+		f.bond.link.Name = name
+		if strip {
+			f.bond.mark = ""
+		}
+		return nil
+	})
 }
 
 // Activate makes the member that sends another one, as the kernel does when the first has failed.

@@ -229,9 +229,12 @@ type (
 		Bond              vf.Bond
 		MTU               int // in bytes; 0 leaves it to the kernel
 	}
-	// DelBond removes a bond. Its members stay, down, with their own MTU. DelBond succeeds if
-	// there is no bond of that name with that mark, or no such netns.
+	// DelBond removes the bond with a mark, or the one of which the VF is a member: the pod may have
+	// changed its name and its mark. It leaves a bond with the mark of another lease. The members stay,
+	// down, with their own MTU. DelBond succeeds if there is no such bond, or no such netns. VF may be
+	// zero.
 	DelBond struct {
+		VF                vf.PCIAddr
 		Netns, Name, Mark string
 	}
 	// Enslave makes a netdevice that is down a member of a bond, which brings it up.
