@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -25,6 +27,9 @@ type Object struct {
 	Data map[string]string
 	// From is the file and the line; empty for an object of a cluster.
 	From string
+	// Err is why the object cannot be read; it wraps vf.ErrInvalid. Only ReadAll returns such
+	// objects.
+	Err error
 }
 
 // String is kind namespace/name.
@@ -33,32 +38,94 @@ func (o Object) String() string {
 	if o.Namespace != "" {
 		name = o.Namespace + "/" + name
 	}
-	return o.Kind + " " + name
+	return strings.TrimSpace(o.Kind + " " + name)
 }
 
 // Read reads the objects of a file: documents of YAML or JSON, and the items of lists. An error
 // wraps vf.ErrInvalid and names the file and the line.
 func Read(file string, text []byte) ([]Object, error) {
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s: %w: it has %d bytes; want at most %d", file, vf.ErrInvalid, len(text), maxFile)
+	all := ReadAll(file, text)
+	for _, o := range all {
+		if o.Err != nil {
+			return nil, o.Err
+		}
 	}
-	var out []Object
-	dec := yaml.NewDecoder(bytes.NewReader(text))
+	return all, nil
+}
+
+// ReadAll reads the objects of a file as Read does. A document or an item that cannot be read is
+// an object with Err, and hides no other one.
+func ReadAll(file string, text []byte) (out []Object) {
+	if len(text) > maxFile {
+		return []Object{brokenDocument(file, fmt.Errorf("%s: %w: it has %d bytes; want at most %d", file, vf.ErrInvalid, len(text), maxFile))}
+	}
+	line := 0
+	for part := range splitDocuments(text) {
+		out = append(out, readPart(file, part, line)...)
+		line += bytes.Count(part, []byte("\n"))
+	}
+	return out
+}
+
+func brokenDocument(from string, err error) Object {
+	return Object{Kind: "document", From: from, Err: err}
+}
+
+// splitDocuments yields the parts of a file between the lines that begin with ---, each with the
+// line before it. Directives and comments stay with the document that follows them.
+func splitDocuments(text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		start, at, hasContent := 0, 0, false
+		for line := range bytes.Lines(text) {
+			word := bytes.TrimSpace(line)
+			if hasContent && bytes.HasPrefix(line, []byte("---")) && (len(word) == 3 || bytes.ContainsAny(word[3:4], " \t")) {
+				if !yield(text[start:at]) {
+					return
+				}
+				start, hasContent = at, false
+			}
+			hasContent = hasContent || len(word) > 0 && word[0] != '#' && word[0] != '%' && !bytes.Equal(word, []byte("---"))
+			at += len(line)
+		}
+		yield(text[start:])
+	}
+}
+
+// readPart reads documents that begin after a number of lines of the file. What follows a mistake
+// of syntax cannot be read.
+func readPart(file string, part []byte, before int) (out []Object) {
+	dec := yaml.NewDecoder(bytes.NewReader(part))
 	for {
 		var doc yaml.Node
 		err := dec.Decode(&doc)
 		if errors.Is(err, io.EOF) {
-			return out, nil
+			return out
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w: %s", file, vf.ErrInvalid, excerpt.Error(err))
+			return append(out, brokenDocument(file, fmt.Errorf("%s: %w: %s", file, vf.ErrInvalid, addLines(excerpt.Error(err), before))))
 		}
-		objects, err := objectsOf(file, &doc)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, objects...)
+		shiftLines(&doc, before)
+		out = append(out, objectsOf(file, &doc)...)
 	}
+}
+
+// shiftLines adds to the line numbers of a document.
+func shiftLines(n *yaml.Node, by int) {
+	n.Line += by
+	for _, below := range n.Content {
+		shiftLines(below, by)
+	}
+}
+
+// addLines adds to the line number of a message of package yaml.
+func addLines(message string, by int) string {
+	const prefix = "yaml: line "
+	number, rest, _ := strings.Cut(strings.TrimPrefix(message, prefix), ":")
+	line, err := strconv.Atoi(number)
+	if err != nil || !strings.HasPrefix(message, prefix) {
+		return message
+	}
+	return fmt.Sprintf("%s%d:%s", prefix, line+by, rest)
 }
 
 // head is the part of an object that Read keeps.
@@ -76,35 +143,36 @@ type head struct {
 }
 
 // objectsOf returns the object of a document, or those of a list.
-func objectsOf(file string, doc *yaml.Node) ([]Object, error) {
+func objectsOf(file string, doc *yaml.Node) (out []Object) {
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
 		doc = doc.Content[0]
 	}
 	if doc.Kind == 0 || doc.Tag == "!!null" {
-		return nil, nil
+		return nil
 	}
 	from := fmt.Sprintf("%s:%d", file, doc.Line)
 	var h head
-	if err := doc.Decode(&h); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, excerpt.Error(err))
-	}
-	if strings.HasSuffix(h.Kind, "List") && h.Items != nil {
-		var out []Object
+	err := doc.Decode(&h)
+	if err == nil && strings.HasSuffix(h.Kind, "List") && h.Items != nil {
 		for i := range h.Items {
-			objects, err := objectsOf(file, &h.Items[i])
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, objects...)
+			out = append(out, objectsOf(file, &h.Items[i])...)
 		}
-		return out, nil
+		return out
 	}
-	if h.Kind == "" {
-		return nil, fmt.Errorf("%s: %w: kind is missing: want objects of Kubernetes", from, vf.ErrInvalid)
+	o := brokenDocument(from, nil)
+	switch {
+	case h.Kind != "":
+		o = h.object()
+		o.From = from
+		if err != nil {
+			o.Err = fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, excerpt.Error(err))
+		}
+	case err != nil:
+		o.Err = fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, excerpt.Error(err))
+	default:
+		o.Err = fmt.Errorf("%s: %w: kind is missing: want objects of Kubernetes", from, vf.ErrInvalid)
 	}
-	o := h.object()
-	o.From = from
-	return []Object{o}, nil
+	return []Object{o}
 }
 
 func (h head) object() Object {

@@ -29,6 +29,9 @@ type files struct {
 func newFiles(objects []migrate.Object) files {
 	f := files{rules: pod.Rules{Find: definitionsIn(objects)}}
 	for _, o := range objects {
+		if o.Err != nil {
+			continue
+		}
 		for _, p := range poolsOf(o) {
 			if f.pools == nil {
 				f.pools = map[string]bool{}

@@ -17,9 +17,9 @@ import (
 )
 
 // Read reads the objects of a file: documents of YAML or JSON, lists, a bare configuration
-// of the device plugin (config.json), a bare CNI configuration, or a host.yaml. An error
-// wraps vf.ErrInvalid and names the file.
-func Read(file string, text []byte) ([]migrate.Object, error) {
+// of the device plugin (config.json), a bare CNI configuration, or a host.yaml. An object that
+// cannot be read has Err.
+func Read(file string, text []byte) []migrate.Object {
 	var bare struct {
 		Kind         string    `yaml:"kind"`
 		ResourceList yaml.Node `yaml:"resourceList"`
@@ -29,7 +29,7 @@ func Read(file string, text []byte) ([]migrate.Object, error) {
 		Pools        yaml.Node `yaml:"pools"`
 	}
 	if err := yaml.Unmarshal(text, &bare); err != nil || bare.Kind != "" {
-		return migrate.Read(file, text)
+		return migrate.ReadAll(file, text)
 	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	if file == "-" {
@@ -37,13 +37,13 @@ func Read(file string, text []byte) ([]migrate.Object, error) {
 	}
 	switch {
 	case bare.ResourceList.Kind != 0:
-		return []migrate.Object{{Kind: migrate.KindConfigMap, Name: name, From: file, Data: map[string]string{"config.json": string(text)}}}, nil
+		return []migrate.Object{{Kind: migrate.KindConfigMap, Name: name, From: file, Data: map[string]string{"config.json": string(text)}}}
 	case bare.Type != "" || bare.Plugins.Kind != 0:
-		return []migrate.Object{{Kind: kindNetwork, Name: name, From: file, Spec: map[string]any{"config": string(text)}}}, nil
+		return []migrate.Object{{Kind: kindNetwork, Name: name, From: file, Spec: map[string]any{"config": string(text)}}}
 	case bare.PFs.Kind != 0 || bare.Pools.Kind != 0:
-		return []migrate.Object{{Kind: kindHost, Name: name, From: file, Data: map[string]string{kindHost: string(text)}}}, nil
+		return []migrate.Object{{Kind: kindHost, Name: name, From: file, Data: map[string]string{kindHost: string(text)}}}
 	}
-	return migrate.Read(file, text)
+	return migrate.ReadAll(file, text)
 }
 
 // objectOf turns what migrate made into an object to be judged.

@@ -13,10 +13,12 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/suggest"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -50,6 +52,34 @@ const (
 	kindHost    = "host.yaml"
 )
 
+// apiVersions has the only apiVersion of the kinds that are judged.
+var apiVersions = map[string]string{
+	kindNetwork: "k8s.cni.cncf.io/v1", kindPolicy: v1alpha1.GroupVersion.String(), kindPod: "v1", migrate.KindConfigMap: "v1",
+	"ReplicationController": "v1", kindCronJob: "batch/v1", "Job": "batch/v1",
+	"DaemonSet": "apps/v1", "Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1",
+	migrate.KindPolicy: operatorVersion, migrate.KindNetwork: operatorVersion, migrate.KindIBNetwork: operatorVersion,
+	migrate.KindOVSNetwork: operatorVersion, migrate.KindPoolConfig: operatorVersion, migrate.KindOperator: operatorVersion,
+}
+
+// operatorVersion is that of the operator's kinds.
+const operatorVersion = "sriovnetwork.openshift.io/v1"
+
+// kindsOf has the kinds of the groups of which culvert net check knows every kind.
+var kindsOf = map[string][]string{
+	"k8s.cni.cncf.io":           {kindNetwork},
+	v1alpha1.GroupVersion.Group: {kindPolicy, "NodeState", "AddressPool"},
+}
+
+// findKindMistake returns an error for a kind that its group does not have.
+func findKindMistake(o migrate.Object) error {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	known := kindsOf[group]
+	if known == nil || slices.Contains(known, o.Kind) {
+		return nil
+	}
+	return fmt.Errorf("kind %s: %w: %s has %s%s", excerpt.Quote(o.Kind), vf.ErrInvalid, group, strings.Join(known, ", "), suggest.DidYouMean(o.Kind, known))
+}
+
 // Of judges the objects that Culvert reads, in their order. It finds the networks that pods ask
 // for, the pools of networks and namespace isolation among the objects.
 func Of(objects []migrate.Object) []Verdict {
@@ -65,9 +95,18 @@ func Of(objects []migrate.Object) []Verdict {
 
 func judgeObject(o migrate.Object, all files) (Verdict, bool) {
 	v := Verdict{Object: o.String(), From: o.From}
+	if mistake := cmp.Or(o.Err, findKindMistake(o)); mistake != nil {
+		v.addRefusal("%v", mistake)
+		v.setOutcome()
+		return v, true
+	}
 	switch o.Kind {
 	case kindNetwork:
-		v.judgeNetwork(networkOf(o), all)
+		if _, isText := o.Spec["config"].(string); o.Spec["config"] != nil && !isText {
+			v.addRefusal("spec.config: want a text that has JSON: write config: '{...}'")
+		} else {
+			v.judgeNetwork(networkOf(o), all)
+		}
 	case kindPolicy:
 		v.judgePolicy(o)
 	case kindHost:
@@ -84,6 +123,9 @@ func judgeObject(o migrate.Object, all files) (Verdict, bool) {
 			return v, false
 		}
 		v.judgePod(p, all)
+	}
+	if want := apiVersions[o.Kind]; want != "" && o.APIVersion != "" && o.APIVersion != want {
+		v.addRefusal("apiVersion %s: the API server has no %s of that version: write %s", excerpt.Quote(o.APIVersion), o.Kind, want)
 	}
 	v.setOutcome()
 	return v, true

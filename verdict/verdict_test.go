@@ -1,15 +1,12 @@
 package verdict
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/culvert-net/culvert/vf"
 )
 
 // network is a NetworkAttachmentDefinition of a configuration.
@@ -131,15 +128,40 @@ NetworkAttachmentDefinition team/n: works
 		"no isolation":                  {isolating("--namespace-isolation=false") + foreignPod("team"), "Pod other/p: works\nNetworkAttachmentDefinition team/n: works\n"},
 		"isolation of Multus":           {"kind: ConfigMap\nmetadata: {name: multus}\ndata: {daemon-config.json: '{\"namespaceIsolation\": true}'}\n---\n" + foreignPod("team"), "Pod other/p: refused\n  refused: network team/n (net1): invalid: pods of namespace other"},
 
+		"a document that is none": {
+			network("n", `{"type":"sriov"}`) + "kind: Pod\nmetadata: {name: p\n---\n" + network("m", `{"type":"sriov"}`) + "- a\n---\nname: x\n",
+			"NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: yaml: line 7: did not find expected ',' or '}'\n" +
+				"NetworkAttachmentDefinition m: works\ndocument: refused\n  refused: file:16: invalid: yaml: unmarshal errors:;   line 16: cannot unmarshal !!seq into migrate.head\n" +
+				"document: refused\n  refused: file:18: invalid: kind is missing: want objects of Kubernetes\n",
+		},
+		"an object of which a part cannot be read": {
+			"kind: List\nitems:\n- kind: NetworkAttachmentDefinition\n  metadata: {name: n, annotations: [a]}\n  spec: {config: '{\"type\":\"sriov\"}'}\n- kind: NetworkAttachmentDefinition\n  metadata: {name: m}\n  spec: {config: '{\"type\":\"sriov\"}'}\n",
+			"NetworkAttachmentDefinition n: refused\n  refused: file:3: invalid: yaml: unmarshal errors:;   line 4: cannot unmarshal !!seq into map[string]string\nNetworkAttachmentDefinition m: works\n",
+		},
+		"JSON that ends early":    {`{"type": "sriov", `, "document: refused\n  refused: file: invalid: yaml: line 1: "},
+		"a configuration in YAML": {"kind: NetworkAttachmentDefinition\nmetadata: {name: n}\nspec: {config: {type: sriov}}\n", "NetworkAttachmentDefinition n: refused\n  refused: spec.config: want a text that has JSON: write config: '{...}'\n"},
+		"a directive":             {"%YAML 1.1\n# a comment\n---\n" + network("n", `{"type":"sriov"}`) + "...\n---\n" + network("m", `{"type":"sriov"}`), "NetworkAttachmentDefinition n: works\nNetworkAttachmentDefinition m: works\n"},
+		"another line end":        {strings.ReplaceAll(network("n", `{"type":"sriov"}`)+"a: [\n---\n"+network("m", `{"type":"sriov"}`), "\n", "\r\n"), "NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: yaml: line "},
+		"another apiVersion of a network": {
+			strings.ReplaceAll(network("n", `{"type":"sriov"}`), "/v1", "/v1beta1"),
+			"NetworkAttachmentDefinition n: refused\n  refused: apiVersion \"k8s.cni.cncf.io/v1beta1\": the API server has no NetworkAttachmentDefinition of that version: write k8s.cni.cncf.io/v1\n",
+		},
+		"another apiVersion of a NodePolicy": {
+			"apiVersion: culvert.dev/v1\nkind: NodePolicy\nmetadata: {name: p}\nspec: {pools: [{name: a}]}\n",
+			"NodePolicy p: refused\n  refused: apiVersion \"culvert.dev/v1\": the API server has no NodePolicy of that version: write culvert.dev/v1alpha1\n",
+		},
+		"another apiVersion of a pod":        {"apiVersion: core/v1\n" + podYAML("n") + network("n", `{"type":"sriov"}`), "Pod p: refused\n  refused: apiVersion \"core/v1\": the API server has no Pod of that version: write v1\nNetworkAttachmentDefinition n: works\n"},
+		"another apiVersion of the operator": {"apiVersion: sriovnetwork.openshift.io/v2\nkind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r}\n", "SriovNetwork n: refused\n  refused: apiVersion \"sriovnetwork.openshift.io/v2\": "},
+		"an unknown kind": {
+			"apiVersion: culvert.dev/v1alpha1\nkind: NodePolicies\nmetadata: {name: p}\n---\napiVersion: culvert.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: a}\n---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinitions\nmetadata: {name: n}\n",
+			"NodePolicies p: refused\n  refused: kind \"NodePolicies\": invalid: culvert.dev has NodePolicy, NodeState, AddressPool: did you mean NodePolicy?\n" +
+				"NetworkAttachmentDefinitions n: refused\n  refused: kind \"NetworkAttachmentDefinitions\": invalid: k8s.cni.cncf.io has NetworkAttachmentDefinition: did you mean NetworkAttachmentDefinition?\n",
+		},
 		"the operator's":        {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 7}\n", "SriovNetwork n: works\n"},
 		"the operator's, wrong": {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 4095}\n", "SriovNetwork n: refused\n  refused: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Read("file", []byte(tc.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := describe(Of(objects))
+			got := describe(Of(Read("file", []byte(tc.file))))
 			if !strings.HasSuffix(tc.want, "\n") && tc.want != "" {
 				got = got[:min(len(got), len(tc.want))]
 			}
@@ -147,9 +169,6 @@ NetworkAttachmentDefinition team/n: works
 				t.Errorf("-want +got\n%s", d)
 			}
 		})
-	}
-	if _, err := Read("file", []byte("a: [")); !errors.Is(err, vf.ErrInvalid) {
-		t.Errorf("a file that is none: %v", err)
 	}
 }
 
@@ -162,11 +181,7 @@ func TestReportsManifests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects, err := Read(file, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := Of(objects)
+		all := Of(Read(file, text))
 		if got := describe(all); len(all) != want || strings.Count(got, ": works\n") != want {
 			t.Errorf("%s: want %d objects that work:\n%s", file, want, got)
 		}
@@ -182,11 +197,7 @@ func FuzzVerdicts(f *testing.F) {
 		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		objects, err := Read("file", []byte(text))
-		if err != nil {
-			return
-		}
-		for _, v := range Of(objects) {
+		for _, v := range Of(Read("file", []byte(text))) {
 			if v.Outcome == "" || (v.Outcome == Works) != (len(v.Warnings)+len(v.Refusals) == 0) {
 				t.Errorf("%q: %+v", text, v)
 			}

@@ -78,7 +78,11 @@ equivalent (the rest is written all the same), and 1 when a file cannot be read.
 func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 	var all []migrate.Object
 	for _, name := range files {
-		objects, err := readFile(cmd, name, migrate.Read)
+		content, err := readFile(cmd, name)
+		if err != nil {
+			return nil, err
+		}
+		objects, err := migrate.Read(name, content)
 		if err != nil {
 			return nil, err
 		}

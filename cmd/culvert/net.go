@@ -46,8 +46,9 @@ Where the files make pools, it warns of a network whose pool none of them makes.
 Where a DaemonSet or ConfigMap among them switches namespace isolation on, it
 refuses pods that name networks that they may not use.
 
-Exit status is 0 when nothing is refused, and 1 when something is or a file
-cannot be read.`,
+An object or a file that cannot be read is refused; it hides no other one.
+
+Exit status is 0 when nothing is refused, and 1 when something is.`,
 		Example: `  culvert net check network.yaml pod.yaml
   kubectl get net-attach-def,pods -A -o yaml | culvert net check -
   culvert net check *.yaml -o json | jq '.[] | select(.refusals).object'`,
@@ -57,11 +58,12 @@ cannot be read.`,
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		var objects []migrate.Object
 		for _, name := range files {
-			found, err := readFile(cmd, name, verdict.Read)
+			content, err := readFile(cmd, name)
 			if err != nil {
-				return err
+				objects = append(objects, migrate.Object{Kind: "file", Name: name, From: name, Err: err})
+				continue
 			}
-			objects = append(objects, found...)
+			objects = append(objects, verdict.Read(name, content)...)
 		}
 		all := append([]verdict.Verdict{}, verdict.Of(objects)...) // an empty list in JSON
 		if err := out.writeValue(cmd, all, func(o text.Options) string { return drawVerdicts(all, o.Look) }); err != nil {
@@ -75,19 +77,12 @@ cannot be read.`,
 	return cmd
 }
 
-// readFile reads the objects of a file; - is standard input.
-func readFile(cmd *cobra.Command, name string, parse func(string, []byte) ([]migrate.Object, error)) ([]migrate.Object, error) {
-	var content []byte
-	var err error
+// readFile reads a file; - is standard input.
+func readFile(cmd *cobra.Command, name string) ([]byte, error) {
 	if name == "-" {
-		content, err = io.ReadAll(cmd.InOrStdin())
-	} else {
-		content, err = os.ReadFile(name)
+		return io.ReadAll(cmd.InOrStdin())
 	}
-	if err != nil {
-		return nil, err
-	}
-	return parse(name, content)
+	return os.ReadFile(name)
 }
 
 // drawVerdicts draws a table, and below it the reasons.

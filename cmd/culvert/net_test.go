@@ -58,6 +58,30 @@ func TestNetCheck(t *testing.T) {
 	}
 }
 
+// A file that cannot be read hides no other one.
+func TestNetCheckOfManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
+	for file, text := range map[string]string{good: checkedNetwork, bad: "a: ["} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, status := netCheck("", filepath.Join(dir, "none.yaml"), bad, good, "-o", "json")
+	var all []verdict.Verdict
+	if err := json.Unmarshal([]byte(out), &all); err != nil || status != 1 || len(all) != 3 {
+		t.Fatalf("status %d, %v: %s", status, err, out)
+	}
+	for i, want := range []verdict.Outcome{verdict.Refused, verdict.Refused, verdict.Works} {
+		if v := all[i]; v.Outcome != want && !(want == verdict.Works && v.Outcome == verdict.Warned) {
+			t.Errorf("%+v, want %s", v, want)
+		}
+	}
+	if !strings.Contains(out, "no such file") {
+		t.Error(out)
+	}
+}
+
 func TestNetCheckForPrograms(t *testing.T) {
 	for stdin, want := range map[string]int{checkedNetwork: 1, "kind: Service\n": 0} {
 		out, status := netCheck(stdin, "-", "-o", "json")
