@@ -139,9 +139,12 @@ type VF struct {
 	Owner *vf.Owner `json:"owner,omitempty"`
 	// OpenBy are the processes that have a VF open that was handed to user space.
 	// A guest that has none of them does not run with it: it is reserved.
-	OpenBy  []vf.Process `json:"openBy,omitempty"`
-	Network string       `json:"network,omitempty"`
-	Netns   string       `json:"netns,omitempty"`
+	OpenBy []vf.Process `json:"openBy,omitempty"`
+	// UsedBy is who uses the VF without a lease, while the number of VFs of its PF is to change:
+	// culvertd does not make the change then.
+	UsedBy  string `json:"usedBy,omitempty"`
+	Network string `json:"network,omitempty"`
+	Netns   string `json:"netns,omitempty"`
 	// Bond is the bond of which it is a member. The bond is the owner's interface; the VF is a
 	// member of it by the name Netdevice.
 	Bond      *vf.Bond `json:"bond,omitempty"`

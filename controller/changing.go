@@ -53,12 +53,14 @@ func changes(s *v1alpha1.NodeState) changing {
 	return c
 }
 
-// ownersOf returns the pods that have VFs of a PF, and the other owners, which cannot be evicted.
-// A VF in quarantine delays no change.
+// ownersOf returns the pods that have VFs of a PF, and the other owners and users, which cannot be
+// evicted. A VF in quarantine delays no change, unless a program uses it.
 func ownersOf(s *v1alpha1.NodeState, pf string) (pods, others []string) {
 	for _, v := range s.Status.VFs {
 		of, _, _ := strings.Cut(v.Name, "#")
 		switch {
+		case of == pf && v.UsedBy != "":
+			others = append(others, fmt.Sprintf("a user outside Culvert (VF %s: %s)", v.Name, v.UsedBy))
 		case of != pf || v.Owner == nil || v.Phase == quarantined:
 		case v.Owner.Kind == vf.OwnerPod && strings.Contains(v.Owner.Name, "/"):
 			pods = append(pods, v.Owner.Name)

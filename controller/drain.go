@@ -49,8 +49,8 @@ const (
 // Drain prepares changes of sriov_numvfs, which destroy every VF of the PF. If only pods have VFs
 // of a PF for which another number is wanted, it cordons the node and evicts these pods and no
 // others. culvertd then makes the change, and Drain uncordons the node. If no pod has a VF of that
-// PF, Drain does nothing. If a guest or a container has one, Drain evicts no pod for that PF and
-// reports an event. All its requests are the same one, since it decides the next step over all
+// PF, Drain does nothing. If a guest, a container or a program outside Culvert has one, Drain evicts
+// no pod for that PF and reports an event. All its requests are the same one, since it decides the next step over all
 // nodes.
 type Drain struct {
 	Client client.Client // of Nodes it has the metadata only

@@ -224,3 +224,27 @@ func TestDrainDuringARestart(t *testing.T) {
 	h.report(s)
 	h.requirePass("the change is made", 0, drained{}, "DrainEnded")
 }
+
+// A program that uses a VF outside the ledger keeps culvertd from the change, so no pod is evicted.
+func TestDrainWaitsForUsersOutsideTheLedger(t *testing.T) {
+	used := func(phase string, owner *v1alpha1.Owner) *v1alpha1.NodeState {
+		s := withVFs("n1", 7, []string{"default/a"}, nil)
+		s.Status.VFs = append(s.Status.VFs, v1alpha1.VFState{Name: "enp1s0#3", Phase: phase, Owner: owner, UsedBy: "open by qemu-system-x86 (process 12)"})
+		return s
+	}
+	h := newDrainHistory(t, used("free", nil), "a")
+	all := drained{nil, []string{"a"}}
+	got := h.requirePass("used", 0, all, "DrainBlocked")
+	want := "Warning DrainBlocked no pod is evicted for PF enp1s0: 4 VFs, 7 wanted, held by a user outside Culvert (VF enp1s0#3: open by qemu-system-x86 (process 12)): " +
+		"stop these owners or detach their VFs; Culvert then makes the change"
+	if got[0] != want {
+		t.Errorf("got  %s\nwant %s", got[0], want)
+	}
+	h.requirePass("used still", time.Hour, all)
+	h.report(used("unmanaged", nil))
+	h.requirePass("a VF that is not in the ledger", 0, all)
+	h.report(used("quarantined", &v1alpha1.Owner{Kind: "pod", Name: "default/a"}))
+	h.requirePass("a VF in quarantine", 0, all)
+	h.report(withVFs("n1", 7, []string{"default/a"}, nil))
+	h.requirePass("it has ended", 0, drained{[]string{"n1"}, nil}, "DrainBegan", "Evicted")
+}

@@ -57,7 +57,7 @@ func findOccupant(spec desired.Spec, pf vf.PF, v vf.State) string {
 	case v.Driver == vf.DriverVFIO, v.Link != nil && !v.Link.Up && len(v.Link.Addrs) == 0:
 		return ""
 	case v.Link == nil, len(v.Link.Addrs) > 0:
-		return findStrangers(v)
+		return FindStrangers(v)
 	case v.Link.Promisc:
 		return fmt.Sprintf("the host listens on it as %s", v.Link.Name)
 	}
@@ -67,9 +67,9 @@ func findOccupant(spec desired.Spec, pf vf.PF, v vf.State) string {
 	return ""
 }
 
-// findStrangers describes a possible use of a VF that is not in the ledger, as far as one listing
+// FindStrangers describes a possible use of a VF that is not in the ledger, as far as one listing
 // shows; it returns "" if there is none. Callers ask before they destroy the VF.
-func findStrangers(v vf.State) string {
+func FindStrangers(v vf.State) string {
 	switch {
 	case v.Driver == vf.DriverVFIO:
 		return "bound to " + v.Driver + " by another program, perhaps for a VM"

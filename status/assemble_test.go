@@ -225,3 +225,33 @@ func TestChangedRecordsShowNoDifference(t *testing.T) {
 		}
 	}
 }
+
+// A user without a lease keeps culvertd from changing the number of VFs, so the status names it
+// while the number is to change.
+func TestUsersOutsideTheLedger(t *testing.T) {
+	pf := igb(0, 5)
+	pf.VFs[3].Driver, pf.VFs[3].Link = vf.DriverVFIO, nil
+	in := Input{Spec: spec(t, "pfs: [{name: enp1s0f0, vfs: 7}]"), PFs: []vf.PF{pf}, Given: map[vf.PCIAddr]string{pf.VFs[4].PCI: "default/dpdk"}}
+	for _, v := range pf.VFs[:3] { // the last two are not in the ledger
+		in.Records = append(in.Records, free(v))
+	}
+	in.Records[1].Phase, in.Records[1].Lease.Owner = journal.Attached, vf.Owner{Kind: vf.OwnerPod, Name: "default/a", UID: "a"}
+	qemu := []vf.Process{{PID: 12, Name: "qemu"}}
+	in.Users = map[vf.PCIAddr][]vf.Process{pf.VFs[0].PCI: qemu, pf.VFs[1].PCI: qemu, pf.VFs[4].PCI: qemu}
+	usedBy := func() (out []string) {
+		for _, v := range Assemble(in).VFs {
+			out = append(out, v.UsedBy)
+			if toVFState(v).UsedBy != v.UsedBy {
+				t.Errorf("VF %s: the NodeState lacks it", v.Name)
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff([]string{"open by qemu (process 12)", "", "", "bound to vfio-pci by another program, perhaps for a VM", ""}, usedBy()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	in.Spec = spec(t, "pfs: [{name: enp1s0f0, vfs: 5}]")
+	if diff := cmp.Diff(make([]string, 5), usedBy()); diff != "" {
+		t.Errorf("nothing is to change: -want +got:\n%s", diff)
+	}
+}

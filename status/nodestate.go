@@ -122,6 +122,7 @@ func toVFState(v api.VF) v1alpha1.VFState {
 	if v.Owner != nil && !v.Owner.IsZero() {
 		o.Owner = &v1alpha1.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
 	}
+	o.UsedBy = excerpt.Fit(v.UsedBy, maxReason)
 	if v.Bond != nil {
 		o.Bond = &v1alpha1.Bond{Mode: string(v.Bond.Mode), Links: int32(v.Bond.Links)}
 	}
@@ -196,7 +197,7 @@ func FromPFState(s v1alpha1.PFState) vf.PF {
 
 func fromVFState(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
 	o := api.VF{
-		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason, NoCarrier: v.NoCarrier,
+		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason, NoCarrier: v.NoCarrier, UsedBy: v.UsedBy,
 		Missing: v.Phase == api.PhaseMissing, NUMA: -1, IOMMUGroup: -1,
 	}
 	o.PCI, _ = vf.ParsePCIAddr(v.PCI)

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/reconcile"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -81,9 +82,27 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC
 	}
+	if want, ok := p.Spec.ForPF(pf); ok && want.VFs != pf.NumVFs {
+		v.UsedBy = p.findUser(st)
+	}
 	v.NoCarrier = p.Dark[st.ID] && r.Phase == journal.Attached
 	v.Rates = ratesOf(v, st.Admin)
 	return v
+}
+
+// findUser describes the use of a VF that no owner has, as culvertd finds it before it changes the
+// number of VFs; it returns "" if there is none.
+func (p picture) findUser(st vf.State) string {
+	r, known := p.records[st.ID]
+	switch users := p.Users[st.PCI]; {
+	case r.Held(), p.Given[st.PCI] != "":
+		return ""
+	case len(users) > 0:
+		return vf.Use{By: users[0]}.String()
+	case !known:
+		return reconcile.FindStrangers(st)
+	}
+	return ""
 }
 
 // fillLease fills in what the ledger knows.

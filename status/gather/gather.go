@@ -69,7 +69,7 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	st := status.Assemble(status.Input{
 		Node: hostName(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
 		Records: c.Records, Addresses: c.Addresses, Changed: findChanged(before, c.Records),
-		Seen: g.readAttached(ctx, c.Records), Given: g.readGiven(ctx), Users: g.readUsers(ctx, c.Records), Dark: g.findDark(c.Records),
+		Seen: g.readAttached(ctx, c.Records), Given: g.readGiven(ctx), Users: g.readUsers(ctx, c.Records, pfs), Dark: g.findDark(c.Records),
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
 	})
 	addWarnings(st.VFs, c.Records)
@@ -134,9 +134,19 @@ func (g *Gatherer) readGiven(ctx context.Context) map[vf.PCIAddr]string {
 	return given
 }
 
-// readUsers returns the processes that have VFs open which user space may drive.
-func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record) map[vf.PCIAddr][]vf.Process {
+// readUsers returns the processes that have VFs open which user space may drive, and all VFs of PFs
+// whose number of VFs is to change.
+func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record, pfs []vf.PF) map[vf.PCIAddr][]vf.Process {
 	var handed []vf.PCIAddr
+	spec := g.Node.Spec()
+	for _, pf := range pfs {
+		if want, ok := spec.ForPF(pf); !ok || want.VFs == pf.NumVFs {
+			continue
+		}
+		for _, v := range pf.VFs {
+			handed = append(handed, v.PCI)
+		}
+	}
 	for _, r := range records {
 		if r.Phase == journal.Attached && r.Lease.Wanted.Driver == vf.DriverVFIO || r.Phase == journal.Quarantined {
 			handed = append(handed, r.PCI)

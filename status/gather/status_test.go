@@ -355,3 +355,27 @@ func TestLedgerHasTheLeases(t *testing.T) {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }
+
+// The status asks who uses the free VFs of a PF while their number is to change.
+func TestStatusNamesUsersWhileVFsChange(t *testing.T) {
+	for vfs, want := range map[string]string{"4": "", "5": "open by qemu (process 7)"} {
+		h := newHost(t)
+		spec, err := desired.Parse("host.yaml", []byte("pfs: [{name: enp1s0, vfs: "+vfs+"}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Node.SetSpec(spec)
+		free := vf.PCIAddr{}
+		for _, v := range h.Node.Inventory.PFs()[0].VFs {
+			if v.Driver == vf.DriverVFIO && v.PCI != h.user.PCI {
+				free = v.PCI
+			}
+		}
+		if err := h.kernel.Open(free, vf.Process{PID: 7, Name: "qemu"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, vfAt := h.readStatus(t); vfAt(free).UsedBy != want {
+			t.Errorf("%s VFs: %q, want %q", vfs, vfAt(free).UsedBy, want)
+		}
+	}
+}
