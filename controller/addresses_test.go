@@ -474,7 +474,7 @@ func TestPolicyStatus(t *testing.T) {
 	}
 	want := `Healthy True 
 Valid True 
-Applied False 3 of 4 nodes have not applied it: b: culvertd has not read it yet
+Applied False nodes that have not applied it: 3 of 4: b: culvertd has not read it yet
 EmptyPool False 
 Conflict True it has the priority of q and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority
 b: culvertd has not read it yet

@@ -62,10 +62,10 @@ func findAilments(spec desired.Spec, s *v1alpha1.NodeState) (out []ailment) {
 			add(reasonErrors, f.Describe())
 		}
 		if n := dark[p.Name]; n > 0 {
-			add(reasonDark, fmt.Sprintf("has a link that %d VFs of pods do not have", n))
+			add(reasonDark, fmt.Sprintf("has a link, and VFs of pods do not have it: %d", n))
 		}
 		if n := aside[p.Name]; n > 0 {
-			add(reasonQuarantine, fmt.Sprintf("has %d VFs in quarantine", n))
+			add(reasonQuarantine, fmt.Sprintf("has VFs in quarantine: %d", n))
 		}
 	}
 	return out
@@ -93,7 +93,7 @@ func describeAilments(all []ailment) (reason, message string) {
 	if more := len(all) - len(texts); more > 0 {
 		texts = append(texts, excerpt.More(more))
 	}
-	return reason, fmt.Sprintf("PFs with problems: %d on %d nodes: %s: see kubectl get nodestates -o yaml", len(pfs), len(nodes), strings.Join(texts, "; "))
+	return reason, fmt.Sprintf("PFs with problems: %d, nodes: %d: %s: see kubectl get nodestates -o yaml", len(pfs), len(nodes), strings.Join(texts, "; "))
 }
 
 // healthOf returns the part of a NodeState from which findAilments judges.

@@ -58,14 +58,14 @@ func TestHealthOfAPolicy(t *testing.T) {
 		{"sound", []v1alpha1.NodeState{stateOf("a", []v1alpha1.PFState{pf("enp1s0", nil)})}, "Healthy", ""},
 		{"others", []v1alpha1.NodeState{stateOf("a", []v1alpha1.PFState{pf("idle", down), pf("x", func(p *v1alpha1.PFState) { down(p); p.Driver = "ice" })})}, "Healthy", ""},
 		{"no link", []v1alpha1.NodeState{stateOf("b", []v1alpha1.PFState{pf("enp1s0", nil)}), stateOf("a", []v1alpha1.PFState{pf("enp1s0", down), pf("enp2s0", nil)})},
-			"NoLink", "PFs with problems: 1 on 1 nodes: a: enp1s0 has no link: see kubectl get nodestates -o yaml"},
+			"NoLink", "PFs with problems: 1, nodes: 1: a: enp1s0 has no link: see kubectl get nodestates -o yaml"},
 		{"flapping", []v1alpha1.NodeState{stateOf("b", []v1alpha1.PFState{pf("enp1s0", flapping)}), stateOf("a", []v1alpha1.PFState{pf("enp2s0", flapping)})},
-			"Flapping", "PFs with problems: 2 on 2 nodes: a: enp2s0 has a link that is flapping; b: enp1s0 has a link that is flapping: see kubectl get nodestates -o yaml"},
+			"Flapping", "PFs with problems: 2, nodes: 2: a: enp2s0 has a link that is flapping; b: enp1s0 has a link that is flapping: see kubectl get nodestates -o yaml"},
 		{"errors", []v1alpha1.NodeState{stateOf("a", []v1alpha1.PFState{pf("enp1s0", func(p *v1alpha1.PFState) { p.Faults = []string{"PCIe", "TransmitQueue", "New"} })})},
 			"DeviceErrors", "a: enp1s0 had PCIe errors; a: enp1s0 had a transmit queue that did not send in time; a: enp1s0 had errors (New)"},
 		{"VFs", []v1alpha1.NodeState{stateOf("a", []v1alpha1.PFState{pf("enp1s0", nil)},
 			v1alpha1.VFState{Name: "enp1s0#0", Phase: "quarantined"}, v1alpha1.VFState{Name: "enp1s0#1", Phase: "attached", NoCarrier: true}, v1alpha1.VFState{Name: "x#1", Phase: "quarantined"})},
-			"Several", "PFs with problems: 1 on 1 nodes: a: enp1s0 has a link that 1 VFs of pods do not have; a: enp1s0 has 1 VFs in quarantine"},
+			"Several", "PFs with problems: 1, nodes: 1: a: enp1s0 has a link, and VFs of pods do not have it: 1; a: enp1s0 has VFs in quarantine: 1"},
 		{"unreadable", []v1alpha1.NodeState{stateOf("a", []v1alpha1.PFState{pf("enp1s0", func(p *v1alpha1.PFState) { p.Error, p.Carrier = "its driver hangs", false })})},
 			"Unreadable", "a: enp1s0 cannot be read: its driver hangs"},
 	} {
@@ -84,7 +84,7 @@ func TestHealthIsBounded(t *testing.T) {
 		states = append(states, stateOf(fmt.Sprintf("worker%05d", i), []v1alpha1.PFState{{Name: "enp1s0", Driver: "igb", TotalVFs: 7, Error: strings.Repeat("x", 1000)}}))
 	}
 	c := healthOfNodes(states)
-	if len(c.Message) > 4000 || !strings.Contains(c.Message, "PFs with problems: 3000 on 3000 nodes: worker00000: ") || !strings.Contains(c.Message, "and 2,992 more") {
+	if len(c.Message) > 4000 || !strings.Contains(c.Message, "PFs with problems: 3000, nodes: 3000: worker00000: ") || !strings.Contains(c.Message, "and 2,992 more") {
 		t.Errorf("%d bytes: %s", len(c.Message), c.Message)
 	}
 	slices.Reverse(states)

@@ -120,7 +120,7 @@ func judgePolicy(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetada
 	case s.Nodes == 0:
 		condition(v1alpha1.ConditionApplied, false, "NoNodes", "no node has the labels of nodeSelector")
 	case found.pending > 0:
-		condition(v1alpha1.ConditionApplied, false, "Pending", fmt.Sprintf("%d of %d nodes have not applied it: %s: %s", found.pending, s.Nodes, s.Pending[0].Node, s.Pending[0].Reason))
+		condition(v1alpha1.ConditionApplied, false, "Pending", fmt.Sprintf("nodes that have not applied it: %d of %d: %s: %s", found.pending, s.Nodes, s.Pending[0].Node, s.Pending[0].Reason))
 	default:
 		condition(v1alpha1.ConditionApplied, true, "Applied", "")
 	}

@@ -184,7 +184,7 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 		{"no JSON", func() { c.plugin = config(`{"resourceList": [`) }, []string{"intel.com/b"}, "sriovdp-config/config.json:1"},
 		{"half of it good", func() {
 			c.plugin = config(`{"resourceList": [{"resourceName": "c"}, {"resourceName": "d", "deviceType": "accelerator"}]}`)
-		}, []string{"intel.com/c", "intel.com/d"}, "1 resources; intel.com/d is not served: sriovdp-config/config.json:1: resourceList[1].deviceType"},
+		}, []string{"intel.com/c", "intel.com/d"}, "resources: 1; intel.com/d is not served: sriovdp-config/config.json:1: resourceList[1].deviceType"},
 		{"only other nodes", func() { c.plugin = map[string]string{"other": pluginB} }, []string{}, ""},
 		{"this node before all", func() { c.plugin = map[string]string{"n1": pluginB, "config.json": pluginA} }, []string{"intel.com/b"}, ""},
 		{"nothing at all", func() { c.plugin = map[string]string{} }, []string{"intel.com/b"}, "it has no key config.json"},
@@ -210,7 +210,7 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 			t.Errorf("%s: the condition says %q, want %q", step.name, got, step.wrong)
 		}
 		told := slices.ContainsFunc(m.Sources.Problems(), func(p api.Problem) bool {
-			what, _ := strings.CutPrefix(step.wrong, "1 resources; intel.com/d is not served: ")
+			what, _ := strings.CutPrefix(step.wrong, "resources: 1; intel.com/d is not served: ")
 			return (p.Object == "ConfigMap kube-system/sriovdp-config" || p.Object == "pool intel.com/d") && strings.Contains(p.Reason, what)
 		})
 		if wrong := len(step.wrong) > 1; told != wrong {

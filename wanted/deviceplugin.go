@@ -112,7 +112,7 @@ func (s *Sources) devicePluginCondition() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionFalse, "NotAllServed"
 		message = append(message, p.FullName()+" is not served: "+p.Unserved)
 	}
-	message[0] = fmt.Sprintf("%d resources", served)
+	message[0] = fmt.Sprintf("resources: %d", served)
 	if w := s.plugin.joinWarnings(); w != "" {
 		message = append(message, w)
 	}

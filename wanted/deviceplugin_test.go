@@ -57,8 +57,8 @@ func TestDevicePluginConfigMap(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		{"a ConfigMap", map[string]string{"config.json": resources("a", "b")}, []string{"intel.com/a", "intel.com/b"}, nil, metav1.ConditionTrue, "Read", "2 resources"},
-		{"a key of the node", map[string]string{"config.json": resources("a"), "n1": resources("own")}, []string{"intel.com/own"}, nil, metav1.ConditionTrue, "Read", "1 resources"},
+		{"a ConfigMap", map[string]string{"config.json": resources("a", "b")}, []string{"intel.com/a", "intel.com/b"}, nil, metav1.ConditionTrue, "Read", "resources: 2"},
+		{"a key of the node", map[string]string{"config.json": resources("a"), "n1": resources("own")}, []string{"intel.com/own"}, nil, metav1.ConditionTrue, "Read", "resources: 1"},
 		{
 			"not a list", map[string]string{"config.json": "[]"}, []string{"intel.com/own"},
 			[]string{"ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json"}, metav1.ConditionFalse, "Invalid", "ConfigMap kube-system/sriovdp-config: ",
@@ -67,14 +67,14 @@ func TestDevicePluginConfigMap(t *testing.T) {
 			"no key", map[string]string{}, []string{"intel.com/own"},
 			[]string{"ConfigMap kube-system/sriovdp-config: it has no key config.json"}, metav1.ConditionFalse, "Invalid", "it has no key config.json",
 		},
-		{"keys of other nodes", map[string]string{"n2": resources("a")}, nil, nil, metav1.ConditionTrue, "Read", "0 resources"},
+		{"keys of other nodes", map[string]string{"n2": resources("a")}, nil, nil, metav1.ConditionTrue, "Read", "resources: 0"},
 		{
 			"a resource that Culvert does not serve", map[string]string{"config.json": resources("a", accelerator)}, []string{"intel.com/a", "intel.com/fpga"},
-			[]string{"pool intel.com/fpga: it is not served: "}, metav1.ConditionFalse, "NotAllServed", "1 resources; intel.com/fpga is not served: ",
+			[]string{"pool intel.com/fpga: it is not served: "}, metav1.ConditionFalse, "NotAllServed", "resources: 1; intel.com/fpga is not served: ",
 		},
 		{
 			"an unknown key", map[string]string{"config.json": resources("a", `{"resourceName": "b", "selector": {}}`)}, []string{"intel.com/a", "intel.com/b"},
-			[]string{"ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: resourceList[1].selector: unknown key"}, metav1.ConditionTrue, "Read", "2 resources; sriovdp-config/config.json:1: ",
+			[]string{"ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: resourceList[1].selector: unknown key"}, metav1.ConditionTrue, "Read", "resources: 2; sriovdp-config/config.json:1: ",
 		},
 		{"deleted", nil, nil, nil, "", "", ""},
 	} {

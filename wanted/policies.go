@@ -40,8 +40,8 @@ func (s *Sources) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
 			}
 		}
 	}
-	if err := s.unread[p.Name]; err != nil {
-		reasons = append(reasons, excerpt.Error(err))
+	if s.unread[p.Name] != nil {
+		reasons = append(reasons, s.explainUnread(p.Name))
 	}
 	out.Applied, out.Reason = len(reasons) == 0, strings.Join(reasons, "; ")
 	return out
@@ -54,7 +54,10 @@ func (s *Sources) pendingReasons(policy string) []string {
 		if by, ok := s.merged.PFs[pf.PCI]; !ok || by != policy {
 			continue
 		}
-		want, _ := s.merged.Spec.ForPF(pf)
+		want, ok := s.merged.Spec.ForPF(pf)
+		if !ok {
+			continue // the PF was renamed since the last Merge
+		}
 		object, before := "PF "+pf.Label(), len(out)
 		if pf.NumVFs != want.VFs {
 			out = append(out, fmt.Sprintf("%s has %d VFs, wanted are %d", object, pf.NumVFs, want.VFs))

@@ -75,7 +75,7 @@ func TestPolicyStates(t *testing.T) {
 			"a: PF enp1s0: policies a, b contradict each other, against b", "b: PF enp1s0: policies a, b contradict each other, against a",
 		}},
 		{"one cannot be read", []*v1alpha1.NodePolicy{policy("a", 0, 0), unread}, func(*vf.PF) {}, "", []string{
-			"broken: NodePolicy broken: pools[0].deviceType", "a: applied",
+			"broken: pools[0].deviceType", "a: applied",
 		}},
 	} {
 		pfs[0], problems = one, nil
@@ -95,6 +95,23 @@ func TestPolicyStates(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
+	}
+}
+
+// A PF that was renamed is not compared with the policy that it followed, until the next Merge.
+func TestRenamedPF(t *testing.T) {
+	pf := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Name: "enp1s0", NumVFs: 4, TotalVFs: 7}
+	s := NewSources(&Current{}, func() []vf.PF { return []vf.PF{pf} }, func() []api.Problem { return nil })
+	p := newPolicy("a", 0)
+	p.Spec.PFs = []v1alpha1.PFRule{{Name: "enp1s0", VFs: intstr.FromInt32(4)}}
+	s.SetPolicies([]*v1alpha1.NodePolicy{p})
+	s.Merge()
+	pf.Name = "lan0"
+	for range 2 {
+		if got := s.PolicyStates(); len(got) != 1 || !got[0].Applied {
+			t.Errorf("%+v", got)
+		}
+		s.Merge()
 	}
 }
 

@@ -131,7 +131,7 @@ func (s *Sources) findMissing() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.unread)) {
 		if _, followed := s.readable[name]; !followed {
-			return fmt.Errorf("%w: NodePolicy %s cannot be read: %s", vf.ErrNotReady, name, excerpt.Error(s.unread[name]))
+			return fmt.Errorf("%w: NodePolicy %s cannot be read: %s", vf.ErrNotReady, name, s.explainUnread(name))
 		}
 	}
 	for _, c := range s.merged.Conflicts {
@@ -157,6 +157,12 @@ func (s *Sources) mergeWith(host desired.Spec) desired.Merged {
 	return m
 }
 
+// explainUnread returns the reason why a policy cannot be read. It does not repeat the policy's
+// name, which callers say.
+func (s *Sources) explainUnread(name string) string {
+	return strings.ReplaceAll(excerpt.Error(s.unread[name]), "NodePolicy "+name+": ", "")
+}
+
 // Problems returns the problems of the policies and of the device plugin's ConfigMap.
 func (s *Sources) Problems() []api.Problem {
 	s.mu.Lock()
@@ -164,7 +170,7 @@ func (s *Sources) Problems() []api.Problem {
 	const next = "correct it; until then its last readable content is followed"
 	var out []api.Problem
 	for _, name := range slices.Sorted(maps.Keys(s.unread)) {
-		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: excerpt.Error(s.unread[name]), Next: next})
+		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: s.explainUnread(name), Next: next})
 	}
 	for _, c := range s.merged.Conflicts {
 		out = append(out, api.Problem{Object: "NodePolicies " + strings.Join(c.Policies, ", "), Reason: c.String(), Next: "what is there stays"})

@@ -81,7 +81,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 	}{
 		{"sound", []*v1alpha1.NodePolicy{newPolicy("a", 0, pool("netdevice"))}, nil},
 		{"two that cannot be read", []*v1alpha1.NodePolicy{newPolicy("b", 0, pool("nonsense")), newPolicy("a", 0, pool("nonsense"))}, []string{
-			"NodePolicy a: NodePolicy a: pools[0].deviceType", "NodePolicy b: NodePolicy b: pools[0].deviceType",
+			"NodePolicy a: pools[0].deviceType", "NodePolicy b: pools[0].deviceType",
 		}},
 		{"a contradiction", []*v1alpha1.NodePolicy{newPolicy("b", 0, pool("vfio-pci")), newPolicy("a", 0, pool("netdevice"))}, []string{
 			"NodePolicies a, b: pool culvert.dev/fast: policies a, b contradict each other",
