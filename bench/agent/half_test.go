@@ -43,3 +43,14 @@ func TestSpotBeginningLeavesTheProcessor(t *testing.T) {
 		t.Errorf("priority %d before traffic flows and %d in the window, want %d and %d, %v", waiting, sampling, own, highest, err)
 	}
 }
+
+// Traffic goes on after the window for one to two seconds, and longer after a longer window.
+func TestIperfSeconds(t *testing.T) {
+	for w, want := range map[bench.Workload]string{
+		{Seconds: 0.5}: "2", {Seconds: 2}: "3", {Seconds: 4}: "6", {Warmup: 1, Seconds: 10}: "13",
+	} {
+		if got := iperfSeconds(w); got != want {
+			t.Errorf("warm-up %g s, window %g s: %s s, want %s", w.Warmup, w.Seconds, got, want)
+		}
+	}
+}

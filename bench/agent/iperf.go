@@ -26,12 +26,12 @@ type iperf struct {
 	all     []*child
 }
 
-// spare seconds of traffic follow the window, for an end that saw the beginning late, and
-// processes that began one after the other.
-const spare = 2
-
-// iperfSeconds returns how long a client sends.
+// iperfSeconds returns how long a client sends. Spare traffic follows the window, for an end that saw
+// the beginning late, and for processes that began one after the other. The run of an end that is late
+// by more than a quarter of the window is void, so that a short window needs less.
 func iperfSeconds(w bench.Workload) string {
+	const least, most = 1, 2
+	spare := min(max(w.Seconds/2, least), most)
 	return fmt.Sprint(int(math.Ceil(w.Warmup + w.Seconds + spare)))
 }
 
