@@ -63,12 +63,12 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 	}
 	d.Steps = lab.NewSteps(o.Log, o.Live)
 	defer d.Steps.Close()
-	stage, err := d.stageFiles(ctx)
+	stage, setup, err := d.stageFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(stage)
-	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.Steps, Bound: true})
+	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.Steps, Bound: true, Prepare: prepareSetup(setup)})
 	if err != nil {
 		return nil, err
 	}

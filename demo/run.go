@@ -77,19 +77,25 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.Steps.Close()
-	stage, err := d.stageFiles(ctx)
+	stage, setup, err := d.stageFiles(ctx)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(stage)
 	l, err := d.bringUp(ctx, func(ctx context.Context, o lab.Options) (*lab.Lab, error) {
 		o.JoinWires = true // a bond needs PFs on one segment
+		o.Prepare = prepareSetup(setup)
 		return lab.Up(ctx, o)
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.leaveLab(ctx, l)) }()
+	if d.Up {
+		if err := setup.Run(ctx, l, d.Step); err != nil {
+			return err
+		}
+	}
 	if err := d.noteNodes(l); err != nil {
 		return err
 	}
@@ -113,20 +119,23 @@ func (d *demo) bringUp(ctx context.Context, up func(context.Context, lab.Options
 	return up(ctx, d.labOptions())
 }
 
-// stageFiles puts what is installed on nodes into a folder, which is the caller's.
-func (d *demo) stageFiles(ctx context.Context) (string, error) {
+// stageFiles puts Culvert as it is installed on nodes into a folder, which is the caller's. It
+// returns the work that comes before.
+func (d *demo) stageFiles(ctx context.Context) (stage string, setup *lab.Setup, err error) {
 	parts, err := node.FindParts(ctx, d.Source, func(s string) { d.Step("%s", s) })
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	stage, err := os.MkdirTemp("", "culvert-demo-")
-	if err != nil {
-		return "", err
+	if setup, err = nodeSetup(parts); err != nil {
+		return "", nil, err
 	}
-	if err := parts.Stage(ctx, stage, hostYAML); err != nil {
-		return "", errors.Join(err, os.RemoveAll(stage))
+	if stage, err = os.MkdirTemp("", "culvert-demo-"); err != nil {
+		return "", nil, err
 	}
-	return stage, nil
+	if err := parts.StageCulvert(ctx, stage, hostYAML); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(stage))
+	}
+	return stage, setup, nil
 }
 
 // beginDemo makes sure that there is no such lab and no report of an earlier run.
@@ -249,22 +258,16 @@ func indentLines(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
 }
 
-// installNodes sets both nodes up: Culvert, which makes its VFs, the overlay and
-// what containers are made of.
+// installNodes installs Culvert on both nodes; culvertd makes its VFs.
 func (d *demo) installNodes(ctx context.Context, stage string) error {
 	d.Step("installing Culvert on both nodes; culvertd makes 7 VFs on each of 2 PFs as it starts")
 	started := time.Now()
-	err := eachNode(ctx, d.nodes, func(ctx context.Context, _ int, n node.Node) error {
-		var g errgroup.Group
-		g.Go(func() error { return n.Install(ctx, stage) })
-		g.Go(func() error { return n.Prepare(ctx) })
-		return g.Wait()
-	})
+	err := eachNode(ctx, d.nodes, func(ctx context.Context, _ int, n node.Node) error { return n.Install(ctx, stage) })
 	if err != nil {
 		return err
 	}
-	d.Step("culvertd is ready on both nodes after %.1f s; joining them to the overlay: VXLAN, bridge, veth, MTU 1450", time.Since(started).Seconds())
-	return eachNode(ctx, d.nodes, func(ctx context.Context, _ int, n node.Node) error { return n.JoinOverlay(ctx, nodeCount) })
+	d.Step("culvertd is ready on both nodes after %.1f s", time.Since(started).Seconds())
+	return nil
 }
 
 // countVFs shows the status of the first node, counts the VFs of all nodes, and records their

@@ -2,7 +2,11 @@ package lab
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +29,20 @@ type Setup struct {
 	// Run does the work. The programs that it starts beside the nodes end when the
 	// snapshot is taken.
 	Run func(ctx context.Context, l *Lab, step func(format string, args ...any)) error
+}
+
+// HashFiles identifies a tree of files by the names and bodies of all its files, for [Setup.Key].
+func HashFiles(files fs.FS) (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := fs.ReadFile(files, name)
+		fmt.Fprintf(sum, "%s %d\n%s\n", name, len(body), body)
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // snapshotKey returns a name for the work of the setup. A nil setup does nothing.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -194,6 +195,26 @@ func TestSnapshotDependsOn(t *testing.T) {
 	same.Name, same.Run, same.Disks, same.Joined = "other", "/run/other", "/labs/other", true
 	if key(same, nil) != key(base, nil) {
 		t.Error("labs that differ in their name and wires have no common snapshot")
+	}
+}
+
+// TestHashFiles: names and bodies decide, and where one ends and the next begins.
+func TestHashFiles(t *testing.T) {
+	seen := map[string]int{}
+	for i, files := range []map[string]string{{"a": "1"}, {"a": "2"}, {"b": "1"}, {"a": "1", "b": "1"}, {"d/a": "1"}, {"a": "1\nb 1\n1"}} {
+		tree := fstest.MapFS{}
+		for name, body := range files {
+			tree[name] = &fstest.MapFile{Data: []byte(body)}
+		}
+		sum, err := HashFiles(tree)
+		again, errAgain := HashFiles(tree)
+		if err != nil || errAgain != nil || sum != again {
+			t.Errorf("%v: %s and %s, %v, %v", files, sum, again, err, errAgain)
+		}
+		if other, ok := seen[sum]; ok {
+			t.Errorf("trees %d and %d have one hash", other, i)
+		}
+		seen[sum] = i
 	}
 }
 

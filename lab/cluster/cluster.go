@@ -3,13 +3,11 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,20 +117,12 @@ var sources embed.FS
 // newSetup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the
 // kubelets as they run, and what the control plane had stored.
 func newSetup(parts Parts) (*lab.Setup, error) {
-	sum := sha256.New()
-	err := fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		body, err := sources.ReadFile(name)
-		fmt.Fprintf(sum, "%s %d\n%s\n", name, len(body), body)
-		return err
-	})
+	sum, err := lab.HashFiles(sources)
 	if err != nil {
 		return nil, err
 	}
 	return &lab.Setup{
-		Key: fmt.Sprintf("kubernetes %x %+v", sum.Sum(nil), parts), Folder: folder,
+		Key: fmt.Sprintf("kubernetes %s %+v", sum, parts), Folder: folder,
 		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
 			return newCluster(l, parts).createCluster(ctx, step)
 		},
