@@ -482,3 +482,39 @@ func TestBondThatThePodRenames(t *testing.T) {
 		clean(t, n, 14)
 	}
 }
+
+// The VF that has the addresses of a bond vanishes while another one is being released. What that one got
+// handed over meanwhile is not lost: the DEL of an IPAM plugin is still owed, also if it goes into
+// quarantine.
+func TestBondThatHandsOverDuringARelease(t *testing.T) {
+	for name, fails := range map[string]error{"free": nil, "in quarantine": errInjected} {
+		t.Run(name, func(t *testing.T) {
+			k, n := newNode(t)
+			req := plainBond(t)
+			req.Delegation = &journal.Delegation{Plugin: "whereabouts", ContainerID: "c1", Interface: "net1"}
+			got := bonded(t, n, req)
+			n.Engine.Wait() // for the announcement
+			first, second := got.Members[0], got.Members[1]
+			vanished := false
+			k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+				if move, is := s.(step.Move); is && move.VF == second.PCI && !vanished {
+					vanished = true
+					if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(first.ID, "it vanished") }); err != nil {
+						t.Error(err)
+					}
+				}
+				if vanished {
+					return fails
+				}
+				return nil
+			})
+			if err := n.Engine.End(t.Context(), second); err != nil || !vanished {
+				t.Fatalf("%v; vanished %t", err, vanished)
+			}
+			_, owed, err := n.Engine.Delegations()
+			if err != nil || len(owed) != 1 {
+				t.Errorf("owed: %+v, %v", owed, err)
+			}
+		})
+	}
+}

@@ -85,7 +85,10 @@ func (e *Engine) findHeld(owner vf.Owner) (rec journal.Record, ok bool, err erro
 func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, reason string, cause error) error {
 	begun := rec.Phase == journal.Configuring
 	rec.Phase = journal.Releasing
-	err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
+	err := e.Ledger.Update(func(tx *journal.Tx) error {
+		rec = withHandedOver(tx, rec)
+		return tx.Put(rec)
+	})
 	if err != nil && !begun {
 		return err // nothing was touched: the caller retries
 	}
@@ -119,8 +122,7 @@ func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, rea
 
 // freeVF frees a VF that was read back and is clean (I3).
 func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error) error {
-	who := rec.Lease.Owner
-	rec.Owed = rec.Owing()
+	who, released := rec.Lease.Owner, rec
 	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
 	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
 	text := fmt.Sprintf("vf %d of %s is clean", rec.ID.Index, at.label)
@@ -134,6 +136,7 @@ func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error)
 		kind = journal.Warning
 	}
 	err := e.Ledger.Update(func(tx *journal.Tx) error {
+		rec.Owed = withHandedOver(tx, released).Owing()
 		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID),
 			tx.Event(journal.Event{Type: kind, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
 	})
@@ -141,6 +144,18 @@ func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error)
 		e.forgetLease(rec.ID) // and not before: a further try must know of a call that hung
 	}
 	return err
+}
+
+// withHandedOver returns a record with what another member of its bond has handed over to it in the
+// ledger since it was read. The locks of two VFs do not exclude that.
+func withHandedOver(tx *journal.Tx, rec journal.Record) journal.Record {
+	now, err := tx.Record(rec.ID)
+	if err != nil || rec.Lease.Bond == nil || now.Generation != rec.Generation || now.Lease.BondMark != rec.Lease.BondMark {
+		return rec
+	}
+	rec.Lease.Wanted.Addresses, rec.Lease.Wanted.Routes = now.Lease.Wanted.Addresses, now.Lease.Wanted.Routes
+	rec.Lease.Delegation = now.Lease.Delegation
+	return rec
 }
 
 // resetVF takes a VF back to its baseline and reads it back (I2, I3). The error has the
@@ -230,6 +245,7 @@ func (e *Engine) quarantineVF(rec journal.Record, cause error) error {
 	}
 	return e.Ledger.Update(func(tx *journal.Tx) error {
 		var err error
+		rec = withHandedOver(tx, rec)
 		if rec.Lease.Owner.IsZero() {
 			err = tx.FreeAddresses(rec.ID)
 		}
