@@ -1,6 +1,8 @@
 package blocks
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -43,8 +45,7 @@ type podFamily struct {
 
 // Reserve updates the reservations of a pool by the nodes' reports. A report counts only for
 // addresses in the node's own blocks. A reservation that no node reports ends when its time is
-// over. Reserve keeps at most mostReservations: those that p has come first, then those with the
-// lowest addresses, so that a look at unchanged reports changes nothing.
+// over. Reserve keeps at most mostReservations, see boundKept.
 func Reserve(p Pool, demands []Demand, now time.Time) Pool {
 	reported := map[netip.Addr]Reservation{}
 	for _, d := range demands {
@@ -78,25 +79,45 @@ func Reserve(p Pool, demands []Demand, now time.Time) Pool {
 	return p
 }
 
-// boundKept returns at most mostReservations of all, by address. It prefers the addresses that
-// the pool keeps already.
-func (p Pool) boundKept(all []Reservation) []Reservation {
-	byAddr := func(a, b Reservation) int { return a.Addr.Compare(b.Addr) }
-	slices.SortFunc(all, byAddr)
-	if len(all) <= mostReservations {
-		return all
-	}
-	var listed, rest []Reservation
+// boundKept returns at most mostReservations of all, by address. Beyond that each namespace has an
+// equal share, and what others leave, so pods that come and go under new names take no places from
+// pods of other namespaces (I9, TestI9KeptAddressesAreShared).
+func (p Pool) boundKept(all []Reservation) (out []Reservation) {
+	byNamespace := map[string][]Reservation{}
 	for _, r := range all {
-		if _, kept := p.reservation(r.Addr); kept {
-			listed = append(listed, r)
-		} else {
-			rest = append(rest, r)
-		}
+		namespace, _, _ := strings.Cut(r.Pod, "/")
+		byNamespace[namespace] = append(byNamespace[namespace], r)
 	}
-	all = slices.Concat(listed, rest)[:mostReservations]
-	slices.SortFunc(all, byAddr)
-	return all
+	order := slices.SortedFunc(maps.Keys(byNamespace), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(byNamespace[a]), len(byNamespace[b])), cmp.Compare(a, b))
+	})
+	for i, namespace := range order {
+		some := byNamespace[namespace]
+		if share := (mostReservations - len(out)) / (len(order) - i); len(some) > share {
+			slices.SortFunc(some, p.compareKept)
+			some = some[:share]
+		}
+		out = append(out, some...)
+	}
+	slices.SortFunc(out, func(a, b Reservation) int { return a.Addr.Compare(b.Addr) })
+	return out
+}
+
+// compareKept sorts those of one namespace first that stay: what the pool keeps already, so that a
+// look at unchanged reports changes nothing. Of these, what a pod holds and what ended last come
+// first, then the lowest addresses.
+func (p Pool) compareKept(a, b Reservation) int {
+	rank := func(r Reservation) int {
+		_, listed := p.reservation(r.Addr)
+		switch {
+		case !listed:
+			return 2
+		case !r.Since.IsZero():
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), b.Since.Compare(a.Since), a.Addr.Compare(b.Addr))
 }
 
 // reservation returns the reservation of an address.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/culvert-net/culvert/ipam"
@@ -103,6 +104,59 @@ func TestReservationsBeyondTheBound(t *testing.T) {
 	if want := append([]Reservation{low.Reservations[0]}, kept[1:]...); !slices.Equal(p.Reservations, want) {
 		t.Errorf("the freed place is not that of the lowest address: %v", p.Reservations[0])
 	}
+}
+
+// TestI9KeptAddressesAreShared: pods of one namespace that come and go under new names take no kept
+// addresses from those of other namespaces. A namespace within its share keeps all of them. Of one
+// beyond it those stay whose pods ended last, and a second look changes nothing.
+func TestI9KeptAddressesAreShared(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.0-10.0.31.255"), Node: "a", UID: "a"}}}
+	next := addr("10.0.0.0")
+	report := func(namespace string, count int) (out []Reservation) {
+		for range count {
+			out = append(out, Reservation{Pod: namespace + "/" + next.String() + " net1", Addr: next, For: 72 * time.Hour})
+			next = next.Next()
+		}
+		return out
+	}
+	look := func(of ...[]Reservation) {
+		p = Reserve(p, []Demand{{Node: "a", UID: "a", Request: Request{Reservations: slices.Concat(of...)}}}, at)
+	}
+	wantCounts := func(step string, want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for _, r := range p.Reservations {
+			got[r.Pod[:strings.Index(r.Pod, "/")]]++
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", step, diff)
+		}
+	}
+	var latest []Reservation
+	for range 12 { // a hundred new pods each hour
+		latest = report("greedy", 100)
+		look(latest)
+		at = at.Add(time.Hour)
+	}
+	wantCounts("alone", map[string]int{"greedy": 1024})
+	db, web := report("db", 100), report("web", 4)
+	look(latest, db, web)
+	wantCounts("beside others", map[string]int{"greedy": 920, "db": 100, "web": 4})
+	first, _ := p.reservation(addr("10.0.0.99"))
+	last, _ := p.reservation(addr("10.0.3.232")) // the first of the eleventh hour
+	if first.Pod != "" || last.Pod == "" {
+		t.Errorf("kept are %q of the first pods and %q of the last ones", first.Pod, last.Pod)
+	}
+	before := slices.Clone(p.Reservations)
+	if look(latest, db, web); !slices.Equal(p.Reservations, before) {
+		t.Error("a second look changed the kept addresses")
+	}
+	other := report("other", 900)
+	look(latest, db, web, other)
+	wantCounts("beside another one that is greedy", map[string]int{"greedy": 460, "other": 460, "db": 100, "web": 4})
+	look(nil, nil, other)
+	wantCounts("after the pods ended", map[string]int{"greedy": 460, "other": 460, "db": 100, "web": 4})
 }
 
 // A node gives a kept address to a pod of the name alone, also when it has no other one left.
