@@ -127,7 +127,8 @@ func TestI9KeptAddressesAreShared(t *testing.T) {
 		t.Helper()
 		got := map[string]int{}
 		for _, r := range p.Reservations {
-			got[r.Pod[:strings.Index(r.Pod, "/")]]++
+			namespace, _, _ := strings.Cut(r.Pod, "/")
+			got[namespace]++
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", step, diff)

@@ -191,7 +191,7 @@ func TestI9RoomIsShared(t *testing.T) {
 		"rules of a pod":     {Limit: balance.Limit{Rules: 30, Backends: 200, PerPod: true}},
 	}
 	for name, m := range makers {
-		for turn := range len(sizes) {
+		for turn := range sizes {
 			in := Input{Node: here, Clients: []Client{client("pod", net1), client("other", net2)}}
 			for i := range sizes {
 				z := sizes[(i+turn)%len(sizes)]
