@@ -3,6 +3,9 @@ package socket
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -73,6 +76,36 @@ func TestFullMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAnswer("at the second try", "172.16.91.2:8080")
+}
+
+// TestI7PodThatFails: a pod whose network namespace cannot be opened delays no change of others, and
+// takes no view from pods that culvertd did not find.
+func TestI7PodThatFails(t *testing.T) {
+	w := newWorld(t)
+	p := w.pod("client", tenant, "172.16.91.1/32", "172.16.91.2/32")
+	for _, at := range []string{"172.16.91.1:8080", "172.16.91.2:8080"} {
+		w.serve(p, at)
+	}
+	broken := balance.Pod{ID: "broken", Netns: filepath.Join(t.TempDir(), "file"), View: tenant}
+	w.check(os.Symlink(broken.Netns, broken.Netns)) // ELOOP, as for any other failure to open it
+	b := w.open()
+	apply := func(to string, pods ...balance.Pod) error {
+		return b.Apply(balance.Table{Pods: pods, Views: map[balance.ViewID]balance.View{tenant: {frontend(balance.TCP, "10.96.0.2:80"): ruleTo(to)}}})
+	}
+	for to, pods := range map[string][]balance.Pod{"172.16.91.1:8080": {broken, p}, "172.16.91.2:8080": {p, broken}} {
+		if err := apply(to, pods...); err == nil || !strings.Contains(err.Error(), "pod sandbox broken") {
+			t.Errorf("the error is %v", err)
+		}
+		if who, _, err := w.call(p, "10.96.0.2:80"); err != nil || who != to {
+			t.Errorf("answered by %q, %v; want %s", who, err, to)
+		}
+	}
+	if _ = apply("172.16.91.1:8080", broken); len(b.pods) != 1 {
+		t.Errorf("%d pods have a view while one is not known, want the one that had it", len(b.pods))
+	}
+	if err := apply("172.16.91.1:8080"); err != nil || len(b.pods) != 0 {
+		t.Errorf("%d pods have a view after all of them ended: %v", len(b.pods), err)
+	}
 }
 
 func countEntries(t *testing.T, m *ebpf.Map) (n int) {
