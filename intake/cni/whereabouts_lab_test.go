@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/culvert-net/culvert/journal"
@@ -35,7 +38,8 @@ func allocated(s *apiserver.Server) ([]string, error) {
 
 // The real whereabouts gives the addresses of a network to two pods, run by the real shim
 // without Multus: culvertd finds by itself that it is installed. A DEL without the
-// configuration gives the address back, also after culvertd died in the ADD.
+// configuration gives the address back, also after culvertd died in the ADD. Then the real Multus
+// calls the shim for two more pods.
 func TestRealWhereaboutsIsDelegatedTo(t *testing.T) {
 	s := apiserver.New(t)
 	apiserver.Eventually(t, "namespace kube-system", func() error { return s.Do("GET", "/api/v1/namespaces/kube-system", "", nil) })
@@ -99,4 +103,99 @@ func TestRealWhereaboutsIsDelegatedTo(t *testing.T) {
 		return nil
 	})
 	d.wantFree(t)
+
+	if os.Geteuid() != 0 {
+		t.Skip("Multus enters the netns of a pod, which only root may")
+	}
+	m := newMultus(t, s, socket, plugins)
+	netns := []string{realNetns(t), realNetns(t)}
+	s.Must("POST", "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions",
+		fmt.Sprintf(`{"apiVersion":"k8s.cni.cncf.io/v1","kind":"NetworkAttachmentDefinition","metadata":{"name":"n"},"spec":{"config":%q}}`, config))
+	for i, pod := range []string{"m1", "m2"} {
+		s.Must("POST", "/api/v1/namespaces/default/pods",
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"annotations":{"k8s.v1.cni.cncf.io/networks":"n"}},"spec":{"containers":[{"name":"c","image":"example.org/c"}]}}`, pod))
+		d.k.AddNetns(netns[i])
+		m.call("ADD", pod, netns[i])
+		if got, want := m.addressOf(pod), fmt.Sprintf("10.5.0.%d", i+1); got != want {
+			t.Errorf("pod %s beside Multus: %q, want %s", pod, got, want)
+		}
+	}
+	wantAllocated("1", "2")
+	m.call("DEL", "m1", netns[0])
+	wantAllocated("2")
+	m.call("DEL", "m2", "")
+	wantAllocated()
+	d.wantFree(t)
+}
+
+// realNetns returns a netns that exists, as Multus and whereabouts want it. Culvert's kernel is the
+// fake.
+func realNetns(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "infinity")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it
+	return fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid)
+}
+
+// multus is the real Multus, with a default network that is a script. Its plugin sriov is the shim.
+type multus struct {
+	*testing.T
+	s                       *apiserver.Server
+	program, config, socket string
+}
+
+func newMultus(t *testing.T, s *apiserver.Server, socket, plugins string) multus {
+	t.Helper()
+	const script = `#!/bin/sh
+[ "$CNI_COMMAND" != ADD ] || echo '{"cniVersion":"1.0.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.7.0.1/24"}]}'
+`
+	crd, err := os.ReadFile("../../dist/kubernetes/network-attachment-definitions.yaml")
+	if err := errors.Join(err, os.Symlink(shim, filepath.Join(plugins, "sriov")), os.WriteFile(filepath.Join(plugins, "script"), []byte(script), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", string(crd))
+	apiserver.Eventually(t, "the kind of networks", func() error {
+		return s.Do("GET", "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", "", nil)
+	})
+	return multus{t, s, apiserver.Program(t, "multus", "multus"), fmt.Sprintf(
+		`{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus","kubeconfig":%q,"binDir":%q,"cniDir":%q,"logToStderr":true,"logLevel":"error",
+		"delegates":[{"cniVersion":"1.0.0","name":"default","type":"script"}]}`, s.AdminKubeconfig(), plugins, t.TempDir()), socket}
+}
+
+// call makes a call for a pod as a container runtime does.
+func (m multus) call(command, pod, netns string) {
+	m.Helper()
+	cmd := exec.CommandContext(m.Context(), m.program)
+	cmd.Env = append(os.Environ(), "CULVERT_SOCKET="+m.socket, "CNI_COMMAND="+command, "CNI_CONTAINERID="+pod, "CNI_IFNAME=eth0", "CNI_NETNS="+netns,
+		"CNI_PATH="+filepath.Dir(m.program), "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_INFRA_CONTAINER_ID="+pod+";K8S_POD_NAME="+pod)
+	cmd.Stdin = strings.NewReader(m.config)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.Fatalf("Multus %s %s: %v\n%s", command, pod, err, out)
+	}
+}
+
+// addressOf returns the address of a pod in the network n, as Multus reports it.
+func (m multus) addressOf(pod string) string {
+	m.Helper()
+	var p struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	var networks []struct {
+		Name string
+		IPs  []string
+	}
+	err := m.s.Do("GET", "/api/v1/namespaces/default/pods/"+pod, "", &p)
+	if err := errors.Join(err, json.Unmarshal([]byte(p.Metadata.Annotations["k8s.v1.cni.cncf.io/network-status"]), &networks)); err != nil {
+		m.Fatal(err)
+	}
+	for _, n := range networks {
+		if n.Name == "default/n" {
+			return strings.Join(n.IPs, " ")
+		}
+	}
+	return ""
 }
