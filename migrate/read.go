@@ -72,19 +72,24 @@ func brokenDocument(from string, err error) Object {
 }
 
 // splitDocuments yields the parts of a file between the lines that begin with ---, each with the
-// line before it. Directives and comments stay with the document that follows them.
+// line before it. Directives and comments stay with the document that follows them. JSON needs no
+// line between its documents.
 func splitDocuments(text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		start, at, hasContent := 0, 0, false
+		start, at, hasContent, endsObject := 0, 0, false, false
 		for line := range bytes.Lines(text) {
 			word := bytes.TrimSpace(line)
-			if hasContent && bytes.HasPrefix(line, []byte("---")) && (len(word) == 3 || bytes.ContainsAny(word[3:4], " \t")) {
+			isLine := bytes.HasPrefix(line, []byte("---")) && (len(word) == 3 || bytes.ContainsAny(word[3:4], " \t"))
+			if hasContent && (isLine || endsObject && line[0] == '{') {
 				if !yield(text[start:at]) {
 					return
 				}
 				start, hasContent = at, false
 			}
 			hasContent = hasContent || len(word) > 0 && word[0] != '#' && word[0] != '%' && !bytes.Equal(word, []byte("---"))
+			if len(word) > 0 {
+				endsObject = word[len(word)-1] == '}'
+			}
 			at += len(line)
 		}
 		yield(text[start:])

@@ -142,6 +142,10 @@ NetworkAttachmentDefinition team/n: works
 		"a configuration in YAML": {"kind: NetworkAttachmentDefinition\nmetadata: {name: n}\nspec: {config: {type: sriov}}\n", "NetworkAttachmentDefinition n: refused\n  refused: spec.config: want a text that has JSON: write config: '{...}'\n"},
 		"a directive":             {"%YAML 1.1\n# a comment\n---\n" + network("n", `{"type":"sriov"}`) + "...\n---\n" + network("m", `{"type":"sriov"}`), "NetworkAttachmentDefinition n: works\nNetworkAttachmentDefinition m: works\n"},
 		"another line end":        {strings.ReplaceAll(network("n", `{"type":"sriov"}`)+"a: [\n---\n"+network("m", `{"type":"sriov"}`), "\n", "\r\n"), "NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: yaml: line "},
+		"documents of JSON": {
+			"{\n  \"kind\": \"NetworkAttachmentDefinition\",\n  \"metadata\": {\"name\": \"n\"}, \"spec\": {\"config\": \"{\\\"type\\\":\\\"sriov\\\"}\"}\n}\n{\"kind\": \"Pod\", \"metadata\": {\"name\": \"p\", \"annotations\": {\"k8s.v1.cni.cncf.io/networks\": \"n\"}}}\n{\"kind\": 5\n",
+			"NetworkAttachmentDefinition n: works\nPod p: works\ndocument: refused\n  refused: file: invalid: yaml: line 6: ",
+		},
 		"another apiVersion of a network": {
 			strings.ReplaceAll(network("n", `{"type":"sriov"}`), "/v1", "/v1beta1"),
 			"NetworkAttachmentDefinition n: refused\n  refused: apiVersion \"k8s.cni.cncf.io/v1beta1\": the API server has no NetworkAttachmentDefinition of that version: write k8s.cni.cncf.io/v1\n",
