@@ -65,24 +65,21 @@ func intersectLabels(a, b map[string]string) (map[string]string, bool) {
 // addCommon returns all without duplicates, and the intersections of any of them. It reports
 // whether there are no more than it returns.
 func addCommon[T any](all []T, intersect func(a, b T) (T, bool), same func(a, b T) bool) (out []T, complete bool) {
-	add := func(v T) {
-		if !slices.ContainsFunc(out, func(o T) bool { return same(o, v) }) {
-			out = append(out, v)
+	for pending := slices.Clone(all); len(pending) > 0; {
+		v := pending[0]
+		pending = pending[1:]
+		switch {
+		case slices.ContainsFunc(out, func(o T) bool { return same(o, v) }):
+			continue
+		case len(out) >= len(all)+maxCommon:
+			return out, false
 		}
-	}
-	for _, v := range all {
-		add(v)
-	}
-	limit := len(out) + maxCommon
-	for i := 0; i < len(out); i++ {
-		for j := range i {
-			if both, ok := intersect(out[i], out[j]); ok {
-				add(both)
-			}
-			if len(out) > limit {
-				return out[:limit], false
+		for _, o := range out {
+			if both, ok := intersect(o, v); ok {
+				pending = append(pending, both)
 			}
 		}
+		out = append(out, v)
 	}
 	return out, true
 }
@@ -182,7 +179,8 @@ func mergePF(policies []policy, s pfSelector) entry {
 			out.vfs, out.mtu = 0, 0
 		}
 		out.vfs, out.mtu = max(out.vfs, p.NumVFs), max(out.mtu, p.MTU)
-		parts = append(kept, own)
+		kept = append(kept, own)
+		parts = kept
 	}
 	return out
 }

@@ -45,10 +45,8 @@ func Isolation(data map[string]string, args []string) (global []string, on bool)
 			global, on = append(global, splitNames(config.Global)...), true
 		}
 	}
-	switch value, found := flagOf(args, "namespace-isolation"); {
-	case found && value != "false":
-		on = true
-	case !on:
+	value, found := flagOf(args, "namespace-isolation")
+	if on = on || found && value != "false"; !on {
 		return nil, false
 	}
 	named, _ := flagOf(args, "global-namespaces")
