@@ -26,6 +26,9 @@ type Device struct {
 	// the metadata that the device's element cannot express.
 	Pool string
 	Spec vf.Spec
+	// Apart is the name of another device of the guest, on whose PF the VF must not be: two VFs of
+	// one bond. With puts it into the metadata, so that a migration keeps them apart.
+	Apart string
 	// Failover is the alias of the virtio interface for which this one is the
 	// fast path; empty for none.
 	Failover string

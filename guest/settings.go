@@ -28,6 +28,7 @@ type entry struct {
 	Device string     // the device's name; or
 	PCI    vf.PCIAddr // its VF, for a device without a name by Culvert
 	Pool   string
+	Apart  string // another device, on whose PF the VF must not be
 	Spec   vf.Spec
 }
 
@@ -114,7 +115,7 @@ func entryOf(n node) (e entry, err error) {
 // attributeNames returns the attributes of an entry; the settings are called as the flags of culvert
 // vm xml are.
 func attributeNames() []string {
-	return []string{"device", "pci", "pool", "mac", "vlan", "vlan-qos", "vlan-proto", "spoofchk", "trust", "link-state", "min-tx-rate", "max-tx-rate"}
+	return []string{"device", "pci", "pool", "apart", "mac", "vlan", "vlan-qos", "vlan-proto", "spoofchk", "trust", "link-state", "min-tx-rate", "max-tx-rate"}
 }
 
 // setAttribute reads one attribute.
@@ -131,6 +132,9 @@ func (e *entry) setAttribute(name, value string) (err error) {
 		if value == "" {
 			err = errors.New(`"": want prefix/name or name`)
 		}
+	case "apart":
+		e.Apart = value
+		return CheckName(value)
 	case "mac":
 		var mac vf.MAC
 		mac, err = vf.ParseUnicastMAC(value)
@@ -211,6 +215,9 @@ func (e *entry) checkWhole() error {
 	if v := e.Spec.VLAN; v != nil && v.ID == 0 {
 		return fmt.Errorf("vlan-qos and vlan-proto belong to a VLAN: give vlan, 1 to %d, too", vf.MaxVLAN)
 	}
+	if e.Apart != "" && e.Apart == e.Device {
+		return fmt.Errorf("apart %q: want another device of the guest", e.Apart)
+	}
 	for _, m := range e.Spec.Mistakes() {
 		return fmt.Errorf("%s %s: %s", m.Setting.Flag(), m.Value, m.Want)
 	}
@@ -226,6 +233,7 @@ func (e entry) formatXML() string {
 	add("device", e.Device)
 	add("pci", e.PCI.String())
 	add("pool", e.Pool)
+	add("apart", e.Apart)
 	if s.MAC != nil {
 		add("mac", s.MAC.String())
 	}

@@ -61,11 +61,11 @@ func parsed(t testing.TB, text []byte) Definition {
 func TestWants(t *testing.T) {
 	tagged := everything()
 	tagged.VLAN = &vf.VLAN{ID: 5, QoS: 3, Proto: vf.Dot1AD}
-	e := entry{Device: "net1", Pool: `x/"fast"`, Spec: tagged}
+	e := entry{Device: "net1", Pool: `x/"fast"`, Apart: "net2", Spec: tagged}
 	d := parsed(t, bare(ours(e.formatXML()[:1]+"c:"+strings.TrimPrefix(e.formatXML(), "<"+ourPrefix)+`<!-- a note --><c:vf pci="0000:01:10.6" trust="on"/><c:vf device="gone" trust="off"/>`)))
 	on := true
 	want := []Want{
-		{Device: "net1", VF: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 4}, Pool: `x/"fast"`, Spec: tagged, Ours: true},
+		{Device: "net1", VF: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 4}, Pool: `x/"fast"`, Apart: "net2", Spec: tagged, Ours: true},
 		{Device: "0000-01-10-6", VF: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 6}, Spec: vf.Spec{Trust: &on}, Ours: true},
 	}
 	got, err := d.Wants()
@@ -108,6 +108,8 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 		"link state":       {vfEntry(`device="net1" link-state="up"`), `link-state "up": want auto, enable or disable`},
 		"rate":             {vfEntry(`device="net1" max-tx-rate="1G"`), `max-tx-rate "1G": want Mb/s`},
 		"rates":            {vfEntry(`device="net1" min-tx-rate="9" max-tx-rate="8"`), `min-tx-rate 9: want at most the maximum, 8 Mb/s`},
+		"apart":            {vfEntry(`device="net1" apart="a b"`), `device name "a b"`},
+		"apart from self":  {vfEntry(`device="net1" apart="net1"`), `apart "net1": want another device`},
 		"pool":             {vfEntry(`device="net1" pool=""`), `pool "": want prefix/name`},
 		"twice":            {vfEntry(`device="net1"`) + vfEntry(`device="net1" trust="on"`), `<culvert:vf device='net1'> is there twice`},
 		"another element":  {`<c:vlan id="5"/>`, `<vlan> in <culvert:guest>: want <culvert:vf .../>`},

@@ -13,6 +13,7 @@ type Want struct {
 	Device string // its name; the VF's address for one that culvert vm xml did not make
 	VF     vf.PCIAddr
 	Pool   string // that the VF is of, where the definition says so
+	Apart  string // the name of another device, on whose PF the VF must not be
 	Spec   vf.Spec
 	// Ours: culvert vm xml made the device, or the metadata has settings for it.
 	Ours bool
@@ -63,7 +64,7 @@ func (w *Want) takeEntry(way Way, e entry) error {
 		return fmt.Errorf("%s: mac and vlan are said by the device's own <mac> and <vlan>: take them out of the entry", e)
 	}
 	own := w.Spec
-	w.Pool, w.Spec, w.Ours = e.Pool, e.Spec, true
+	w.Pool, w.Apart, w.Spec, w.Ours = e.Pool, e.Apart, e.Spec, true
 	if way != Hostdev {
 		w.Spec.MAC, w.Spec.VLAN = own.MAC, own.VLAN
 	}
@@ -113,7 +114,7 @@ func (d Definition) Of(name string) (Want, bool, error) {
 
 // rememberedEntry returns the entry that keeps what the device's element cannot say.
 func (d Device) rememberedEntry() entry {
-	e := entry{Device: d.Name, Pool: d.Pool, Spec: d.Spec}
+	e := entry{Device: d.Name, Pool: d.Pool, Apart: d.Apart, Spec: d.Spec}
 	if d.Way != Hostdev {
 		e.Spec.MAC, e.Spec.VLAN = nil, nil
 	}

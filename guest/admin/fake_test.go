@@ -128,8 +128,16 @@ func (f *fake) Lease(_ context.Context, req api.GuestXMLRequest) (out api.GuestX
 		case f.pool == 0:
 			return fmt.Errorf("pool x/a: 1 of 1 VFs on enp1s0 are held (vm db2): %w for vm db1", vf.ErrNothingFree)
 		default:
+			pf, device := "p0", uint8(0x10)
+			other, leased := f.leased[req.Apart]
+			switch {
+			case req.Apart != "" && !leased:
+				return fmt.Errorf("a VF apart from %s: %w: that one has no VF", req.Apart, vf.ErrInvalid)
+			case leased && other.PF == pf:
+				pf, device = "p1", 0x11
+			}
 			f.pool--
-			v = api.VF{PCI: vf.PCIAddr{Bus: f.bus, Device: 0x10, Function: uint8(f.pool)}, Phase: "attached", Pool: "x/a"}
+			v = api.VF{PCI: vf.PCIAddr{Bus: f.bus, Device: device, Function: uint8(f.pool)}, PF: pf, Phase: "attached", Pool: "x/a"}
 			v.Owner = &vf.Owner{Kind: vf.OwnerGuest, UID: uuid, Name: "db1", Interface: req.Device}
 			v.Settings.MAC = vf.MAC{2, 0, 0, 0, f.bus, uint8(f.pool)}
 		}
@@ -142,7 +150,7 @@ func (f *fake) Lease(_ context.Context, req api.GuestXMLRequest) (out api.GuestX
 		if req.Spec.VLAN != nil {
 			v.Settings.VLAN = *req.Spec.VLAN
 		}
-		dev := guest.Device{Name: req.Device, Way: guest.Way(req.Way), PCI: v.PCI, MAC: v.Settings.MAC, VLAN: v.Settings.VLAN, Failover: req.Failover, Pool: v.Pool, Spec: req.Spec}
+		dev := guest.Device{Name: req.Device, Way: guest.Way(req.Way), PCI: v.PCI, MAC: v.Settings.MAC, VLAN: v.Settings.VLAN, Failover: req.Failover, Pool: v.Pool, Spec: req.Spec, Apart: req.Apart}
 		if out.Definition, err = d.With(dev); err != nil {
 			return err
 		}

@@ -278,12 +278,14 @@ func (m *migration) leaseVFs(ctx context.Context) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
+	m.markPairs(wants)
 	for i, w := range wants {
 		use, named := m.definition.Has(w.Device)
 		if !named { // of a libvirt network
 			continue
 		}
 		req, err := m.requestFor(use, w)
+		req.Apart = findApart(wants[:i], w)
 		if err == nil {
 			req.Definition, err = stripDevices(text, wants[i:])
 		}
@@ -296,7 +298,7 @@ func (m *migration) leaseVFs(ctx context.Context) (text string, err error) {
 		if err != nil {
 			return "", fmt.Errorf("host %s: %w", m.t.Host, err)
 		}
-		dev := guest.Device{Name: w.Device, PCI: got.VF, MAC: *req.Spec.MAC, Pool: req.Pool, Spec: req.Spec}
+		dev := guest.Device{Name: w.Device, PCI: got.VF, MAC: *req.Spec.MAC, Pool: req.Pool, Spec: req.Spec, Apart: w.Apart}
 		if req.Spec.VLAN != nil {
 			dev.VLAN = *req.Spec.VLAN
 		}
@@ -309,6 +311,35 @@ func (m *migration) leaseVFs(ctx context.Context) (text string, err error) {
 		}
 	}
 	return text, nil
+}
+
+// markPairs marks the devices that culvert vm attach --bond made before it kept in the definition
+// that their VFs are apart: their names end in a and b, and their VFs here are of one pool and two
+// PFs.
+func (m *migration) markPairs(wants []guest.Want) {
+	for i, w := range wants {
+		stem, isSecond := strings.CutSuffix(w.Device, "b")
+		first := slices.IndexFunc(wants, func(o guest.Want) bool { return o.Device == stem+"a" })
+		if !isSecond || first < 0 || w.Apart != "" || wants[first].Apart != "" || wants[first].Pool != w.Pool {
+			continue
+		}
+		v, has := m.s.vfAt(w.VF)
+		o, had := m.s.vfAt(wants[first].VF)
+		if has && had && v.PF != o.PF {
+			wants[i].Apart = wants[first].Device
+		}
+	}
+}
+
+// findApart returns the device of those that have a VF already, on whose PF the VF of the next
+// device must not be. Either of the two may name the other one.
+func findApart(before []guest.Want, next guest.Want) string {
+	for _, w := range before {
+		if next.Apart == w.Device || w.Apart == next.Device && w.Apart != "" {
+			return w.Device
+		}
+	}
+	return ""
 }
 
 // stripDevices returns a definition's text without the devices that have no VF of the target yet.

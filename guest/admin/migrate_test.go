@@ -505,3 +505,49 @@ func (l *lateSender) Do(ctx context.Context, a Action) error {
 	}
 	return err
 }
+
+// swapPair lets the two devices of a pair have each other's names.
+func swapPair(a *fake) {
+	a.Defined = strings.NewReplacer("bond0a", "bond0b", "bond0b", "bond0a").Replace(a.Defined)
+	a.leased["bond0a"], a.leased["bond0b"] = a.leased["bond0b"], a.leased["bond0a"]
+}
+
+// P8: the VFs of a bonded guest are on two PFs of the target, too, whichever of the two devices
+// comes first in the definition. So are those of a guest that was attached with --bond before its
+// definition had a mark of that.
+func TestP8MigrationKeepsApart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, apart string // the device that hosts makes, and what of the other is not beside it
+		change       func(a *fake)
+		apartThere   bool
+	}{
+		"marked":                        {"bond0a", "bond0a", func(*fake) {}, true},
+		"before the mark":               {"bond0a", "bond0a", func(a *fake) { a.Defined = strings.Replace(a.Defined, ` apart="bond0a"`, "", 1) }, true},
+		"no pair":                       {"net1", "net1", func(a *fake) { a.Defined = strings.Replace(a.Defined, ` apart="net1"`, "", 1) }, false},
+		"a pair on one PF":              {"bond0a", "", func(*fake) {}, false},
+		"the first is after the second": {"bond0a", "bond0a", func(a *fake) { swapPair(a) }, true},
+		"the second is after the first": {"bond0a", "bond0a", func(a *fake) {
+			swapPair(a)
+			a.Defined = strings.NewReplacer(` apart="bond0b"`, "", `device="bond0b" pool="x/a"`, `device="bond0b" pool="x/a" apart="bond0a"`).Replace(a.Defined)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Device = tc.first })
+			both, err := a.Lease(t.Context(), api.GuestXMLRequest{Definition: a.Defined, Device: "bond0b", Pool: "x/a", Way: "interface", Apart: tc.apart})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Defined = both.Definition
+			tc.change(a)
+			if err := migrate(t, a, b, Migration{}); err != nil {
+				t.Fatal(err)
+			}
+			if first, second := b.leased[tc.first], b.leased["bond0b"]; (first.PF != second.PF) != tc.apartThere || first.PF == "" || second.PF == "" {
+				t.Errorf("on PFs %q and %q", first.PF, second.PF)
+			}
+			if strings.Contains(b.Defined, "apart=") != tc.apartThere {
+				t.Errorf("the mark is not as it should be:\n%s", b.Defined)
+			}
+		})
+	}
+}

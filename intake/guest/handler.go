@@ -64,7 +64,11 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	out, err := renderXML(def, way, r.Failover, rec)
+	apart := r.Apart
+	if has, _, err := def.Of(r.Device); err == nil && apart == "" {
+		apart = has.Apart
+	}
+	out, err := renderXML(def, way, r.Failover, apart, rec)
 	if err != nil && !had {
 		err = errors.Join(err, h.engine.End(ctx, rec))
 	}
@@ -146,9 +150,9 @@ func (h *Handler) listHeld(match func(vf.Owner) bool) (out []journal.Record, err
 	return out, err
 }
 
-func renderXML(def guest.Definition, way guest.Way, failover string, rec journal.Record) (out api.GuestXML, err error) {
+func renderXML(def guest.Definition, way guest.Way, failover, apart string, rec journal.Record) (out api.GuestXML, err error) {
 	owner, admin := rec.Lease.Owner, rec.Lease.Effective
-	dev := guest.Device{Name: owner.Interface, Way: way, PCI: rec.PCI, MAC: admin.MAC, VLAN: admin.VLAN, Failover: failover, Pool: rec.Lease.Pool, Spec: rec.Lease.Wanted}
+	dev := guest.Device{Name: owner.Interface, Way: way, PCI: rec.PCI, MAC: admin.MAC, VLAN: admin.VLAN, Failover: failover, Apart: apart, Pool: rec.Lease.Pool, Spec: rec.Lease.Wanted}
 	out = api.GuestXML{Guest: owner, VF: rec.PCI}
 	if out.Definition, err = def.With(dev); err != nil {
 		return out, err

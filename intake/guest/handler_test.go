@@ -286,6 +286,28 @@ func TestReportsAreReadStrictly(t *testing.T) {
 	}
 }
 
+// The definition remembers from which device the VF has to be apart, also when the request for the
+// same device is repeated without that.
+func TestXMLRemembersApart(t *testing.T) {
+	h, _ := handler(t, "v0 attached "+uuid1+" net1a", "v1 attached "+uuid1+" net1b")
+	text := domain()
+	for _, apart := range []string{"net1a", ""} {
+		params, err := json.Marshal(api.GuestXMLRequest{Definition: text, Device: "net1b", Way: "hostdev", Apart: apart})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := h.XML(t.Context(), params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = out.(api.GuestXML).Definition //nolint:forcetypeassert // as XML returns it
+		d := parseText(t, text)
+		if w, has, err := d.Of("net1b"); w.Apart != "net1a" || !has || err != nil {
+			t.Errorf("asked with %q: %v, apart from %q in:\n%s", apart, err, w.Apart, text)
+		}
+	}
+}
+
 func TestXMLRefuses(t *testing.T) {
 	mtu := 9000
 	for name, tc := range map[string]struct {
