@@ -31,6 +31,10 @@ const (
 	// move to another host, or a new definition, takes less than this. If the VF was reserved
 	// after the guest had left the list, it is for a guest that returns, which may take long.
 	undefined = time.Minute
+	// arriving: a running guest has no inactive definition. It may be arriving from another host,
+	// where a culvert of an earlier version migrates it, and that can take long. A guest that has
+	// none at all gives the VF back after this time.
+	arriving = 24 * time.Hour
 )
 
 // Seen is a guest as libvirt lists it.
@@ -52,11 +56,12 @@ type Comparer struct {
 	ledger ledger
 	now    func() time.Time
 	gone   map[string]time.Time // guests that were listed: zero, or when they were first missed
+	named  map[vf.ID]time.Time  // reserved VFs: when a definition of the guest last named them
 }
 
 // NewComparer makes a Comparer over an engine, its ledger and a clock.
 func NewComparer(e watcher, l ledger, now func() time.Time) *Comparer {
-	return &Comparer{engine: e, ledger: l, now: now, gone: map[string]time.Time{}}
+	return &Comparer{engine: e, ledger: l, now: now, gone: map[string]time.Time{}, named: map[vf.ID]time.Time{}}
 }
 
 // Compare brings the ledger in line with libvirt's list and the kernel, and returns the
@@ -107,13 +112,13 @@ func (c *Comparer) rememberGuests(guests []Seen) {
 }
 
 // settleLease ends the lease of a guest that has ended, or a lease that no start will need. A guest
-// that runs without the VF has it reserved, as a guest that is off has. While a guest arrives from
-// another host, it has no inactive definition, and its reservation does not end.
+// that runs without the VF has it reserved, as a guest that is off has.
 func (c *Comparer) settleLease(ctx context.Context, r journal.Record, guests []Seen) error {
 	i := slices.IndexFunc(guests, func(g Seen) bool { return g.UUID == r.Lease.Owner.UID })
 	runs := i >= 0 && guests[i].Running
 	mayUse := runs && (guests[i].Unread || namesVF(guests[i].Live, r.PCI))
-	if r.Lease.Opened || mayUse || runs && guests[i].Next.UUID == "" {
+	arrives := runs && guests[i].Next.UUID == "" && c.now().Sub(r.Since) < arriving
+	if r.Lease.Opened || mayUse || arrives {
 		return c.engine.Settle(ctx, r, !mayUse)
 	}
 	if c.isReserved(r, guests) {
@@ -132,11 +137,16 @@ func (c *Comparer) isReserved(r journal.Record, guests []Seen) bool {
 	missed, listed := c.gone[r.Lease.Owner.UID]
 	switch {
 	case i >= 0 && (guests[i].Unread || namesVF(guests[i].Next, r.PCI)):
+		c.named[r.ID] = c.now()
 		return true
 	case i < 0 && listed && !r.Since.After(missed):
 		return c.now().Sub(missed) < undefined
 	}
-	return c.now().Sub(r.Since) < unnamed
+	since := r.Since
+	if last := c.named[r.ID]; last.After(since) {
+		since = last
+	}
+	return c.now().Sub(since) < unnamed
 }
 
 func namesVF(d guest.Definition, pci vf.PCIAddr) bool {

@@ -48,6 +48,27 @@ func TestI1ReservedForAGuestThatComesBack(t *testing.T) {
 	}
 }
 
+// The hour of a reservation that no definition names begins when a definition last named its VF.
+func TestReservationLastsAfterItsName(t *testing.T) {
+	now := time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
+	c := NewComparer(nil, nil, func() time.Time { return now })
+	r := journal.Record{ID: idOf(place(0)), PCI: place(0), Since: now, Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: uuid1}}}
+	with := []Seen{{UUID: uuid1, Next: parseText(t, domain(hostdev(0, "net1")))}}
+	without := []Seen{{UUID: uuid1, Next: parseText(t, domain())}}
+	for _, step := range []struct {
+		after  time.Duration
+		guests []Seen
+		want   bool
+	}{
+		{3 * unnamed, with, true}, {unnamed - time.Second, without, true}, {time.Second, without, false},
+	} {
+		now = now.Add(step.after)
+		if got := c.isReserved(r, step.guests); got != step.want {
+			t.Errorf("at %s: %v, want %v", now, got, step.want)
+		}
+	}
+}
+
 // watchingEngine remembers which leases were settled, too.
 type watchingEngine struct{ *fakeEngine }
 
@@ -87,6 +108,7 @@ func TestI1ReservedForAGuestThatRuns(t *testing.T) {
 		"its definition is odd":    {age: unnamed, live: without, next: without, unread: true, asked: []string{"settle v0, ended false"}},
 		"it ran with it":           {age: unnamed, live: without, next: without, opened: true, asked: []string{"settle v0, ended true"}},
 		"it comes from a host":     {age: 2 * unnamed, live: without, asked: []string{"settle v0, ended true"}},
+		"it has no definition":     {age: arriving, live: without, asked: []string{"end v0"}},
 		"it comes, and starts now": {age: unnamed, live: with, asked: []string{"settle v0, ended false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
