@@ -187,6 +187,28 @@ func (d Definition) Files() ([]string, error) {
 	return all, nil
 }
 
+// TPMState returns the path of the state of the guest's emulated TPM on its host; "" without such a
+// TPM. A live migration carries the state to the other host.
+func (d Definition) TPMState() string {
+	var doc struct {
+		TPMs []struct {
+			Type   string `xml:"type,attr"`
+			Source struct {
+				Path string `xml:"path,attr"`
+			} `xml:"source"`
+		} `xml:"devices>tpm>backend"`
+	}
+	if err := xml.Unmarshal(d.text, &doc); err != nil { // Parse has read it
+		return ""
+	}
+	for _, b := range doc.TPMs {
+		if b.Type == "emulator" {
+			return cmp.Or(b.Source.Path, "/var/lib/libvirt/swtpm/"+d.UUID)
+		}
+	}
+	return ""
+}
+
 // source of a disk or a file system; what is on the network has none of these.
 type source struct {
 	File string `xml:"file,attr"`

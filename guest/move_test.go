@@ -176,6 +176,22 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// libvirt keeps the state of an emulated TPM below the guest's UUID, unless the definition says
+// otherwise.
+func TestTPMState(t *testing.T) {
+	for tpm, want := range map[string]string{
+		"": "",
+		"<tpm model='tpm-tis'><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>":           "",
+		"<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>":                                   "/var/lib/libvirt/swtpm/6695eb01-f6a4-8304-79aa-97f2502e193f",
+		"<tpm model='tpm-crb'><backend type='emulator'><source type='dir' path='/shared/tpm'/></backend></tpm>": "/shared/tpm",
+	} {
+		text := strings.Replace(string(bare("")), "<devices>", "<devices>"+tpm, 1)
+		if got := parsed(t, []byte(text)).TPMState(); got != want {
+			t.Errorf("%s: %q, want %q", tpm, got, want)
+		}
+	}
+}
+
 // P16: only devices that Culvert made can be made anew on another host.
 func TestP16CanMove(t *testing.T) {
 	err := db1(t).CanMove()

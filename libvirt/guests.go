@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -146,12 +147,21 @@ func (c *Client) Define(ctx context.Context, xml string) (Guest, error) {
 	return c.readGuest(ctx, d)
 }
 
-// Undefine forgets a guest's definition; one that runs goes on until it stops. The
-// file of its firmware's variables stays. libvirt refuses for a guest with
-// snapshots or a saved state, which would be lost.
+// keepTPM is VIR_DOMAIN_UNDEFINE_KEEP_TPM of libvirt-domain.h, since libvirt 8.9. Without it
+// libvirt deletes the state of an emulated TPM.
+const keepTPM protocol.DomainUndefineFlagsValues = 64
+
+// Undefine forgets a guest's definition; one that runs goes on until it stops. The file of its
+// firmware's variables stays, and the state of its TPM if libvirt is 8.9 or newer. libvirt refuses
+// for a guest with snapshots or a saved state, which would be lost.
 func (c *Client) Undefine(ctx context.Context, guest string) error {
 	return c.onGuest(ctx, "undefine", guest, func(d protocol.Domain) error {
-		return c.rpc.DomainUndefineFlags(d, protocol.DomainUndefineKeepNvram)
+		err := c.rpc.DomainUndefineFlags(d, protocol.DomainUndefineKeepNvram|keepTPM)
+		var refused protocol.Error
+		if errors.As(err, &refused) && refused.Code == uint32(protocol.ErrInvalidArg) {
+			return c.rpc.DomainUndefineFlags(d, protocol.DomainUndefineKeepNvram) // it does not know the flag
+		}
+		return err
 	})
 }
 

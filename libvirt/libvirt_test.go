@@ -68,11 +68,25 @@ func TestGuestsAreChanged(t *testing.T) {
 	}
 	want := []string{
 		"define <domain/>", "attach web <hostdev/> 1", "attach web <hostdev/> 3", "detach web <hostdev/> 2",
-		"start db", "shutdown web 0", "destroy web 0", "autostart db 1", "autostart db 0", "undefine db 8",
+		"start db", "shutdown web 0", "destroy web 0", "autostart db 1", "autostart db 0", "undefine db 72",
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if diff := cmp.Diff(want, s.calls); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A libvirt before 8.9 does not know how to keep the state of a TPM, and undefines nevertheless.
+func TestUndefineOnOldLibvirt(t *testing.T) {
+	s := guests(t)
+	s.unknown = 64
+	if err := s.dial().Undefine(t.Context(), "db"); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff([]string{"undefine db 8"}, s.calls); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

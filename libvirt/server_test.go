@@ -46,6 +46,7 @@ type server struct {
 	calls   []string
 	hangs   uint32            // the procedure that gets no answer
 	refuses map[uint32]string // procedures that fail, with what message
+	unknown uint32            // the flags that undefine does not know
 	conns   []net.Conn
 }
 
@@ -129,6 +130,11 @@ func (s *server) answer(c io.Writer, h header, in args) {
 	if message, refused := s.refuses[h.Procedure]; refused {
 		h.Status = 1
 		send(c, h, failed(38, message))
+		return
+	}
+	if h.Procedure == undefine && binary.BigEndian.Uint32(in.left[len(in.left)-4:])&s.unknown != 0 {
+		h.Status = 1
+		send(c, h, failed(8, "unsupported flags (0x40) in function qemuDomainUndefineFlags")) // VIR_ERR_INVALID_ARG
 		return
 	}
 	out, found := s.do(h.Procedure, in)

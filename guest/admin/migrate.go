@@ -169,6 +169,9 @@ func (m *migration) checkFits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if state := m.definition.TPMState(); state != "" && !m.Live {
+		files = append(files, state)
+	}
 	missing, err := m.target.Missing(ctx, files)
 	if err != nil {
 		return fmt.Errorf("look for the guest's files on %s: %w", m.t.Host, err)

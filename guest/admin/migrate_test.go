@@ -300,8 +300,12 @@ func TestP16Refusals(t *testing.T) {
 		"it is off":         {func(_, _ *fake) {}, Migration{Live: true}, vf.ErrInvalid, "guest db1 is off"},
 		"live, no failover": {func(a, _ *fake) { a.Live = a.Defined }, Migration{Live: true}, vf.ErrInvalid, "device net1 of guest db1: invalid for --live"},
 		"no storage":        {func(_, b *fake) { b.missing = []string{"/shared/vmlinux"} }, Migration{}, vf.ErrNotFound, "on host b: /shared/vmlinux: its storage has to be there"},
-		"used up":           {func(_, b *fake) { b.pool = 0 }, Migration{}, vf.ErrNothingFree, "host b: pool x/a: 1 of 1 VFs on enp1s0 are held (vm db2)"},
-		"by hand":           {func(a, _ *fake) { a.Defined = strings.Replace(a.Defined, "ua-culvert-net1", "ua-mine", 1) }, Migration{}, vf.ErrInvalid, "was put there by hand"},
+		"no TPM": {func(a, b *fake) {
+			a.Defined = strings.Replace(a.Defined, "<devices>", "<devices><tpm><backend type='emulator'/></tpm>", 1)
+			b.missing = []string{"/var/lib/libvirt/swtpm/" + uuid}
+		}, Migration{}, vf.ErrNotFound, "on host b: /var/lib/libvirt/swtpm/" + uuid},
+		"used up": {func(_, b *fake) { b.pool = 0 }, Migration{}, vf.ErrNothingFree, "host b: pool x/a: 1 of 1 VFs on enp1s0 are held (vm db2)"},
+		"by hand": {func(a, _ *fake) { a.Defined = strings.Replace(a.Defined, "ua-culvert-net1", "ua-mine", 1) }, Migration{}, vf.ErrInvalid, "was put there by hand"},
 		"by hand, managed": {func(a, _ *fake) {
 			a.Defined = strings.NewReplacer("ua-culvert-net1", "ua-mine", `managed="no"`, `managed="yes"`).Replace(a.Defined)
 		}, Migration{}, vf.ErrInvalid, "managed='yes'"},
