@@ -50,7 +50,7 @@ demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nod
 test: bootstrap ## the tests, from the linter to the lab, but those that make soak runs; build/log has each job's output
 	@tools/run levels
 
-check: bootstrap-build ## build, vet, lint and unit tests of the packages changed since main (BASE) and their importers
+check: bootstrap-build ## build, lint (with vet) and unit tests of the packages changed since main (BASE) and their importers
 	@BASE='$(BASE)' tools/watch check tools/check
 
 lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs

@@ -169,7 +169,7 @@ func TestImage(t *testing.T) {
 }
 
 // make check is run in a copy of the tree in which one package has changed, that nothing
-// imports.
+// imports. A finding of the linter makes it fail.
 func TestMakeCheck(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, `git ls-files -z -co --exclude-standard | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory '`+dir+`'
@@ -179,7 +179,13 @@ func TestMakeCheck(t *testing.T) {
 		git -c user.name=t -c user.email=t@culvert.invalid commit --quiet --message tree
 		printf '\n// changed\n' >>tools/budgets/main.go`)
 	out := finish(t, Make(t.Context(), dir, "check", "BASE=HEAD"))
-	mentions(t, "make check", out, "check: build: ok", "check: vet: ok", "check: lint: ok", "check: test of changed packages, -race: ok", "check: test of their importers: ok")
+	mentions(t, "make check", out, "check: build: ok", "check: lint: ok", "check: test of changed packages, -race: ok", "check: test of their importers: ok")
+	shell(t, `echo 'func uncalled() {}' >>'`+dir+`/tools/budgets/main.go'`)
+	out, err := Run(Make(t.Context(), dir, "check", "BASE=HEAD"))
+	if err == nil {
+		t.Error("make check passes, although the linter finds something")
+	}
+	mentions(t, "make check", out, "check: build: ok", `(?m)^tools/budgets/main\.go:\d+:\d+: func uncalled is unused(?s:.*)^check: lint failed`)
 }
 
 // hostsLab begins the name of hosts.
