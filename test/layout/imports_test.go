@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// objects of other projects -> Culvert's
-	"verdict": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "intake/pod", "migrate", "netannotation", "vf"},
+	"verdict": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "intake/pod", "migrate", "netannotation", "suggest", "vf"},
 	"migrate": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "journal", "netannotation", "netconf", "vf"},
 
 	// the cluster, alone with controller in importing client-go
