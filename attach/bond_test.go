@@ -518,3 +518,34 @@ func TestBondThatHandsOverDuringARelease(t *testing.T) {
 		})
 	}
 }
+
+// A member whose loan ends keeps what another member hands over meanwhile.
+func TestBondThatHandsOverDuringALoan(t *testing.T) {
+	k, n := newNode(t)
+	req := plainBond(t)
+	req.Delegation = &journal.Delegation{Plugin: "whereabouts", ContainerID: "c1", Interface: "net1"}
+	got := bonded(t, n, req)
+	n.Engine.Wait() // for the announcement
+	first, second := got.Members[0], got.Members[1]
+	lent, err := n.Engine.Lend(t.Context(), second.PCI, 170, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vanished := false
+	k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+		if _, is := s.(step.SetVFRate); is && !vanished {
+			vanished = true
+			if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(first.ID, "it vanished") }); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	if err := n.Engine.GiveBack(t.Context(), lent); err != nil || !vanished {
+		t.Fatalf("%v; vanished %t", err, vanished)
+	}
+	now := recordOf(t, n, second)
+	if now.Lease.Lent != nil || now.Lease.Delegation == nil {
+		t.Errorf("loan %v, delegation %v", now.Lease.Lent, now.Lease.Delegation)
+	}
+}

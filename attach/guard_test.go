@@ -241,6 +241,39 @@ func TestWithdrawnGuardComesBackWithTheInterface(t *testing.T) {
 	}
 }
 
+// An address that cannot be added again, since its owner keeps culvertd from it, does not keep the
+// record withdrawn: upkeep of the VF goes on.
+func TestWithdrawnGuardEndsWithoutAnAddress(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	req := everything(t)
+	req.Spec.Guard = vf.GuardIP
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withdrawing(t, n, rec)
+	next := node.New(node.Config{Kernel: k.faults, Ledger: n.Ledger, BootID: "boot 1"})
+	next.SetSpec(n.Engine.Spec())
+	if err := next.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		switch s.(type) {
+		case step.AddAddress, step.AddRoute:
+			if m == faulty.Before {
+				refused++
+				return errInjected
+			}
+		}
+		return nil
+	})
+	_ = next.Engine.Tend(t.Context(), next.Inventory.PFs())
+	if now := recordOf(t, next, rec); now.Lease.Withdrawn != nil || refused == 0 {
+		t.Errorf("the ledger says %+v after %d refused steps", now.Lease.Withdrawn, refused)
+	}
+}
+
 // While VFs are made anew by force, upkeep does not set the guards again that were withdrawn. If the
 // VFs stay, they get their guards.
 func TestUpkeepLeavesAWithdrawnGuard(t *testing.T) {

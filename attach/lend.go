@@ -111,7 +111,7 @@ func (e *Engine) endLoan(ctx context.Context, seen journal.Record) error {
 	over := *rec.Lease.Lent
 	over.Over = true
 	rec.Lease.Lent = &over
-	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+	if err := e.Ledger.Update(func(tx *journal.Tx) error { return putLent(tx, rec) }); err != nil {
 		return err // it ends when its time is up
 	}
 	at, err := e.findSite(rec)
@@ -125,9 +125,20 @@ func (e *Engine) endLoan(ctx context.Context, seen journal.Record) error {
 	return e.putLoan(rec, "RateGivenBack", fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate is its own again", rec.ID.Index, at.label, rec.Lease.Owner))
 }
 
+// putLent writes the loan of a record. Another member of the bond may have handed its addresses to this
+// one meanwhile, so it changes nothing else.
+func putLent(tx *journal.Tx, rec journal.Record) error {
+	now, err := tx.Record(rec.ID)
+	if err != nil {
+		return err
+	}
+	now.Lease.Lent = rec.Lease.Lent
+	return tx.Put(now)
+}
+
 func (e *Engine) putLoan(rec journal.Record, reason, text string) error {
 	return e.Ledger.Update(func(tx *journal.Tx) error {
-		return errors.Join(tx.Put(rec), tx.Event(journal.Event{Type: journal.Normal, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
+		return errors.Join(putLent(tx, rec), tx.Event(journal.Event{Type: journal.Normal, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
 	})
 }
 

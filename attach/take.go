@@ -182,9 +182,10 @@ func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) 
 	if err != nil || !up || st.Link == nil {
 		return err
 	}
-	var errs []error
-	for _, s := range missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}, nil) {
-		errs = append(errs, e.doStep(ctx, s))
+	// The guard is set. What the owner keeps culvertd from adding must not keep the record withdrawn.
+	missing := missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}, nil)
+	if err := e.mendSteps(ctx, rec, missing); err != nil {
+		e.Log.Warn("add the addresses and routes of an interface again", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
 	}
-	return errors.Join(errs...)
+	return nil
 }

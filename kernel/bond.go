@@ -129,11 +129,21 @@ func (k *Kernel) delBond(s step.DelBond) error {
 	return nil
 }
 
+// mostMarked is how many bonds with one mark DelBond removes. The lease's own was there first; the pod
+// may have made thousands more, which would hold the kernel's lock of links for minutes.
+const mostMarked = 16
+
 // findBonds returns the bonds that DelBond removes. A pod may change the name, the alias and the group
 // of its bond, but not the PCI address of a member. It may give other bonds the same mark.
 func findBonds(c eyes, s step.DelBond) ([]rtnl.Link, error) {
-	member := s.VF.String()
-	found, err := c.FindLinks(func(l rtnl.Link) bool { return hasMark(l, s.Mark) || l.Parent == member && l.Master != 0 })
+	member, marked := s.VF.String(), 0
+	found, err := c.FindLinks(func(l rtnl.Link) bool {
+		if hasMark(l, s.Mark) {
+			marked++
+			return marked <= mostMarked
+		}
+		return l.Parent == member && l.Master != 0
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ const (
 	longest      = 2 * time.Second        // of a burst of events
 	readyBound   = time.Minute            // for NICs whose driver is still to come
 	patience     = 5 * time.Second
-	forever      = 10 * time.Minute // longer than the sum of all bounds for one PF
+	forever      = 20 * time.Minute // longer than the sum of all bounds for one PF
 )
 
 // Config has the parts of a Reconciler. All fields but Log are needed.

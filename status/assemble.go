@@ -40,6 +40,8 @@ type Input struct {
 	Users map[vf.PCIAddr][]vf.Process
 	// Given are the VFs that the kubelet has given to pods, namespace/name.
 	Given map[vf.PCIAddr]string
+	// GivenUnknown: the kubelet did not say which VFs it has given.
+	GivenUnknown bool
 	// Conditions are the problems that culvertd's parts report. A problem that is derived here
 	// about the same object is left out: the parts know more.
 	Conditions []api.Problem

@@ -250,6 +250,11 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 	if diff := cmp.Diff([]string{"open by qemu (process 12)", "", "", "bound to vfio-pci by another program, perhaps for a VM", ""}, usedBy()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	in.Given, in.GivenUnknown = nil, true // a pod of the kubelet may use them
+	if diff := cmp.Diff(make([]string, 5), usedBy()); diff != "" {
+		t.Errorf("the kubelet does not answer: -want +got:\n%s", diff)
+	}
+	in.GivenUnknown = false
 	in.Spec = spec(t, "pfs: [{name: enp1s0f0, vfs: 5}]")
 	if diff := cmp.Diff(make([]string, 5), usedBy()); diff != "" {
 		t.Errorf("nothing is to change: -want +got:\n%s", diff)

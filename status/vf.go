@@ -95,7 +95,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 func (p picture) findUser(st vf.State) string {
 	r, known := p.records[st.ID]
 	switch users := p.Users[st.PCI]; {
-	case r.Held(), p.Given[st.PCI] != "":
+	case r.Held(), p.Given[st.PCI] != "", p.GivenUnknown: // else a pod would count as a user outside Culvert
 		return ""
 	case len(users) > 0:
 		return vf.Use{By: users[0]}.String()

@@ -66,7 +66,7 @@ const operatorVersion = "sriovnetwork.openshift.io/v1"
 
 // kindsOf has the kinds of the groups of which culvert net check knows every kind.
 var kindsOf = map[string][]string{
-	"k8s.cni.cncf.io":           {kindNetwork},
+	"k8s.cni.cncf.io":           {kindNetwork, "MultiNetworkPolicy"},
 	v1alpha1.GroupVersion.Group: {kindPolicy, "NodeState", "AddressPool"},
 }
 

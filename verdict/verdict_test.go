@@ -156,10 +156,14 @@ NetworkAttachmentDefinition team/n: works
 		},
 		"another apiVersion of a pod":        {"apiVersion: core/v1\n" + podYAML("n") + network("n", `{"type":"sriov"}`), "Pod p: refused\n  refused: apiVersion \"core/v1\": the API server has no Pod of that version: write v1\nNetworkAttachmentDefinition n: works\n"},
 		"another apiVersion of the operator": {"apiVersion: sriovnetwork.openshift.io/v2\nkind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r}\n", "SriovNetwork n: refused\n  refused: apiVersion \"sriovnetwork.openshift.io/v2\": "},
+		"a policy of another project": {
+			"apiVersion: k8s.cni.cncf.io/v1beta1\nkind: MultiNetworkPolicy\nmetadata: {name: m}\n---\n" + network("n", `{"type":"sriov"}`),
+			"NetworkAttachmentDefinition n: works\n",
+		},
 		"an unknown kind": {
 			"apiVersion: culvert.dev/v1alpha1\nkind: NodePolicies\nmetadata: {name: p}\n---\napiVersion: culvert.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: a}\n---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinitions\nmetadata: {name: n}\n",
 			"NodePolicies p: refused\n  refused: kind \"NodePolicies\": invalid: culvert.dev has NodePolicy, NodeState, AddressPool: did you mean NodePolicy?\n" +
-				"NetworkAttachmentDefinitions n: refused\n  refused: kind \"NetworkAttachmentDefinitions\": invalid: k8s.cni.cncf.io has NetworkAttachmentDefinition: did you mean NetworkAttachmentDefinition?\n",
+				"NetworkAttachmentDefinitions n: refused\n  refused: kind \"NetworkAttachmentDefinitions\": invalid: k8s.cni.cncf.io has NetworkAttachmentDefinition, MultiNetworkPolicy: did you mean NetworkAttachmentDefinition?\n",
 		},
 		"the operator's":        {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 7}\n", "SriovNetwork n: works\n"},
 		"the operator's, wrong": {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 4095}\n", "SriovNetwork n: refused\n  refused: "},

@@ -160,6 +160,8 @@ func (m *migration) checkFits(ctx context.Context) error {
 		return err
 	}
 	switch {
+	case m.definition.TPMState() != "" && (m.s.Live == "" || !m.Live):
+		return fmt.Errorf("guest %s: %w: the state of its emulated TPM (%s) stays on this host: start the guest, and migrate it as it runs (--live), which takes the state along", m.s.Name, vf.ErrInvalid, m.definition.TPMState())
 	case m.s.Live != "" && !m.Live && !m.Shutdown:
 		return fmt.Errorf("guest %s: %w: it runs: shut it down, or let --shutdown do that; --live migrates it as it runs, if each of its VFs is the fast path of a virtio interface", m.s.Name, vf.ErrHeld)
 	case m.s.Live == "" && m.Live:
@@ -168,9 +170,6 @@ func (m *migration) checkFits(ctx context.Context) error {
 	files, err := m.definition.Files()
 	if err != nil {
 		return err
-	}
-	if state := m.definition.TPMState(); state != "" && !m.Live {
-		files = append(files, state)
 	}
 	missing, err := m.target.Missing(ctx, files)
 	if err != nil {

@@ -285,6 +285,11 @@ func brokenAnywhere(t *testing.T, how breakage, running bool) {
 	}
 }
 
+// addTPM gives the guest of a host an emulated TPM.
+func addTPM(f *fake) {
+	f.Defined = strings.Replace(f.Defined, "<devices>", "<devices><tpm><backend type='emulator'/></tpm>", 1)
+}
+
 func TestP16Refusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(a, b *fake)
@@ -292,18 +297,19 @@ func TestP16Refusals(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"the same host":     {func(_, b *fake) { b.Boot = "1" }, Migration{}, vf.ErrInvalid, "it is this host"},
-		"no such guest":     {func(a, _ *fake) { a.Defined = "" }, Migration{}, vf.ErrNotFound, "not found on a, and on b"},
-		"on both":           {func(a, b *fake) { b.Defined = a.Defined }, Migration{}, vf.ErrHeld, "host b has a guest with that UUID, too"},
-		"transient":         {func(a, _ *fake) { a.Live, a.Defined = a.Defined, "" }, Migration{Live: true}, vf.ErrInvalid, "no definition that is kept"},
-		"it runs":           {func(a, _ *fake) { a.Live = a.Defined }, Migration{}, vf.ErrHeld, "--shutdown"},
-		"it is off":         {func(_, _ *fake) {}, Migration{Live: true}, vf.ErrInvalid, "guest db1 is off"},
-		"live, no failover": {func(a, _ *fake) { a.Live = a.Defined }, Migration{Live: true}, vf.ErrInvalid, "device net1 of guest db1: invalid for --live"},
-		"no storage":        {func(_, b *fake) { b.missing = []string{"/shared/vmlinux"} }, Migration{}, vf.ErrNotFound, "on host b: /shared/vmlinux: its storage has to be there"},
-		"no TPM": {func(a, b *fake) {
-			a.Defined = strings.Replace(a.Defined, "<devices>", "<devices><tpm><backend type='emulator'/></tpm>", 1)
-			b.missing = []string{"/var/lib/libvirt/swtpm/" + uuid}
-		}, Migration{}, vf.ErrNotFound, "on host b: /var/lib/libvirt/swtpm/" + uuid},
+		"the same host":        {func(_, b *fake) { b.Boot = "1" }, Migration{}, vf.ErrInvalid, "it is this host"},
+		"no such guest":        {func(a, _ *fake) { a.Defined = "" }, Migration{}, vf.ErrNotFound, "not found on a, and on b"},
+		"on both":              {func(a, b *fake) { b.Defined = a.Defined }, Migration{}, vf.ErrHeld, "host b has a guest with that UUID, too"},
+		"transient":            {func(a, _ *fake) { a.Live, a.Defined = a.Defined, "" }, Migration{Live: true}, vf.ErrInvalid, "no definition that is kept"},
+		"it runs":              {func(a, _ *fake) { a.Live = a.Defined }, Migration{}, vf.ErrHeld, "--shutdown"},
+		"it is off":            {func(_, _ *fake) {}, Migration{Live: true}, vf.ErrInvalid, "guest db1 is off"},
+		"live, no failover":    {func(a, _ *fake) { a.Live = a.Defined }, Migration{Live: true}, vf.ErrInvalid, "device net1 of guest db1: invalid for --live"},
+		"no storage":           {func(_, b *fake) { b.missing = []string{"/shared/vmlinux"} }, Migration{}, vf.ErrNotFound, "on host b: /shared/vmlinux: its storage has to be there"},
+		"a TPM, and it is off": {func(a, _ *fake) { addTPM(a) }, Migration{}, vf.ErrInvalid, "/var/lib/libvirt/swtpm/" + uuid + ") stays on this host: start the guest"},
+		"a TPM, to be shut down": {func(a, _ *fake) {
+			addTPM(a)
+			a.Live = a.Defined
+		}, Migration{Shutdown: true}, vf.ErrInvalid, "--live"},
 		"used up": {func(_, b *fake) { b.pool = 0 }, Migration{}, vf.ErrNothingFree, "host b: pool x/a: 1 of 1 VFs on enp1s0 are held (vm db2)"},
 		"by hand": {func(a, _ *fake) { a.Defined = strings.Replace(a.Defined, "ua-culvert-net1", "ua-mine", 1) }, Migration{}, vf.ErrInvalid, "was put there by hand"},
 		"by hand, managed": {func(a, _ *fake) {
@@ -351,6 +357,29 @@ func TestP16Refusals(t *testing.T) {
 				t.Errorf("something changed:\n%s%s", cmp.Diff(before, a.Seen), cmp.Diff(there, b.Seen))
 			}
 		})
+	}
+}
+
+// TestP16CutOffWithATPM: a live migration was cut off before it took the state of the TPM along, and
+// the guest was shut down since. The guest can start on its host again, and not on the other one.
+func TestP16CutOffWithATPM(t *testing.T) {
+	a, b := hosts(t, &world{}, nil)
+	addTPM(a)
+	before := a.Seen
+	b.Defined = a.Defined
+	mark(a, guest.Move{To: "b", Autostart: before.Autostart})
+	mark(b, guest.Move{From: "a"})
+	b.missing = []string{"/var/lib/libvirt/swtpm/" + uuid}
+	err := migrate(t, a, b, Migration{})
+	if !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "stays on this host: start the guest") {
+		t.Error(err)
+	}
+	here, err := markOf(a.Seen)
+	if err != nil || here != (guest.Move{}) || a.Autostart != before.Autostart {
+		t.Errorf("here it is marked %+v, %v, autostart %t", here, err, a.Autostart)
+	}
+	if there, err := markOf(b.Seen); err != nil || b.Defined != "" && there.From != "a" {
+		t.Errorf("there it is marked %+v, %v", there, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ func (m *migration) resumeMove(ctx context.Context, there guest.Move) error {
 			return m.explainSlow(err)
 		}
 	case there.From != "":
+		if isHere, err := m.hasTPMHere(ctx); err != nil || isHere {
+			return cmp.Or(err, m.beginAnew(ctx))
+		}
 		if err := m.rearmUndo(); err != nil {
 			return err
 		}
@@ -45,6 +49,20 @@ func (m *migration) resumeMove(ctx context.Context, there guest.Move) error {
 		return err
 	}
 	return m.freeSource(ctx)
+}
+
+// hasTPMHere reports whether the state of the guest's emulated TPM has not come to the target: a
+// live migration that would have taken it along was cut off before.
+func (m *migration) hasTPMHere(ctx context.Context) (bool, error) {
+	state := m.definition.TPMState()
+	if state == "" {
+		return false, nil
+	}
+	missing, err := m.target.Missing(ctx, []string{state})
+	if err != nil {
+		return false, fmt.Errorf("look for the state of the guest's TPM on %s: %w", m.t.Host, err)
+	}
+	return len(missing) > 0, nil
 }
 
 // beginAnew takes the mark off here, where the guest is, and begins from here. The target's

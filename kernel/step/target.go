@@ -42,6 +42,7 @@ func (s AddRoute) changedVF() Target       { return Target{VF: s.VF} }
 func (s SetGuard) changedVF() Target       { return Target{VF: s.VF} }
 func (s DelGuard) changedVF() Target       { return Target{VF: s.VF} }
 func (s Enslave) changedVF() Target        { return Target{VF: s.VF} }
+func (s DelBond) changedVF() Target        { return Target{VF: s.VF} }
 func (s SetBondPrimary) changedVF() Target { return Target{VF: s.VF} }
 func (s SetBondActive) changedVF() Target  { return Target{VF: s.VF} }
 
@@ -56,4 +57,3 @@ func (Announce) changedVF() Target         { return Target{} }
 func (SetDefaultRoute) changedVF() Target  { return Target{} }
 func (DetectDuplicates) changedVF() Target { return Target{} }
 func (AddBond) changedVF() Target          { return Target{} }
-func (DelBond) changedVF() Target          { return Target{} }

@@ -66,10 +66,11 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	if err != nil {
 		return api.NodeStatus{}, err
 	}
+	given, unknown := g.readGiven(ctx)
 	st := status.Assemble(status.Input{
 		Node: hostName(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
 		Records: c.Records, Addresses: c.Addresses, Changed: findChanged(before, c.Records),
-		Seen: g.readAttached(ctx, c.Records), Given: g.readGiven(ctx), Users: g.readUsers(ctx, c.Records, pfs), Dark: g.findDark(c.Records),
+		Seen: g.readAttached(ctx, c.Records), Given: given, GivenUnknown: unknown, Users: g.readUsers(ctx, c.Records, pfs), Dark: g.findDark(c.Records),
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
 	})
 	addWarnings(st.VFs, c.Records)
@@ -119,11 +120,11 @@ func hostName() string {
 	return name
 }
 
-// readGiven returns the VFs that the kubelet gave to pods; nil without a kubelet that
-// answers in time, since the ledger has what Culvert itself did.
-func (g *Gatherer) readGiven(ctx context.Context) map[vf.PCIAddr]string {
+// readGiven returns the VFs that the kubelet gave to pods. They are unknown if the kubelet does not
+// answer in time; the ledger has what Culvert itself did.
+func (g *Gatherer) readGiven(ctx context.Context) (given map[vf.PCIAddr]string, unknown bool) {
 	if g.Given == nil {
-		return nil
+		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
@@ -131,7 +132,7 @@ func (g *Gatherer) readGiven(ctx context.Context) map[vf.PCIAddr]string {
 	if err != nil {
 		g.Log.Debug("which pods have VFs without a network is not known", "err", err)
 	}
-	return given
+	return given, err != nil
 }
 
 // readUsers returns the processes that have VFs open which user space may drive, and all VFs of PFs
