@@ -140,8 +140,8 @@ type VF struct {
 	// OpenBy are the processes that have a VF open that was handed to user space.
 	// A guest that has none of them does not run with it: it is reserved.
 	OpenBy []vf.Process `json:"openBy,omitempty"`
-	// UsedBy is who uses the VF without a lease, while the number of VFs of its PF is to change:
-	// culvertd does not make the change then.
+	// UsedBy is the program that uses the VF without a lease, while the number of VFs of its PF is to
+	// change: culvertd does not make the change then.
 	UsedBy  string `json:"usedBy,omitempty"`
 	Network string `json:"network,omitempty"`
 	Netns   string `json:"netns,omitempty"`

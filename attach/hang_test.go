@@ -3,6 +3,7 @@ package attach_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,41 @@ func TestI1NoOwnerWhileACallHangs(t *testing.T) {
 			clean(t, w.n, 14)
 		})
 	}
+}
+
+// I1: the removal of a bond that hangs could yet remove a bond of the VF's next owner. So its VF gets no
+// owner meanwhile.
+func TestI1NoOwnerWhileTheRemovalOfABondHangs(t *testing.T) {
+	w := &watchedPod{t: t, now: time.Now()}
+	w.k, w.n = nodeOf(t, fake.IGB)
+	w.n.Engine.Now = func() time.Time { return w.now }
+	got := bonded(t, w.n, plainBond(t))
+	w.n.Engine.Wait() // for the announcement
+	var hung *step.DelBond
+	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if del, is := s.(step.DelBond); is && m == faulty.Before && hung == nil {
+			hung = &del
+			return faulty.ErrHangs
+		}
+		return nil
+	})
+	w.do(w.n.Engine.Detach(t.Context(), got.Members[0].Lease.Owner))
+	if hung == nil {
+		t.Fatal("the release removes no bond")
+	}
+	i := slices.IndexFunc(got.Members, func(r journal.Record) bool { return r.PCI == hung.VF })
+	if i < 0 {
+		t.Fatalf("%s names no VF of the bond", hung)
+	}
+	for range 10 {
+		w.passAfter(time.Hour)
+		if now := recordOf(t, w.n, got.Members[i]); now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "stuck in the kernel") {
+			t.Fatalf("the VF is %s: %s", now.Phase, now.Reason)
+		}
+	}
+	w.do(w.k.faults.EndHangs(t.Context()))
+	w.passAfter(time.Hour)
+	clean(t, w.n, 14)
 }
 
 // I1: an attach passes over a free VF if a call that changes it hangs, as after a change of the PF's

@@ -186,8 +186,8 @@ type VFState struct {
 	Pool string `json:"pool,omitempty"`
 	// +optional
 	Owner *Owner `json:"owner,omitempty"`
-	// Who uses it without being its owner: a program outside Culvert. It is reported only while the number of VFs of
-	// the PF is to change. culvertd does not make the change then, and no pod is evicted for it.
+	// The program outside Culvert that uses the VF without owning it. culvertd reports it only while the number of VFs
+	// of the PF is to change. culvertd does not make the change then, and the controller evicts no pod for it.
 	// +optional
 	UsedBy string `json:"usedBy,omitempty"`
 	// The bond of which the VF is a member: the owner's interface. The VFs with the same owner are its members.

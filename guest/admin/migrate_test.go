@@ -435,7 +435,7 @@ func fastPath(text string) string {
 	return strings.Replace(text, `<alias name="ua-culvert-net1">`, `<teaming type="transient" persistent="ua-slow"></teaming><alias name="ua-culvert-net1">`, 1)
 }
 
-// Of two commands that change one guest at once, the second is refused, and changes nothing.
+// If two commands change one guest at once, Culvert refuses the second one, which changes nothing.
 func TestP16TwoAtOnce(t *testing.T) {
 	for name, running := range map[string]bool{"cold": false, "live": true} {
 		t.Run(name, func(t *testing.T) {
