@@ -154,7 +154,11 @@ func (f *fastNode) findSnapshot(ctx context.Context) (snapshot, error) {
 	if err != nil {
 		return snapshot{}, err
 	}
-	key, err := hashKey("fast", f.machine.commandLine(), code, on)
+	kernel, err := identifyFile(f.machine.Kernel)
+	if err != nil {
+		return snapshot{}, fmt.Errorf("find the fast node's kernel: %w", err)
+	}
+	key, err := hashKey("fast", f.machine.commandLine(), kernel, code, on)
 	if err != nil {
 		return snapshot{}, err
 	}

@@ -86,13 +86,13 @@ const imageAge = 7 * 24 * time.Hour
 // is built again.
 func (i image) markUsed() { _ = os.Chtimes(i.dir, time.Time{}, time.Now()) }
 
-// removeOldImages removes the images of other recipes that went unused for imageAge. An image
-// that cannot be removed stays. The caller holds the lock of the cache.
+// removeOldImages removes the other images and layers that went unused for imageAge. One that
+// cannot be removed stays.
 func (i image) removeOldImages(now time.Time) {
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.dir), "*"))
 	for _, dir := range others {
 		info, err := os.Stat(dir)
-		if err == nil && info.IsDir() && dir != i.dir && now.Sub(info.ModTime()) > imageAge {
+		if err == nil && !strings.HasPrefix(filepath.Base(dir), ".") && dir != i.dir && now.Sub(info.ModTime()) > imageAge {
 			_ = os.RemoveAll(dir)
 		}
 	}

@@ -71,7 +71,11 @@ func (c config) snapshotKey(setup *Setup) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	parts := []any{"lab", c.Nodes, c.Base, setup.snapshotKey(), code, on}
+	base, err := identifyFile(c.Base) // the nodes have the base's file system in their memory
+	if err != nil {
+		return "", fmt.Errorf("find the disk that the nodes start from: %w", err)
+	}
+	parts := []any{"lab", c.Nodes, base, setup.snapshotKey(), code, on}
 	c.Run, c.Disks = "", ""
 	for i := range c.Nodes {
 		parts = append(parts, c.nodeMachine(i+1).commandLine())

@@ -176,12 +176,13 @@ func sh(t *testing.T, l *Lab, node, script string) string {
 
 // TestLab goes through the life of one lab, since a boot is what costs.
 func TestLab(t *testing.T) {
+	emptyCache(t) // of snapshots: that of this lab is of no use to another run, whose layer is another
 	leavesNothing(t, "t-life", "layer-"+testLayer)
 	img, err := findImage(t.Context(), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(img.layerPath(testLayer)) }) // once the lab is down
+	t.Cleanup(func() { os.RemoveAll(img.layer(testLayer).dir) }) // once the lab is down
 	l := upLab(t, Options{Name: "t-life", Nodes: 2, Prepare: func(context.Context, func(string, ...any)) (Software, error) {
 		return Software{Layer: &Layer{Name: testLayer, Install: func(_ context.Context, l *Lab, node string, _ func(string, ...any)) error {
 			sh(t, l, node, "hostname >/opt/layer")
@@ -222,7 +223,7 @@ func testLayerKept(t *testing.T, l *Lab) {
 	again := &Layer{Name: testLayer, Install: func(context.Context, *Lab, string, func(string, ...any)) error {
 		return errors.New("it is installed again")
 	}}
-	if file, err := again.findDisk(t.Context(), nil, img); err != nil || file != img.layerPath(testLayer) {
+	if file, err := again.findDisk(t.Context(), nil, img); err != nil || file != img.layer(testLayer).diskPath() {
 		t.Errorf("asked for again: %s, %v", file, err)
 	}
 }

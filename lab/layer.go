@@ -31,17 +31,17 @@ func (y *Layer) findDisk(ctx context.Context, p *Steps, img image) (string, erro
 	if y == nil {
 		return img.diskPath(), nil
 	}
-	file := img.layerPath(y.Name)
-	if fileExists(file) {
-		_ = os.Chtimes(file, time.Time{}, time.Now()) // notes its use; if this fails, the layer may be made again
-		return file, nil
+	made := img.layer(y.Name)
+	if made.isBuilt() {
+		made.markUsed()
+		return made.diskPath(), nil
 	}
 	p.Step("installing %s on a disk that nodes start from (once; kept in %s)", y.Name, filepath.Dir(img.dir))
 	node := nodeName(1)
 	_, err := Up(ctx, Options{
 		Name: "layer-" + y.Name, Nodes: 1, NoSnapshot: true,
 		Prepare: func(context.Context, func(string, ...any)) (Software, error) {
-			if fileExists(file) { // another caller made it while this one waited
+			if made.isBuilt() { // another caller made it while this one waited
 				return Software{}, errKept
 			}
 			return Software{}, nil
@@ -53,14 +53,17 @@ func (y *Layer) findDisk(ctx context.Context, p *Steps, img image) (string, erro
 			if err := l.powerOff(ctx, node); err != nil {
 				return err
 			}
-			return errors.Join(os.Rename(l.paths.diskPath(node), file), errKept)
+			if err := os.MkdirAll(made.dir, 0o755); err != nil {
+				return err
+			}
+			return errors.Join(os.Rename(l.paths.diskPath(node), made.diskPath()), errKept)
 		},
 	})
-	if !errors.Is(err, errKept) || !fileExists(file) {
+	if !errors.Is(err, errKept) || !made.isBuilt() {
 		return "", fmt.Errorf("install %s: %w", y.Name, err)
 	}
-	img.pruneLayers(time.Now())
-	return file, nil
+	made.removeOldImages(time.Now())
+	return made.diskPath(), nil
 }
 
 func fileExists(file string) bool {
@@ -95,17 +98,7 @@ func (l *Lab) powerOff(ctx context.Context, node string) error {
 	}
 }
 
-// layerPath returns the file of the layer with a name: beside the image, whose disk it
-// is layered on.
-func (i image) layerPath(name string) string { return i.dir + "-layer-" + name + ".qcow2" }
-
-// pruneLayers removes layers that went unused for imageAge. A layer that cannot be removed
-// stays.
-func (i image) pruneLayers(now time.Time) {
-	files, _ := filepath.Glob(image{dir: filepath.Join(filepath.Dir(i.dir), "*")}.layerPath("*"))
-	for _, file := range files {
-		if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > imageAge {
-			_ = os.Remove(file)
-		}
-	}
+// layer returns the layer with a name: an image beside the one whose disk it is layered on.
+func (i image) layer(name string) image {
+	return image{hash: i.hash, dir: i.dir + "-layer-" + name}
 }

@@ -128,7 +128,7 @@ func TestOSReleaseField(t *testing.T) {
 func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
-	for name, age := range map[string]time.Duration{"mine": 2 * imageAge, "old": 2 * imageAge, "young": imageAge / 2} {
+	for name, age := range map[string]time.Duration{"mine": 2 * imageAge, "old": 2 * imageAge, "young": imageAge / 2, "mine-layer-x": 2 * imageAge, ".lock": 2 * imageAge} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestPrune(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if !slices.Equal(left, []string{"mine", "young"}) {
+	if !slices.Equal(left, []string{".lock", "mine", "young"}) {
 		t.Errorf("left: %q", left)
 	}
 }

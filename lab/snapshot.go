@@ -50,7 +50,7 @@ func identifyHypervisor() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find QEMU: %w", err)
 	}
-	info, err := os.Stat(path)
+	program, err := identifyFile(path)
 	if err != nil {
 		return "", fmt.Errorf("find QEMU: %w", err)
 	}
@@ -58,7 +58,17 @@ func identifyHypervisor() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the processor's model: %w", err)
 	}
-	return fmt.Sprintf("%s %d %s %s", path, info.Size(), info.ModTime().UTC(), cpuModel(string(cpu))), nil
+	return program + " " + cpuModel(string(cpu)), nil
+}
+
+// identifyFile identifies the content of a file that was written once. A file that was made anew
+// under its old name has another identity.
+func identifyFile(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %d %s", path, info.Size(), info.ModTime().UTC()), nil
 }
 
 // cpuModel returns the first "model name" and "flags" of /proc/cpuinfo.

@@ -163,7 +163,14 @@ func TestSnapshotKeys(t *testing.T) {
 
 // TestSnapshotDependsOn: each fact that a snapshot depends on is in the key.
 func TestSnapshotDependsOn(t *testing.T) {
-	base := config{Nodes: []string{"worker01"}, CPUs: 1, Image: "i", Dir: "/images/i", Base: "/images/i/root.qcow2", PCIRoots: 1, Acceleration: Acceleration{Accel: "tcg"}}
+	dir := t.TempDir()
+	disk, layer := filepath.Join(dir, "root.qcow2"), filepath.Join(dir, "layer.qcow2")
+	for _, file := range []string{disk, layer} {
+		if err := os.WriteFile(file, []byte("disk"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := config{Nodes: []string{"worker01"}, CPUs: 1, Image: "i", Dir: "/images/i", Base: disk, PCIRoots: 1, Acceleration: Acceleration{Accel: "tcg"}}
 	key := func(c config, setup *Setup) string {
 		t.Helper()
 		key, err := c.snapshotKey(setup)
@@ -177,7 +184,7 @@ func TestSnapshotDependsOn(t *testing.T) {
 	}
 	seen := map[string]string{key(base, nil): "the base"}
 	for what, change := range map[string]func(*config){
-		"another image": func(c *config) { c.Dir = "/images/j" }, "a layer": func(c *config) { c.Base = "/layer" },
+		"another image": func(c *config) { c.Dir = "/images/j" }, "a layer": func(c *config) { c.Base = layer },
 		"another name": func(c *config) { c.Nodes = []string{"worker1"} }, "a second node": func(c *config) { c.Nodes = append(c.Nodes, "worker02") },
 		"processors": func(c *config) { c.CPUs = 2 }, "KVM": func(c *config) { c.Accel = "kvm" }, "PCIe roots": func(c *config) { c.PCIRoots = 2 },
 	} {
@@ -195,6 +202,17 @@ func TestSnapshotDependsOn(t *testing.T) {
 	same.Name, same.Run, same.Disks, same.Joined = "other", "/run/other", "/labs/other", true
 	if key(same, nil) != key(base, nil) {
 		t.Error("labs that differ in their name and wires have no common snapshot")
+	}
+	before := key(base, nil)
+	if err := os.Chtimes(disk, time.Time{}, time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if key(base, nil) == before {
+		t.Error("a disk that was made anew under its name has the key of the old one")
+	}
+	base.Base = filepath.Join(dir, "none")
+	if _, err := base.snapshotKey(nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the disk: %v", err)
 	}
 }
 
