@@ -148,6 +148,28 @@ func TestProblemsOfPF(t *testing.T) {
 	}
 }
 
+// A PF that could not be read has one problem. What follows from its missing facts is not reported:
+// that its VFs are gone, that it can have none, that a pool is empty.
+func TestProblemsOfAnUnreadPF(t *testing.T) {
+	in := node(t)
+	in.PFs = slices.DeleteFunc(in.PFs, func(pf vf.PF) bool { return pf.Name != "enp1s0f0" })
+	in.Spec = spec(t, "pfs: [{name: enp1s0f0, vfs: 7}]\npools: [{name: fast, selectors: {pfNames: [enp1s0f0]}}]")
+	in.Records = slices.DeleteFunc(in.Records, func(r journal.Record) bool { return r.ID.PF != in.PFs[0].ID || r.Phase != journal.Attached })
+	if len(in.Records) != 2 {
+		t.Fatalf("%d VFs have owners, want 2", len(in.Records))
+	}
+	pf := &in.PFs[0]
+	pf.VFs, pf.NumVFs, pf.TotalVFs, pf.Err = nil, 0, 0, "timed out"
+	got := Assemble(in).Problems
+	if len(got) != 1 || got[0].Object != "PF enp1s0f0" || got[0].Reason != "timed out" {
+		t.Errorf("%+v", got)
+	}
+	pf.Err = ""
+	if got := Assemble(in).Problems; len(got) != 4 { // too few VFs, two owners without theirs, the pool
+		t.Errorf("without the cause: %+v", got)
+	}
+}
+
 var hostBond = vf.Master{Name: "bond0", Kind: vf.MasterBond, Mode: vf.BondActiveBackup, Active: "enp1s0f0"}
 
 // A PF in a bond of the host shows it, here and in a NodeState, with what a VF does when the bond

@@ -41,7 +41,7 @@ func (p picture) findProblems(st api.NodeStatus) []api.Problem {
 			add(api.Problem{Object: "pool " + pool.Name, Reason: "it gives out no VF: " + mixed, Next: desired.MixedNext})
 		case forecast != "":
 			add(api.Problem{Object: "pool " + pool.Name, Reason: "it may give out no VF once all wanted VFs are made: " + forecast, Next: desired.MixedNext})
-		case pool.VFs.Total == 0:
+		case pool.VFs.Total == 0 && !slices.ContainsFunc(p.PFs, p.isWantedUnread):
 			add(p.emptyPool(p.Spec.Pools[i]))
 		}
 	}
@@ -72,8 +72,9 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 	add := func(next, format string, args ...any) {
 		all = append(all, api.Problem{Object: "PF " + pf.Label(), Reason: fmt.Sprintf(format, args...), Next: next})
 	}
-	if pf.Err != "" {
+	if pf.Err != "" { // what follows would compare facts that were not read
 		add("what could be read is shown; culvertd reads again on the next change", "%s", pf.Err)
+		return all
 	}
 	want, wanted := p.Spec.ForPF(pf)
 	if !wanted {
@@ -121,6 +122,8 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	case v.Phase == string(journal.Damaged):
 		problem.Reason = fmt.Sprintf("the ledger's record of %s is damaged: %s", what, v.Reason)
 		problem.Next = "culvertd gives it to no owner; once the kernel shows that it is unused, culvertd takes it over again; culvert ledger check says more"
+	case v.Missing && p.isUnread(v.PF):
+		return problem, false // the PF reports it
 	case v.Missing && v.Owner != nil:
 		problem.Reason = fmt.Sprintf("%s is %s for %s, but it is not on the bus", what, v.Phase, *v.Owner)
 		problem.Next = "the VFs of " + v.PF + " were removed outside Culvert: start the owner anew"
@@ -142,6 +145,19 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 		return problem, false
 	}
 	return problem, true
+}
+
+// isWantedUnread reports whether a PF could not be read that the host file wants VFs of: they may
+// be those of a pool that seems to be empty.
+func (p picture) isWantedUnread(pf vf.PF) bool {
+	_, wanted := p.Spec.ForPF(pf)
+	return wanted && pf.Err != ""
+}
+
+// isUnread reports whether parts of a PF could not be read, so that its VFs may only seem to be
+// missing.
+func (p picture) isUnread(name string) bool {
+	return slices.ContainsFunc(p.PFs, func(pf vf.PF) bool { return pf.Label() == name && pf.Err != "" })
 }
 
 // describeRetry gives the time of culvertd's next try, rather than how long until then: the
