@@ -12,48 +12,52 @@ type job struct {
 	name  string
 	level string // which `make test-LEVEL` it is part of
 	needs []string
-	slots int // of the machine's, which has one for each core; 0 runs in the time that others leave; see alone
+	slots int // of the machine's, which has one for each core; see alone
+	// spare is whether the job takes no slot, but runs in the time that others leave, one such
+	// job after the other. Compilers and the race detector need gigabytes each.
+	spare bool
 	nice  int // nice(1): a lab has the processors first, since its nodes and its measurements cannot wait
 	nodes int // lab nodes of 2 GiB that it has at most at one time
 	argv  []string
 	long  bool // only `make soak` runs it
 }
 
-// alone is the number of slots of a job that takes every slot of the machine.
+// alone is the number of slots of a job that runs beside no other.
 const alone = math.MaxInt
 
 // jobs has all jobs. Of the jobs that may start, the schedule starts those at the top first. The
 // longest jobs are at the top, so that no long job is left for the end. A job with a lab takes a
-// slot although it waits for timers half of the time. Jobs that measure run alone. The flag -short
-// skips tests that take minutes; `make soak` runs the jobs without it.
+// slot although it waits for timers half of the time, which is when the spare jobs run. Jobs that
+// measure run alone. The flag -short skips tests that take minutes; `make soak` runs the jobs
+// without it.
 var jobs = []job{
 	{name: "build", level: "build", slots: 1, argv: splitWords("make --no-print-directory -s test-build")},
 	{name: "image", level: "lab", needs: splitWords("build"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab image")},
 	// It takes a second if the cache has all parts, and otherwise ten minutes or more.
 	{name: "parts", level: "kubernetes", nice: 5, argv: splitWords("tools/parts")},
-	{name: "lint", level: "lint", nice: 10, argv: splitWords("tools/lint")},
+	{name: "lint", level: "lint", spare: true, nice: 10, argv: splitWords("tools/lint")},
 
 	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: 1, nodes: 2,
 		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
-	{name: "unit", level: "unit", slots: 1, nice: 10, argv: splitWords("tools/test-unit rest -short")},
-	{name: "unit-plain", level: "unit", slots: 1, nice: 10, argv: splitWords("tools/test-unit plain -short")},
+	{name: "unit", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit rest -short")},
+	{name: "unit-plain", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit plain -short")},
 	// All of test/failure. The job unit runs a sample of it under the race detector.
-	{name: "failure", level: "unit", slots: 1, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
-	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
+	{name: "failure", level: "unit", spare: true, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
+	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
 
 	// Without the race detector, since that would itself take most of the memory.
-	{name: "memory", level: "unit", slots: 1, nice: 10, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},
+	{name: "memory", level: "unit", spare: true, nice: 10, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},
 	// The parsers that do not import Kubernetes: for the fuzzer, Go compiles all imports once more.
-	{name: "fuzz", level: "unit", slots: 1, nice: 10, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz " +
+	{name: "fuzz", level: "unit", spare: true, nice: 10, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz " +
 		"./claims ./cmd/culvert-cni ./guest ./ipam ./journal ./kernel/rtnl ./libvirt ./netannotation ./netconf ./rpc ./strictjson ./vf")},
-	{name: "fuzz-all", level: "unit", slots: 1, nice: 10, long: true, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz")},
+	{name: "fuzz-all", level: "unit", spare: true, nice: 10, long: true, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz")},
 	// These jobs measure, so no other job runs at the same time. Beside the Kubernetes level, the
 	// agents of TestBench woke up too late, and its result was void. The second job needs an API
 	// server.
 	{name: "lab-bench", level: "lab", needs: splitWords("image"), slots: alone, nodes: 4, argv: splitWords("tools/test-lab bench -short")},
-	{name: "unit-bench", level: "unit", needs: splitWords("parts lint"), slots: alone, argv: splitWords("tools/test-unit bench -short")},
+	{name: "unit-bench", level: "unit", needs: splitWords("parts"), slots: alone, argv: splitWords("tools/test-unit bench -short")},
 }
 
 func splitWords(s string) []string { return strings.Fields(s) }

@@ -36,14 +36,8 @@ type schedule struct {
 // newSchedule checks that each job can run: it must fit into the room, and the jobs that it needs
 // must be above it in the list.
 func newSchedule(jobs []job, r room) (*schedule, error) {
-	jobs = slices.Clone(jobs)
-	for i := range jobs {
-		if jobs[i].slots == alone {
-			jobs[i].slots = r.slots
-		}
-	}
 	for i, j := range jobs {
-		if j.slots > r.slots || j.nodes > r.nodes {
+		if j.slots > r.slots && j.slots != alone || j.nodes > r.nodes {
 			return nil, fmt.Errorf("job %s takes %d slots and %d nodes, and this machine has room for %d and %d", j.name, j.slots, j.nodes, r.slots, r.nodes)
 		}
 		for _, need := range j.needs {
@@ -74,7 +68,7 @@ func (s *schedule) startReady() []job {
 				ready = false
 			}
 		}
-		if free := s.freeRoom(); ready && s.states[j.name] == waiting && j.slots <= free.slots && j.nodes <= free.nodes {
+		if ready && s.states[j.name] == waiting && s.fits(j) {
 			s.states[j.name] = running
 			started = append(started, j)
 		}
@@ -82,16 +76,20 @@ func (s *schedule) startReady() []job {
 	return started
 }
 
-// freeRoom returns the room that the running jobs leave.
-func (s *schedule) freeRoom() room {
+// fits reports whether a job may run beside those that run now.
+func (s *schedule) fits(j job) bool {
 	free := s.room
-	for _, j := range s.jobs {
-		if s.states[j.name] == running {
-			free.slots -= j.slots
-			free.nodes -= j.nodes
+	for _, o := range s.jobs {
+		if s.states[o.name] != running {
+			continue
 		}
+		if o.slots == alone || j.slots == alone || o.spare && j.spare {
+			return false
+		}
+		free.slots -= o.slots
+		free.nodes -= o.nodes
 	}
-	return free
+	return j.slots == alone || j.slots <= free.slots && j.nodes <= free.nodes
 }
 
 // endJob notes that a job has ended.

@@ -27,23 +27,27 @@ func TestScheduleFillsTheMachine(t *testing.T) {
 		{name: "long", slots: 1, nodes: 4, needs: []string{"build"}},
 		{name: "many", slots: 1, nodes: 3, needs: []string{"build"}},
 		{name: "few", slots: 1, nodes: 1, needs: []string{"build", "parts"}},
-		{name: "unit", slots: 1},
-		{name: "fuzz", slots: 1},
-		{name: "measure", slots: alone, needs: []string{"parts"}},
+		{name: "unit", spare: true},
+		{name: "fuzz", spare: true},
+		{name: "short", slots: 1},
+		{name: "measure", slots: alone, nodes: 4, needs: []string{"parts"}},
+		{name: "again", slots: alone},
 	}, room{slots: 2, nodes: 6})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ ends, starts string }{
-		{"", "build parts unit"},
-		{"unit", "fuzz"},
+		{"", "build parts unit short"},
 		{"build", "long"}, // of many, the nodes do not fit beside it
-		{"fuzz", ""},      // few waits for parts
-		{"parts", "few"},  // which takes no slot
+		{"short", ""},     // few waits for parts
+		{"parts", "few"},  // which took no slot
+		{"unit", "fuzz"},  // one spare job after the other
 		{"few", ""},       // a slot is free, but not three nodes
 		{"long", "many"},  // now they are
-		{"many", "measure"},
-		{"measure", ""},
+		{"many", ""},      // fuzz runs, and takes no slot
+		{"fuzz", "measure"},
+		{"measure", "again"},
+		{"again", ""},
 	} {
 		if step.ends != "" {
 			s.endJob(step.ends, true)
@@ -114,8 +118,8 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	for levels, want := range map[string]string{
-		"unit":            "parts lint unit unit-plain failure memory fuzz fuzz-all unit-bench",
-		"lab":             "build image lab-host lab-e2e lab-node lab-bench",
+		"unit":            "parts unit unit-plain failure memory fuzz fuzz-all unit-bench",
+		"lab":             "build image lab-host lab-node lab-e2e lab-bench",
 		"lint kubernetes": "build image parts lint kubernetes",
 		"":                names(jobs),
 	} {
