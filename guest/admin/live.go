@@ -18,7 +18,7 @@ import (
 func (m *migration) moveLive(ctx context.Context) error {
 	runs, err := m.checkLive()
 	if err != nil {
-		return err
+		return m.work.undoAll(ctx, err)
 	}
 	begin := time.Now()
 	err = m.prepareTarget(ctx)
@@ -170,17 +170,35 @@ func (m *migration) explainBoth() error {
 		m.s.Name, vf.ErrHeld, m.s.Name, m.t.Host)
 }
 
-// plugThere gives a guest that has come to the target what its definition there has
-// and it does not run with.
-func (m *migration) plugThere(ctx context.Context) error {
-	if m.t.Live == "" {
-		return nil
-	}
-	defined, err := parseDevices(m.t.Defined)
+// plugHere gives a guest that stays here the VFs that an earlier command unplugged before it was
+// cut off.
+func (m *migration) plugHere(ctx context.Context) error {
+	s, err := m.source.See(ctx, m.s.UUID)
 	if err != nil {
 		return err
 	}
-	runs, err := parseDevices(m.t.Live)
+	return m.plugMissing(ctx, m.source, s)
+}
+
+// plugThere gives a guest that has come to the target the VFs that it has to have there.
+func (m *migration) plugThere(ctx context.Context) error {
+	if err := m.plugMissing(ctx, m.target, m.t); err != nil {
+		return m.explainSlow(err)
+	}
+	return nil
+}
+
+// plugMissing gives a guest that runs on a host the VFs that its definition there has and it does
+// not run with.
+func (m *migration) plugMissing(ctx context.Context, h host, s Seen) error {
+	if s.Live == "" {
+		return nil
+	}
+	defined, err := parseDevices(s.Defined)
+	if err != nil {
+		return err
+	}
+	runs, err := parseDevices(s.Live)
 	if err != nil {
 		return err
 	}
@@ -188,8 +206,8 @@ func (m *migration) plugThere(ctx context.Context) error {
 		if _, has := runs.Has(u.Name()); has || !u.Named() || u.Failover == "" {
 			continue
 		}
-		if err := m.plugDevice(ctx, m.target, m.t, u); err != nil {
-			return m.explainSlow(err)
+		if err := m.plugDevice(ctx, h, s, u); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -126,11 +126,14 @@ func (m *migration) runMigration(ctx context.Context) error {
 	case m.t.Defined != "" && there.From != m.s.Host, m.t.Live != "":
 		return fmt.Errorf("guest %s: %w: host %s has a guest with that UUID, too: see which of them is the right one, and undefine the other", m.s.Name, vf.ErrHeld, m.t.Host)
 	}
+	if m.Live {
+		m.work.undo = append(m.work.undo, undoStep{undo: m.plugHere})
+	}
 	if err := m.checkFits(ctx); err != nil {
-		return err
+		return m.work.undoAll(ctx, err)
 	}
 	if err := m.removeLeftovers(ctx); err != nil {
-		return err
+		return m.work.undoAll(ctx, err)
 	}
 	if m.Live {
 		return m.moveLive(ctx)

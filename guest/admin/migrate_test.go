@@ -285,6 +285,45 @@ func brokenAnywhere(t *testing.T, how breakage, running bool) {
 	}
 }
 
+// A command that is repeated after it was killed, and then refused, gives a guest that stays the VF
+// that the first one unplugged.
+func TestP16RefusedAfterItWasKilled(t *testing.T) {
+	for refusal, change := range map[string]func(b *fake){
+		"its storage is not there": func(b *fake) { b.missing = []string{"/shared/vmlinux"} },
+		"no VF is free there":      func(b *fake) { b.pool = 0 },
+	} {
+		for _, effect := range []bool{false, true} {
+			for at := 1; ; at++ {
+				w := &world{at: at, how: breakage{dies: true, effect: effect}}
+				a, b := hosts(t, w, func(req *api.GuestXMLRequest) { req.Failover = "ua-slow" })
+				a.Live = a.Defined
+				before := *a
+				first := migrate(t, a, b, Migration{Live: true})
+				if at > w.calls {
+					break // nothing was broken
+				}
+				says := fmt.Sprintf("%s, after call %d (effect %t) of %q, %v", refusal, at, effect, w.done, first)
+				w.at, w.dead = 0, false
+				pool := b.pool + len(b.leased)
+				change(b)
+				err := migrate(t, a, b, Migration{Live: true})
+				if a.Live == "" || err == nil {
+					continue // it had gone, or got its VF before
+				}
+				if diff := cmp.Diff(uses(t, before.Live), uses(t, a.Live)); diff != "" || len(a.leased) != 1 || !a.startable() {
+					t.Errorf("%s: %v: %d VFs leased; it runs with other devices:\n%s", says, err, len(a.leased), diff)
+				}
+				b.missing, b.pool = nil, pool-len(b.leased)
+				if err := migrate(t, a, b, Migration{Live: true}); err != nil {
+					t.Errorf("asked once more: %v, after %s", err, says)
+					continue
+				}
+				moved(t, a, b, before.Defined)
+			}
+		}
+	}
+}
+
 // addTPM gives the guest of a host an emulated TPM.
 func addTPM(f *fake) {
 	f.Defined = strings.Replace(f.Defined, "<devices>", "<devices><tpm><backend type='emulator'/></tpm>", 1)
