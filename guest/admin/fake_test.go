@@ -95,7 +95,10 @@ func (w *world) isCut(host string) bool {
 }
 
 // Lock is the real one: the processes of a test have different open files.
-func (f *fake) Lock(guest string) (unlock func(), err error) { return lockGuest(f.locks, guest) }
+func (f *fake) Lock(guest string) (unlock func(), err error) {
+	file, err := lockGuest(f.locks, guest)
+	return func() { file.Close() }, err
+}
 
 func (f *fake) See(_ context.Context, name string) (s Seen, err error) {
 	err = f.call("see", func() error {

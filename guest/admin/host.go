@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
@@ -31,6 +32,7 @@ type Host struct {
 	libvirt  string // as libvirt.Dial takes it
 	culvertd string // the path of a socket
 	locks    string // the directory of lockName
+	locked   atomic.Pointer[os.File]
 	route    Route
 	missing  func(context.Context, []string) ([]string, error)
 }

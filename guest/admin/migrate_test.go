@@ -493,7 +493,7 @@ func TestP16TwoAtOnce(t *testing.T) {
 					if errors.Is(err, vf.ErrNotFound) && a.Defined == "" && a.Live == "" {
 						continue // it has gone from here
 					}
-					if !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "another culvert vm attach, detach or migrate is changing it") {
+					if !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "another culvert vm attach, detach or migrate, or its virsh, is changing it") {
 						t.Errorf("the second command: %v", err)
 					}
 				}

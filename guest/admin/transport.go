@@ -81,6 +81,9 @@ func (h *Host) migrateGuest(ctx context.Context, a Send) error {
 	cmd := exec.CommandContext(ctx, "virsh", append(args, a.Guest, a.To.Libvirt)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cancels the migration then
 	cmd.WaitDelay = callBound
+	if lock := h.locked.Load(); lock != nil { // if this process is killed, virsh goes on
+		cmd.ExtraFiles = []*os.File{lock}
+	}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%w: install virsh (libvirt-clients)", err)

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/vf"
@@ -30,6 +32,49 @@ if [ -e fails ]; then echo "error: no certificate" >&2; exit 1; fi
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	return dir
+}
+
+// The process that migrates a guest may be killed, and virsh goes on. Until virsh ends, no other
+// command changes the guest.
+func TestP16VirshKeepsTheLock(t *testing.T) {
+	dir := fakeVirsh(t)
+	locks := t.TempDir()
+	h := &Host{locks: locks}
+	unlock, err := h.Lock(uuid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goOn := filepath.Join(dir, "xml") // cat waits until somebody reads
+	if err := unix.Mkfifo(goOn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- h.Do(t.Context(), Send{Guest: uuid, XML: definition, Transport: SSH})
+	}()
+	for !fileHasText(filepath.Join(dir, "args")) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	unlock() // as the end of the process would
+	if f, err := lockGuest(locks, uuid); !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("while virsh runs: %v, %v", f, err)
+	}
+	if _, err := os.ReadFile(goOn); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	f, err := lockGuest(locks, uuid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+func fileHasText(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() > 0
 }
 
 // P16: each transport asks virsh for what it promises, and plain TCP is never a fallback.
