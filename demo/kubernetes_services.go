@@ -39,8 +39,6 @@ const (
 	tolerance = 200 * time.Millisecond
 	// load is how many requests a second are made; with fewer than wantLoad the test says little.
 	load, wantLoad = 60, 50
-	// beforeDelete and afterDelete are how long requests are made around the deletion of a backend.
-	beforeDelete, afterDelete = 18 * time.Second, 20 * time.Second
 )
 
 // showServices ends the story of report R0 in another way than the report: its headless Service
@@ -183,16 +181,17 @@ func (k *kubernetes) askClusterIP(ctx context.Context, s requests.Site) error {
 // then deleted.
 func (k *kubernetes) loseBackend(ctx context.Context, s requests.Site, target string) error {
 	var all requests.Log
+	e := k.effort()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		all, err = s.Call(gctx, "asker", k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: beforeDelete + afterDelete})
+		all, err = s.Call(gctx, "asker", k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: e.beforeDelete + e.afterDelete})
 		return err
 	})
 	begun := time.Now()
 	var left []time.Time // when web-b was no endpoint any more
 	var gone time.Time
 	g.Go(func() error {
-		for time.Since(begun) < beforeDelete-5*time.Second {
+		for time.Since(begun) < e.beforeDelete-5*time.Second {
 			for _, label := range []string{"app-", "app=web"} {
 				at, err := k.changeEndpoint(gctx, s, "label", "pod", "web-b", label)
 				if err != nil {
@@ -286,7 +285,7 @@ func (k *kubernetes) compareClusterIP(ctx context.Context, s requests.Site, targ
 		return fmt.Errorf("pod web-a has the addresses %v, want one", addresses["web-a"])
 	}
 	own := netip.AddrPortFrom(addresses["web-a"][0], requests.Port).String()
-	rates, err := s.Compare(ctx, "asker", requests.Compare{Targets: []string{target, own}, Rounds: 6, For: 2 * time.Second})
+	rates, err := s.Compare(ctx, "asker", requests.Compare{Targets: []string{target, own}, Rounds: k.effort().targetRounds, For: 2 * time.Second})
 	if err != nil {
 		return err
 	}

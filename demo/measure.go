@@ -18,16 +18,31 @@ import (
 	"github.com/culvert-net/culvert/program"
 )
 
-const (
-	rounds      = 3  // runs of iperf3 and of ping over each way
-	runSeconds  = 2  // of iperf3
-	attachments = 20 // one after the other
-)
+// effort is how much a demo measures.
+type effort struct {
+	rounds      int // runs of iperf3 and of ping over each way
+	attachments int // that Run times one after the other
+	// beforeDelete and afterDelete are how long requests are made around the deletion of a
+	// backend; targetRounds are the turns in which a ClusterIP is set against its backend.
+	beforeDelete, afterDelete time.Duration
+	targetRounds              int
+}
+
+// effort returns how much is measured.
+func (o Options) effort() effort {
+	if o.Quick {
+		return effort{rounds: 1, attachments: 5, beforeDelete: 10 * time.Second, afterDelete: 10 * time.Second, targetRounds: 2}
+	}
+	return effort{rounds: 3, attachments: 20, beforeDelete: 18 * time.Second, afterDelete: 20 * time.Second, targetRounds: 6}
+}
+
+const runSeconds = 2 // of iperf3
 
 // timeAttachments attaches and detaches a VF again and again on the first
 // node, which has nothing else to do. It is timed there, by Culvert's own
 // program: no SSH is in it.
 func (d *demo) timeAttachments(ctx context.Context) error {
+	attachments := d.effort().attachments
 	d.Step("timing %d attachments through the CNI plugin on %s, one after the other", attachments, d.nodes[0].Name)
 	n := d.nodes[0]
 	_, config, err := vfConfig(reportObjects, n.Number, "")
@@ -66,6 +81,7 @@ func (d *demo) timeAttachments(ctx context.Context) error {
 //
 // On a busy machine runs are void. It measures once more when a way has nothing to show for it.
 func (d *demo) measureWays(ctx context.Context, from, to string) error {
+	rounds := d.effort().rounds
 	d.Step("culvert bench run m3 m4 m5: iperf3 and ping over the overlay and the VF, %d times each, in turns", rounds)
 	for again := true; ; again = false {
 		r, err := d.runBench(ctx, "m3", "m4", "m5", "--rough", "--repeats", strconv.Itoa(rounds), "--seconds", strconv.Itoa(runSeconds), "--from", from, "--to", to)

@@ -38,6 +38,10 @@ type Options struct {
 	Keep   bool   // leave the lab up
 	Up     bool   // the lab is up, of the kind that the demo boots: use it, and leave it up
 
+	// Quick takes the least measurements that show all that the demo shows. They say little
+	// about speed.
+	Quick bool
+
 	// Attachments is how many pods RunKubernetes times with a VF, how many
 	// without, and how many it starts in bursts.
 	Attachments int

@@ -61,6 +61,7 @@ was killed. It writes demo-vm.json.`,
 	cmd.Flags().BoolVar(&o.Up, "up", false, "the lab is up, without Culvert (with it, for --guests): use it, and leave it up")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "on a Kubernetes cluster")
 	cmd.Flags().BoolVar(&guests, "guests", false, "with guests of libvirt")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "measure once and briefly: shows that everything works, and the figures say little")
 	cmd.Flags().IntVar(&o.Attachments, "attachments", 20, "with --kubernetes: how many pods of each kind")
 	cmd.Flags().IntVar(&o.Guests, "guest-nodes", 2, "with --guests: how many of the two nodes run a guest")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")

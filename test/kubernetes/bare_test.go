@@ -20,7 +20,7 @@ var bare = &site{names: twoNodes.names}
 func TestDemo(t *testing.T) {
 	need(t, bare)
 	dir := t.TempDir()
-	cmd := promises.Make(t.Context(), top, "demo-k8s", "PODS=2", "DEMO=--up --name "+k8s.Lab.Name()+" --out "+dir)
+	cmd := promises.Make(t.Context(), top, "demo-k8s", "PODS=2", "DEMO=--quick --up --name "+k8s.Lab.Name()+" --out "+dir)
 	if out, err := promises.Run(cmd); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -50,7 +50,7 @@ func TestDemoWithGuests(t *testing.T) {
 		t.Error(err)
 	}
 	dir := t.TempDir()
-	run(t, "demo-vm", "DEMO=--up --guest-nodes 1 --name "+name+" --out "+dir)
+	run(t, "demo-vm", "DEMO=--quick --up --guest-nodes 1 --name "+name+" --out "+dir)
 	demo(t, filepath.Join(dir, "demo-vm.json"), 14)
 }
 

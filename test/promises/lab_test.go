@@ -126,7 +126,7 @@ func demo(t *testing.T, file string, vfs int) {
 // make demo is run whole.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
-	run(t, "demo", "DEMO=--name "+labs.Name("promises-demo")+" --out "+dir)
+	run(t, "demo", "DEMO=--quick --name "+labs.Name("promises-demo")+" --out "+dir)
 	demo(t, filepath.Join(dir, "demo.json"), 28)
 	for _, name := range []string{"report.txt", "report.html"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -168,24 +168,26 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// make check is run in a copy of the tree in which one package has changed, that nothing
-// imports. A finding of the linter makes it fail.
+// make check is run in a copy of the tree in which one package has changed. A finding
+// of the linter makes it fail. The copy has the tests of that package and of one that
+// imports it alone: the job unit has run the others.
 func TestMakeCheck(t *testing.T) {
 	dir := t.TempDir()
-	shell(t, `git ls-files -z -co --exclude-standard | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory '`+dir+`'
+	shell(t, `{ git ls-files -z -co --exclude-standard ':!*_test.go'; git ls-files -z -co --exclude-standard tools/gotest; } |
+		tar --create --null --files-from - --ignore-failed-read | tar --extract --directory '`+dir+`'
 		cd '`+dir+`'
 		git init --quiet
 		git add --all
 		git -c user.name=t -c user.email=t@culvert.invalid commit --quiet --message tree
-		printf '\n// changed\n' >>tools/budgets/main.go`)
+		printf '\n// changed\n' >>tools/gotest/outcome/outcome.go`)
 	out := finish(t, Make(t.Context(), dir, "check", "BASE=HEAD"))
 	mentions(t, "make check", out, "check: build: ok", "check: lint: ok", "check: test of changed packages, -race: ok", "check: test of their importers: ok")
-	shell(t, `echo 'func uncalled() {}' >>'`+dir+`/tools/budgets/main.go'`)
+	shell(t, `echo 'func uncalled() {}' >>'`+dir+`/tools/gotest/outcome/outcome.go'`)
 	out, err := Run(Make(t.Context(), dir, "check", "BASE=HEAD"))
 	if err == nil {
 		t.Error("make check passes, although the linter finds something")
 	}
-	mentions(t, "make check", out, "check: build: ok", `(?m)^tools/budgets/main\.go:\d+:\d+: func uncalled is unused(?s:.*)^check: lint failed`)
+	mentions(t, "make check", out, "check: build: ok", `(?m)^tools/gotest/outcome/outcome\.go:\d+:\d+: func uncalled is unused(?s:.*)^check: lint failed`)
 }
 
 // hostsLab begins the name of hosts.
