@@ -2,7 +2,9 @@ package fake
 
 import (
 	"errors"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -116,5 +118,19 @@ func TestSetAttributeOfNone(t *testing.T) {
 	}
 	if err := k.SetAttribute(vf.PCIAddr{Bus: 99}, "rings", "1"); !errors.Is(err, vf.ErrNotFound) || k.ChangedAttributes(vf.PCIAddr{Bus: 99}) != "" {
 		t.Errorf("of no VF: %v", err)
+	}
+}
+
+// The page of failures names what culvertd does not read. The test is here and not in test/failure,
+// whose results Go's cache can then keep for every clone.
+func TestPageNamesUnreadAttributes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/failures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range UnreadAttributeNames() {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/failures.md does not say that %s is not read", name)
+		}
 	}
 }
