@@ -42,6 +42,7 @@ var jobs = []job{
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
 	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 10, argv: splitWords("tools/test-unit rest -short")}, // it needs an API server
 	{name: "unit-plain", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit plain -short")},
+	{name: "unit-seeds", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit seeds -short")},
 	// All of test/failure. The job unit runs a sample of it under the race detector.
 	{name: "failure", level: "unit", spare: true, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
