@@ -1,8 +1,7 @@
 package bench
 
 import (
-	"os"
-	"path/filepath"
+	"embed"
 	"slices"
 	"testing"
 	"time"
@@ -10,9 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// testdata is compiled in, so that Go's cache has the result of the tests in every clone.
+//
+//go:embed testdata
+var testdata embed.FS
+
 func read(t testing.TB, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
+	text, err := testdata.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,10 @@
 package agent
 
 import (
+	"embed"
 	"fmt"
 	"math"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +15,14 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
+// testdata is compiled in, so that Go's cache has the result of the tests in every clone.
+//
+//go:embed testdata
+var testdata embed.FS
+
 func readTestdata(t testing.TB, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
+	text, err := testdata.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

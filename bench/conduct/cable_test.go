@@ -46,7 +46,7 @@ func TestPulledArms(t *testing.T) {
 // that cannot be done, nothing more is measured.
 func TestCablePulledInARun(t *testing.T) {
 	w := newWorld(t)
-	w.exchange.Arms[0].Workload.Seconds = 5
+	w.exchange.Arms[0].Workload.Seconds = 2
 	var did []string
 	w.exchange.Arms[0].Workload.Pulled = true
 	w.exchange.Cable = func(ctx context.Context, e bench.End, in bool) error {

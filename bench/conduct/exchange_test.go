@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.openAll(t)
 	for _, p := range Between(w.stations[:1], w.stations[1:]) {
-		w.exchange.Arms = append(w.exchange.Arms, bench.Arm{Path: p, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 3}})
+		w.exchange.Arms = append(w.exchange.Arms, bench.Arm{Path: p, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1}})
 	}
 	slices.SortFunc(w.exchange.Arms, func(a, b bench.Arm) int { return strings.Compare(a.Path.From.Interface, b.Path.From.Interface) })
 	Name(w.exchange.Arms)
@@ -271,6 +271,7 @@ func TestOnce(t *testing.T) {
 // made as before.
 func TestBadDaysOfAPath(t *testing.T) {
 	w := newWorld(t)
+	w.askNeighboursOften(t)
 	for _, c := range []struct {
 		name        string
 		spoil, mend []string // of the second end
@@ -297,9 +298,16 @@ func TestBadDaysOfAPath(t *testing.T) {
 	}
 }
 
+// askNeighboursOften makes the first end find in 0.3 s, and not in three, that no neighbour answers.
+func (w *world) askNeighboursOften(t *testing.T) {
+	t.Helper()
+	run(t, "ip", "netns", "exec", w.netns[0], "sysctl", "-qw", "net.ipv4.neigh.a0.retrans_time_ms=100")
+}
+
 // An MTU that differs is named when a run fails.
 func TestMTUMismatchIsNamed(t *testing.T) {
 	w := newWorld(t)
+	w.askNeighboursOften(t)
 	w.runIn(t, 0, "link", "set", "a0", "mtu", "9000")
 	w.runIn(t, 1, "link", "set", "a1", "down")
 	if err := Meet(t.Context(), w.stations[:1]); err != nil {
@@ -315,7 +323,7 @@ func TestMTUMismatchIsNamed(t *testing.T) {
 // A link that goes down and up in a run makes no figure of the rest.
 func TestLinkFlaps(t *testing.T) {
 	w := newWorld(t)
-	w.exchange.Arms[0].Workload.Seconds = 3
+	w.exchange.Arms[0].Workload.Seconds = 2
 	w.checkVoid(t, 0, func(ctx context.Context) {
 		w.awaitTraffic(ctx, 1, "a1") // iperf3 does not connect over a link that is down
 		for ctx.Err() == nil {
@@ -324,6 +332,7 @@ func TestLinkFlaps(t *testing.T) {
 			_ = pauseFor(ctx, 800*time.Millisecond)
 		}
 	}, "went down in the run")
+	w.exchange.Arms[0].Workload.Seconds = 1
 	w.goodRun(t, 0)
 }
 
@@ -335,15 +344,16 @@ func TestRouteFlaps(t *testing.T) {
 			run(t, "ip", "netns", "exec", w.netns[i], "sysctl", "-qw", "net.ipv4.conf."+name+".rp_filter=0")
 		}
 	}
-	w.exchange.Arms[0].Workload.Seconds = 3
+	w.exchange.Arms[0].Workload.Seconds = 2
 	w.checkVoid(t, 0, func(ctx context.Context) {
 		if !w.awaitTraffic(ctx, 1, "a1") {
 			return
 		}
 		w.runIn(t, 0, "route", "add", "10.98.0.2/32", "via", "10.97.0.2", "dev", "b0", "src", "10.98.0.1")
-		_ = pauseFor(ctx, time.Second)
+		_ = pauseFor(ctx, 700*time.Millisecond)
 		w.runIn(t, 0, "route", "del", "10.98.0.2/32")
 	}, "took another way", "which is not on the path")
+	w.exchange.Arms[0].Workload.Seconds = 1
 	w.goodRun(t, 0)
 }
 

@@ -42,7 +42,7 @@ func newStar(t *testing.T) *world {
 		run(t, "ip", "-n", bridge, "link", "set", port, "master", "br0", "up")
 	}
 	w.openAll(t)
-	load := bench.Workload{Kind: bench.Packets, Engine: "culvert", Seconds: 3, Streams: 1, Size: 64, Rate: 3000}
+	load := bench.Workload{Kind: bench.Packets, Engine: "culvert", Seconds: 1.5, Streams: 1, Size: 64, Rate: 3000}
 	path := func(from, to int) bench.Path { return Between(w.stations[from:from+1], w.stations[to:to+1])[0] }
 	load.Senders = 3
 	three := bench.Arm{Name: "three", Path: path(0, 3), Also: []bench.Path{path(1, 3), path(2, 3)}, Workload: load}
@@ -71,8 +71,8 @@ func TestSeveralPathsAtOnce(t *testing.T) {
 				if reverse {
 					sent, got = got, sent
 				}
-				// 3000 a second for 3 s; the machine may be slow, but nobody sends for others.
-				if float64(one.Packets) > 3300*max(3, one.Seconds) || one.Packets < 1000 || sent.TxPackets < one.Packets/2 || sent.Interface != "e0" {
+				// 3000 a second for 1.5 s; the machine may be slow, but nobody sends for others.
+				if float64(one.Packets) > 3300*max(1.5, one.Seconds) || one.Packets < 500 || sent.TxPackets < one.Packets/2 || sent.Interface != "e0" {
 					t.Errorf("%s, reverse %v: path %d carried %d, %+v", a.Name, reverse, i, one.Packets, sent)
 				}
 				if shared := a.Name == "three" && !reverse; shared && got.RxPackets < 2*one.Packets {

@@ -112,12 +112,12 @@ func TestRunFromAGuest(t *testing.T) {
 	if len(crew.Stations) != 3 || len(paths) != 2 || paths[0].Ends != "VM-pod" || paths[0].From.Name != "db1" {
 		t.Fatalf("%d stations, %+v", len(crew.Stations), paths)
 	}
-	load := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 2, Warmup: 0.5, Streams: 1}
+	load := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 1, Warmup: 0.3, Streams: 1}
 	for _, back := range []bool{false, true} {
 		load.Reverse = back
 		w.exchange = Exchange{Stations: crew.Stations, Arms: []bench.Arm{{Name: "VM", Path: paths[0], Workload: load}}}
 		run := w.goodRun(t, 0)
-		if g := run.From.Guest; g == nil || g.Seconds < 1 || run.From.CPU.Seconds < 1 || run.To.Guest != nil {
+		if g := run.From.Guest; g == nil || g.Seconds < 0.5 || run.From.CPU.Seconds < 0.5 || run.To.Guest != nil {
 			t.Errorf("reverse %v: the guest's %+v, its host's %+v, the container's %+v", back, g, run.From.CPU, run.To.Guest)
 		}
 		for task := range run.From.CPU.Tasks {

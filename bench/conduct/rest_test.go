@@ -23,7 +23,7 @@ func burnProcessor(t *testing.T) {
 func TestBackgroundIsNotThePaths(t *testing.T) {
 	w := newWorld(t)
 	arm := w.exchange.Arms[0]
-	arm.Workload = bench.Workload{Kind: bench.Packets, Engine: "culvert", Size: 64, Seconds: 3, Rate: 500}
+	arm.Workload = bench.Workload{Kind: bench.Packets, Engine: "culvert", Size: 64, Seconds: 2, Rate: 500}
 	m := &Measurement{Exchange: Exchange{Stations: w.stations, Arms: []bench.Arm{arm}}, Limits: Limits{Repeats: 1, MaxTime: time.Minute}}
 	burnProcessor(t)
 	r := m.Run(t.Context())

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"embed"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,14 +15,20 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
+// testdata is compiled in, so that Go's cache has the result of the tests in every clone.
+//
+//go:embed testdata
+var testdata embed.FS
+
 // writeTree writes an archive to a folder of this test's and returns a Reader of it. A file that
 // is "-> target" becomes a link.
 func writeTree(t *testing.T, file string) Reader {
 	t.Helper()
-	a, err := txtar.ParseFile(filepath.Join("testdata", file))
+	text, err := testdata.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := txtar.Parse(text)
 	r := Reader{Root: t.TempDir()}
 	files := map[string]string{}
 	for _, f := range a.Files {

@@ -150,6 +150,7 @@ func (w *world) setReady(path string) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	w := newCluster(t)
 	t.Run("SaysWhatIsWrong", w.saysWhatIsWrong)
 	t.Run("Opens", w.opens)

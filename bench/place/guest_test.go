@@ -56,6 +56,7 @@ func TestOpenAGuestBySSH(t *testing.T) {
 }
 
 func TestOpenAGuestSaysWhatIsWrong(t *testing.T) {
+	t.Parallel() // it waits for the end of a program that does not leave
 	big := filepath.Join(t.TempDir(), "big")
 	if err := os.WriteFile(big, make([]byte, mostSaid+1), 0o600); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// The presets that a lab can run, in their short form, over a VF and an overlay: each
+// The presets that a lab can run, in their shortest form, over a VF and an overlay: each
 // says what it ran over, by the interfaces' own counters, a cable that is pulled stops
 // what goes over it, and nothing is left.
 func TestBench(t *testing.T) {
@@ -44,7 +44,7 @@ func TestBench(t *testing.T) {
 	before := [2]string{traces(t, nodes[0]), traces(t, nodes[1])}
 	// m8, m11 and m16 have tests of their own.
 	presets := []string{"m1", "m2", "m3", "m4", "m5", "m6", "m7", "m9", "m10", "m14", "m17", "m18"}
-	r := measured(t, []end{from}, to, slices.Concat(presets, []string{"--quick", "--repeats", "1"})...)
+	r := measured(t, []end{from}, to, slices.Concat(presets, []string{"--quick", "--rough", "--repeats", "1"})...)
 	ran := map[string]bool{}
 	for i, a := range r.Arms {
 		words := strings.Fields(a.Name)
@@ -254,7 +254,7 @@ func TestBenchThroughARouter(t *testing.T) {
 	}
 	must(t, router.node, "ip", "netns", "exec", filepath.Base(router.Netns), "sysctl", "-qw",
 		"net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.net1.send_redirects=0", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.net1.rp_filter=0")
-	r := measured(t, []end{from}, to, "m12", "--via", place(router), "--quick", "--repeats", "1")
+	r := measured(t, []end{from}, to, "m12", "--via", place(router), "--quick", "--rough", "--repeats", "1")
 	if len(r.Arms) != 1 || counted(r, 0) == 0 {
 		t.Fatalf("%+v", r.Arms)
 	}
@@ -273,7 +273,7 @@ func TestBenchThroughARouter(t *testing.T) {
 func TestBenchInALabOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
-		"BENCH_RUN=--quick --repeats 1", "BENCH_OUT="+dir)); err != nil {
+		"BENCH_RUN=--quick --rough --repeats 1", "BENCH_OUT="+dir)); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for name, arms := range map[string]int{"lab": 2, "lab-senders": 1} { // the overlay and the VF; the VFs

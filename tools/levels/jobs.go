@@ -40,8 +40,9 @@ var jobs = []job{
 	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: 2, nodes: 2,
 		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
-	{name: "unit", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit rest -short")},
+	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 10, argv: splitWords("tools/test-unit rest -short")}, // it needs an API server
 	{name: "unit-plain", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit plain -short")},
+	{name: "unit-seeds", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit seeds -short")},
 	// All of test/failure. The job unit runs a sample of it under the race detector.
 	{name: "failure", level: "unit", spare: true, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
@@ -54,10 +55,10 @@ var jobs = []job{
 		"./claims ./cmd/culvert-cni ./guest ./ipam ./journal ./kernel/rtnl ./libvirt ./netannotation ./netconf ./rpc ./strictjson ./vf")},
 	{name: "fuzz-all", level: "unit", spare: true, nice: 10, long: true, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz")},
 	// These jobs measure, so no other job runs at the same time. Beside the Kubernetes level, the
-	// agents of TestBench woke up too late, and its result was void. The second job needs an API
-	// server.
+	// agents of TestBench woke up too late, and its result was void. Each second of theirs is one
+	// of `make test`, so tests that measure nothing belong to other jobs.
 	{name: "lab-bench", level: "lab", needs: splitWords("image"), slots: alone, nodes: 4, argv: splitWords("tools/test-lab bench -short")},
-	{name: "unit-bench", level: "unit", needs: splitWords("parts"), slots: alone, argv: splitWords("tools/test-unit bench -short")},
+	{name: "unit-bench", level: "unit", slots: alone, argv: splitWords("tools/test-unit bench -short")},
 }
 
 func splitWords(s string) []string { return strings.Fields(s) }
