@@ -99,7 +99,8 @@ func TestI9GuardedPodCannotForge(t *testing.T) {
 
 // rawSender returns a shell command that sends a UDP packet to port 7000 from an address that need
 // not be the pod's, by a raw socket with IP_HDRINCL (ip(7), option 3 of level 0). The kernel fills in
-// the length and the checksum of the IP header.
+// the length and the checksum of the IP header. The packet goes through a file: bash writes a pipe
+// line by line, a byte of an address may be a newline, and socat sends what one read returns.
 func rawSender(from, to netip.Addr, text string) string {
 	packet := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0}
 	packet = append(packet, from.AsSlice()...)
@@ -109,5 +110,5 @@ func rawSender(from, to netip.Addr, text string) string {
 	for _, b := range append(packet, text...) {
 		fmt.Fprintf(&escaped, `\x%02x`, b)
 	}
-	return "printf '" + escaped.String() + "' | socat -u STDIN IP4-SENDTO:" + to.String() + ":255,setsockopt-int=0:3:1"
+	return "printf '" + escaped.String() + "' >/tmp/packet && socat -u OPEN:/tmp/packet IP4-SENDTO:" + to.String() + ":255,setsockopt-int=0:3:1"
 }
