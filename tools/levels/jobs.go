@@ -46,6 +46,7 @@ var jobs = []job{
 	// All of test/failure. The job unit runs a sample of it under the race detector.
 	{name: "failure", level: "unit", spare: true, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
+	{name: "lab-guests", level: "lab", needs: splitWords("image"), slots: 2, nodes: 2, argv: splitWords("tools/test-lab guests -short")},
 	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 2, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
 
 	// Without the race detector, since that would itself take most of the memory.

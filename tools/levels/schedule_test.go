@@ -119,7 +119,7 @@ func TestJobs(t *testing.T) {
 	}
 	for levels, want := range map[string]string{
 		"unit":            "parts unit unit-plain unit-seeds failure memory fuzz fuzz-all unit-bench",
-		"lab":             "build image lab-host lab-node lab-e2e lab-bench",
+		"lab":             "build image lab-host lab-node lab-guests lab-e2e lab-bench",
 		"lint kubernetes": "build image parts lint kubernetes",
 		"":                names(jobs),
 	} {
