@@ -1,11 +1,11 @@
 package torture
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,11 +122,10 @@ type leases struct {
 }
 
 // leases reads the ledger from a copy: culvertd has the file itself locked.
-// Nothing must be under way.
 func (d *daemon) leases(t *testing.T) leases {
 	t.Helper()
 	copied := d.ledger + ".copy"
-	if err := copyFile(copied, d.ledger); err != nil {
+	if err := os.WriteFile(copied, d.readLedger(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l, err := journal.Open(copied, journal.Options{NoSync: true})
@@ -145,18 +144,21 @@ func (d *daemon) leases(t *testing.T) leases {
 	return out
 }
 
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
+// readLedger returns the ledger's file as it was at one moment. culvertd may write it meanwhile: two
+// readings that are equal have no part of a write in them.
+func (d *daemon) readLedger(t *testing.T) []byte {
+	t.Helper()
+	var content []byte
+	eventually(t, time.Minute, func() error {
+		before := content
+		var err error
+		content, err = os.ReadFile(d.ledger)
+		if err == nil && !bytes.Equal(before, content) {
+			err = errors.New("the ledger is being written")
+		}
 		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	})
+	return content
 }
 
 // lastWords are the last bytes of culvertd's log.
