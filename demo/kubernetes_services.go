@@ -39,6 +39,9 @@ const (
 	tolerance = 200 * time.Millisecond
 	// load is how many requests a second are made; with fewer than wantLoad the test says little.
 	load, wantLoad = 60, 50
+	// beforeDelete is how long requests are made before the deletion of a backend, while the
+	// endpoint changes: how long a change takes at most decides which failures are excused.
+	beforeDelete = 18 * time.Second
 )
 
 // showServices ends the story of report R0 in another way than the report: its headless Service
@@ -181,17 +184,16 @@ func (k *kubernetes) askClusterIP(ctx context.Context, s requests.Site) error {
 // then deleted.
 func (k *kubernetes) loseBackend(ctx context.Context, s requests.Site, target string) error {
 	var all requests.Log
-	e := k.effort()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		all, err = s.Call(gctx, "asker", k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: e.beforeDelete + e.afterDelete})
+		all, err = s.Call(gctx, "asker", k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: beforeDelete + k.effort().afterDelete})
 		return err
 	})
 	begun := time.Now()
 	var left []time.Time // when web-b was no endpoint any more
 	var gone time.Time
 	g.Go(func() error {
-		for time.Since(begun) < e.beforeDelete-5*time.Second {
+		for time.Since(begun) < beforeDelete-5*time.Second {
 			for _, label := range []string{"app-", "app=web"} {
 				at, err := k.changeEndpoint(gctx, s, "label", "pod", "web-b", label)
 				if err != nil {

@@ -22,18 +22,18 @@ import (
 type effort struct {
 	rounds      int // runs of iperf3 and of ping over each way
 	attachments int // that Run times one after the other
-	// beforeDelete and afterDelete are how long requests are made around the deletion of a
-	// backend; targetRounds are the turns in which a ClusterIP is set against its backend.
-	beforeDelete, afterDelete time.Duration
-	targetRounds              int
+	// afterDelete is how long requests are made after the deletion of a backend; targetRounds
+	// are the turns in which a ClusterIP is set against its backend.
+	afterDelete  time.Duration
+	targetRounds int
 }
 
 // effort returns how much is measured.
 func (o Options) effort() effort {
 	if o.Quick {
-		return effort{rounds: 1, attachments: 5, beforeDelete: 10 * time.Second, afterDelete: 10 * time.Second, targetRounds: 2}
+		return effort{rounds: 1, attachments: 5, afterDelete: 10 * time.Second, targetRounds: 2}
 	}
-	return effort{rounds: 3, attachments: 20, beforeDelete: 18 * time.Second, afterDelete: 20 * time.Second, targetRounds: 6}
+	return effort{rounds: 3, attachments: 20, afterDelete: 20 * time.Second, targetRounds: 6}
 }
 
 const runSeconds = 2 // of iperf3

@@ -12,7 +12,7 @@ type job struct {
 	name  string
 	level string // which `make test-LEVEL` it is part of
 	needs []string
-	slots int // of the machine's, which has two for each core; see alone
+	slots int // of the machine's, which has one for each core; see alone
 	// spare is whether the job takes no slot, but runs in the time that others leave, one such
 	// job after the other. Compilers and the race detector need gigabytes each.
 	spare bool
@@ -26,18 +26,18 @@ type job struct {
 const alone = math.MaxInt
 
 // jobs has all jobs. Of the jobs that may start, the schedule starts those at the top first. The
-// longest jobs are at the top, so that no long job is left for the end. A job with a lab that waits
-// for timers half of the time takes one slot, and one that loads a core takes two. Jobs that
+// longest jobs are at the top, so that no long job is left for the end. A job with a lab takes a
+// slot although it waits for timers half of the time, which is when the spare jobs run. Jobs that
 // measure run alone. The flag -short skips tests that take minutes; `make soak` runs the jobs
 // without it.
 var jobs = []job{
-	{name: "build", level: "build", slots: 2, argv: splitWords("make --no-print-directory -s test-build")},
-	{name: "image", level: "lab", needs: splitWords("build"), slots: 2, nodes: 1, argv: splitWords("tools/test-lab image")},
+	{name: "build", level: "build", slots: 1, argv: splitWords("make --no-print-directory -s test-build")},
+	{name: "image", level: "lab", needs: splitWords("build"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab image")},
 	// It takes a second if the cache has all parts, and otherwise ten minutes or more.
 	{name: "parts", level: "kubernetes", nice: 5, argv: splitWords("tools/parts")},
 	{name: "lint", level: "lint", spare: true, nice: 10, argv: splitWords("tools/lint")},
 
-	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: 2, nodes: 2,
+	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: 1, nodes: 2,
 		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
 	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 10, argv: splitWords("tools/test-unit rest -short")}, // it needs an API server
@@ -46,8 +46,8 @@ var jobs = []job{
 	// All of test/failure. The job unit runs a sample of it under the race detector.
 	{name: "failure", level: "unit", spare: true, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
-	{name: "lab-guests", level: "lab", needs: splitWords("image"), slots: 2, nodes: 2, argv: splitWords("tools/test-lab guests -short")},
-	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 2, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
+	{name: "lab-guests", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab guests -short")},
+	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
 
 	// Without the race detector, since that would itself take most of the memory.
 	{name: "memory", level: "unit", spare: true, nice: 10, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},

@@ -113,9 +113,9 @@ func removeOld(chosen []job) error {
 }
 
 // smallest is the room that levels assumes at least, on any machine.
-var smallest = room{slots: 4, nodes: 4}
+var smallest = room{slots: 2, nodes: 4}
 
-// measureRoom counts two slots for each core. It reserves 6 GiB of memory for compilers and a
+// measureRoom counts one slot for each core. It reserves 6 GiB of memory for compilers and a
 // control plane, and counts a node for each 2.5 GiB of the rest.
 func measureRoom() (room, error) {
 	var info syscall.Sysinfo_t
@@ -126,7 +126,7 @@ func measureRoom() (room, error) {
 }
 
 func roomFor(cores, mib int) room {
-	return room{slots: max(smallest.slots, 2*cores), nodes: max(smallest.nodes, (mib-6<<10)/(2<<10+512))}
+	return room{slots: max(smallest.slots, cores), nodes: max(smallest.nodes, (mib-6<<10)/(2<<10+512))}
 }
 
 // startJob starts a job. The messages of tools/watch itself go to said; the job's output is in

@@ -185,9 +185,9 @@ func TestRoomFor(t *testing.T) {
 		cores, mib int
 		want       room
 	}{
-		{2, 24 << 10, room{4, 7}},
+		{2, 24 << 10, room{2, 7}},
 		{1, 8 << 10, smallest},
-		{16, 64 << 10, room{32, 23}},
+		{16, 64 << 10, room{16, 23}},
 	} {
 		if got := roomFor(c.cores, c.mib); got != c.want {
 			t.Errorf("%d cores and %d MiB: %+v, want %+v", c.cores, c.mib, got, c.want)
