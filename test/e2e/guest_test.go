@@ -250,8 +250,10 @@ func unheard(t *testing.T) {
 	mentions(t, script("events", "culvert events"), "Adopted VF "+v.PCI.String(), "to vm quiet")
 
 	script("stop libvirt", "systemctl stop libvirtd.service libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket")
-	await("culvertd says so", "culvert status -o json", "libvirt", "it does not run")
-	mentions(t, script("doctor", "culvert doctor -o json || true"), "culvertd cannot ask it which guests there are: it does not run")
+	// What culvertd says of the cause depends on when it looked: the connection was closed, or there
+	// is no socket any more.
+	await("culvertd says so", "culvert status -o json", `"object": "libvirt"`, "until then it knows guests by the hooks")
+	mentions(t, script("doctor", "culvert doctor -o json || true"), "culvertd cannot ask it which guests there are: ")
 	script("kill QEMU", `kill -KILL "$(cat /run/libvirt/qemu/quiet.pid)"`)
 	script("libvirt again", back)
 	cameBack(t, quiet, v)
