@@ -139,3 +139,18 @@ func TestJudgeGain(t *testing.T) {
 		}
 	}
 }
+
+// The quick demo makes fewer measurements of each kind than the whole one, and at least one.
+func TestQuick(t *testing.T) {
+	quick, whole := Options{Quick: true}.effort(), Options{}.effort()
+	for what, counts := range map[string][2]int{
+		"rounds":        {quick.rounds, whole.rounds},
+		"attachments":   {quick.attachments, whole.attachments},
+		"seconds":       {int(quick.afterDelete.Seconds()), int(whole.afterDelete.Seconds())},
+		"target rounds": {quick.targetRounds, whole.targetRounds},
+	} {
+		if counts[0] < 1 || counts[0] >= counts[1] {
+			t.Errorf("%s: %d in the quick demo, %d in the whole one", what, counts[0], counts[1])
+		}
+	}
+}

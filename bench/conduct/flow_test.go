@@ -71,7 +71,7 @@ func TestSeveralPathsAtOnce(t *testing.T) {
 				if reverse {
 					sent, got = got, sent
 				}
-				// 3000 a second for 1.5 s; the machine may be slow, but nobody sends for others.
+				// A sender makes 3000 packets a second for 1.5 s, fewer on a slow machine, and never more.
 				if float64(one.Packets) > 3300*max(1.5, one.Seconds) || one.Packets < 500 || sent.TxPackets < one.Packets/2 || sent.Interface != "e0" {
 					t.Errorf("%s, reverse %v: path %d carried %d, %+v", a.Name, reverse, i, one.Packets, sent)
 				}

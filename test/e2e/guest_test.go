@@ -250,8 +250,7 @@ func unheard(t *testing.T) {
 	mentions(t, script("events", "culvert events"), "Adopted VF "+v.PCI.String(), "to vm quiet")
 
 	script("stop libvirt", "systemctl stop libvirtd.service libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket")
-	// What culvertd says of the cause depends on when it looked: the connection was closed, or there
-	// is no socket any more.
+	// culvertd reports a closed connection, and a moment later that there is no socket.
 	await("culvertd says so", "culvert status -o json", `"object": "libvirt"`, "until then it knows guests by the hooks")
 	mentions(t, script("doctor", "culvert doctor -o json || true"), "culvertd cannot ask it which guests there are: ")
 	script("kill QEMU", `kill -KILL "$(cat /run/libvirt/qemu/quiet.pid)"`)

@@ -123,7 +123,7 @@ func demo(t *testing.T, file string, vfs int) {
 	}
 }
 
-// make demo is run whole.
+// make demo is run in its quick form.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	run(t, "demo", "DEMO=--quick --name "+labs.Name("promises-demo")+" --out "+dir)
@@ -169,8 +169,8 @@ func TestImage(t *testing.T) {
 }
 
 // make check is run in a copy of the tree in which one package has changed. A finding
-// of the linter makes it fail. The copy has the tests of that package and of one that
-// imports it alone: the job unit has run the others.
+// of the linter makes it fail. The copy has no tests but those of that package and of one of its
+// importers, since the job unit runs all of them.
 func TestMakeCheck(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, `{ git ls-files -z -co --exclude-standard ':!*_test.go'; git ls-files -z -co --exclude-standard tools/gotest; } |

@@ -40,7 +40,7 @@ var jobs = []job{
 	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: 1, nodes: 2,
 		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
-	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 10, argv: splitWords("tools/test-unit rest -short")}, // it needs an API server
+	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 10, argv: splitWords("tools/test-unit rest -short")}, // bench/place starts an API server
 	{name: "unit-plain", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit plain -short")},
 	{name: "unit-seeds", level: "unit", spare: true, nice: 10, argv: splitWords("tools/test-unit seeds -short")},
 	// All of test/failure. The job unit runs a sample of it under the race detector.
