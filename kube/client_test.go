@@ -179,6 +179,27 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	}
 }
 
+// A conflict may mean that other writers were faster, so the write is tried again, but not for
+// ever: the pod may be another one of that name.
+func TestConflictsAreTriedAgain(t *testing.T) {
+	s, config := newAPI(t)
+	s.conflicts = 2
+	c := start(t, config)
+	c.Annotate(api.Pod{Namespace: "d", Name: "a", UID: "u1"}, map[string]string{"k": "v"})
+	until(t, "the annotation", func() bool { return len(s.writes()) == 1 })
+	s.mu.Lock()
+	s.conflicts = 100
+	s.mu.Unlock()
+	c.Annotate(api.Pod{Namespace: "d", Name: "b", UID: "u2"}, map[string]string{"k": "v"})
+	left := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.conflicts
+	}
+	until(t, "the last try", func() bool { return left() == 100-1-lastConflict })
+	until(t, "the write to be dropped", func() bool { return c.writer.queue.NumRequeues("annotations u2") == 0 })
+}
+
 // An event of the Node is where kubectl describe node looks for it: in namespace
 // default, by the Node's UID, and until that is known by its name.
 func TestNodeEvent(t *testing.T) {

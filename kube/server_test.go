@@ -38,17 +38,18 @@ func missingObject(resource, name string) string {
 
 // server is as much of an API server as the client talks to.
 type server struct {
-	mu       sync.Mutex                           // guards the rest
-	objects  map[string]map[string]map[string]any // by resource, and by namespace/name
-	absent   []string                             // resources that are not installed
-	down     bool
-	refused  int            // the HTTP status that every request gets; watches that are there go on
-	refuse   int            // so many writes fail
-	watched  map[string]int // watches that were begun, by resource
-	requests []string
-	written  []string
-	history  []apiEvent // all there was; its length is the resourceVersion
-	more     chan struct{}
+	mu        sync.Mutex                           // guards the rest
+	objects   map[string]map[string]map[string]any // by resource, and by namespace/name
+	absent    []string                             // resources that are not installed
+	down      bool
+	refused   int            // the HTTP status that every request gets; watches that are there go on
+	refuse    int            // so many writes fail
+	conflicts int            // so many writes fail with a conflict
+	watched   map[string]int // watches that were begun, by resource
+	requests  []string
+	written   []string
+	history   []apiEvent // all there was; its length is the resourceVersion
+	more      chan struct{}
 }
 
 // apiEvent is an event for those who watch.
@@ -246,6 +247,12 @@ func (s *server) write(w http.ResponseWriter, r *http.Request, resource string) 
 	if s.refuse > 0 {
 		s.refuse--
 		http.Error(w, "overloaded", http.StatusInternalServerError)
+		return
+	}
+	if s.conflicts > 0 {
+		s.conflicts--
+		w.WriteHeader(http.StatusConflict)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":%d}`, http.StatusConflict)
 		return
 	}
 	s.written = append(s.written, r.Method+" "+r.URL.Path+" "+string(body))

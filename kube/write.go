@@ -18,10 +18,11 @@ import (
 )
 
 // Waits between two tries of a write that failed, and how many writes run side by side. A write
-// is dropped after lastTry tries.
+// is dropped after lastTry tries, or after lastConflict that ended with a conflict.
 const (
 	firstWait, lastWait = 200 * time.Millisecond, time.Minute
 	lastTry             = 200
+	lastConflict        = 4
 	writers             = 4
 )
 
@@ -101,8 +102,9 @@ func (w *writer) writeOne(ctx context.Context) bool {
 	defer cancel()
 	err := what.write(bounded)
 	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// The object is gone, or another one has its name: the write has no receiver.
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err) && w.queue.NumRequeues(key) >= lastConflict:
+		// The object is gone, or another one has its name: the write has no receiver. The API server
+		// also answers with a conflict if other writers of the object were faster several times.
 	case isFinal(err) || w.queue.NumRequeues(key) >= lastTry:
 		w.c.log.Error("write to the cluster", "what", what.what, "err", err)
 	default:
