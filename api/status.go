@@ -127,6 +127,9 @@ type VF struct {
 	Pool       string `json:"pool,omitempty"`
 	// Missing: the ledger has it, the bus has not.
 	Missing bool `json:"missing,omitempty"`
+	// Unread: the ledger has it, and culvertd cannot tell whether the bus has it, since it could not
+	// read the PF. Phase and owner are the ledger's.
+	Unread bool `json:"unread,omitempty"`
 
 	Phase      string    `json:"phase"`
 	Since      time.Time `json:"since,omitzero"` // of the phase

@@ -64,7 +64,7 @@ func (e *exam) vfsOf(pf vf.PF) []api.VF {
 		return nil
 	}
 	for _, v := range e.Status.VFs {
-		if v.PF == pf.Label() && !v.Missing {
+		if v.PF == pf.Label() && !v.Missing && !v.Unread {
 			out = append(out, v)
 		}
 	}

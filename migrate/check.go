@@ -76,7 +76,7 @@ func findUntaken(n api.NodeStatus) []Note {
 		var busy []string
 		for _, v := range n.VFs {
 			switch {
-			case v.PF != pf.Name || v.Missing:
+			case v.PF != pf.Name || v.Missing || v.Unread:
 			case v.Phase == string(journal.Making):
 				busy = append(busy, v.Name)
 			case v.Phase == api.PhaseUnmanaged && (v.Pool != "" || pf.WantedVFs != nil):

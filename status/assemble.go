@@ -123,11 +123,12 @@ func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
 	return out
 }
 
-// countVFs leaves out VFs that are not on the bus.
+// countVFs leaves out VFs that are not on the bus, and free ones of a PF that cannot be read, which
+// nobody can have now.
 func countVFs(vfs []api.VF) api.Counts {
 	var c api.Counts
 	for _, v := range vfs {
-		if v.Missing {
+		if v.Missing || v.Unread && v.Phase == string(journal.Free) {
 			continue
 		}
 		c.Total++

@@ -122,7 +122,7 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	case v.Phase == string(journal.Damaged):
 		problem.Reason = fmt.Sprintf("the ledger's record of %s is damaged: %s", what, v.Reason)
 		problem.Next = "culvertd gives it to no owner; once the kernel shows that it is unused, culvertd takes it over again; culvert ledger check says more"
-	case v.Missing && p.isUnread(v.PF):
+	case v.Unread:
 		return problem, false // the PF reports it
 	case v.Missing && v.Owner != nil:
 		problem.Reason = fmt.Sprintf("%s is %s for %s, but it is not on the bus", what, v.Phase, *v.Owner)
@@ -152,12 +152,6 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 func (p picture) isWantedUnread(pf vf.PF) bool {
 	_, wanted := p.Spec.ForPF(pf)
 	return wanted && pf.Err != ""
-}
-
-// isUnread reports whether parts of a PF could not be read, so that its VFs may only seem to be
-// missing.
-func (p picture) isUnread(name string) bool {
-	return slices.ContainsFunc(p.PFs, func(pf vf.PF) bool { return pf.Label() == name && pf.Err != "" })
 }
 
 // describeRetry gives the time of culvertd's next try, rather than how long until then: the

@@ -22,7 +22,7 @@ func (p picture) vfsOf(pf vf.PF) []api.VF {
 	}
 	for _, r := range p.Records {
 		if _, ok := pf.VF(r.ID.Index); !ok && r.ID.PF == pf.ID {
-			out = append(out, p.missingVF(pf.Label(), r))
+			out = append(out, p.unlistedVF(pf.Label(), r))
 		}
 	}
 	slices.SortFunc(out, func(a, b api.VF) int { return a.Index - b.Index })
@@ -34,7 +34,7 @@ func (p picture) findOrphans() []api.VF {
 	var out []api.VF
 	for _, r := range p.Records {
 		if !slices.ContainsFunc(p.PFs, func(pf vf.PF) bool { return pf.ID == r.ID.PF }) {
-			out = append(out, p.missingVF(r.ID.PF.String(), r))
+			out = append(out, p.unlistedVF(r.ID.PF.String(), r))
 		}
 	}
 	slices.SortFunc(out, func(a, b api.VF) int { return a.ID.Compare(b.ID) })
@@ -43,13 +43,34 @@ func (p picture) findOrphans() []api.VF {
 
 func vfName(pf string, index int) string { return pf + "#" + strconv.Itoa(index) }
 
-func (p picture) missingVF(pf string, r journal.Record) api.VF {
+// unlistedVF returns a VF that only the ledger has: it is missing, or its PF could not be read.
+func (p picture) unlistedVF(pf string, r journal.Record) api.VF {
+	unread := p.isUnread(r.ID.PF)
 	v := api.VF{
 		Name: vfName(pf, r.ID.Index), ID: r.ID, PF: pf, Index: r.ID.Index, PCI: r.PCI,
-		Missing: true, NUMA: -1, IOMMUGroup: -1,
+		Missing: !unread, Unread: unread, NUMA: -1, IOMMUGroup: -1,
+	}
+	if unread {
+		v.Pool = r.Lease.Pool
 	}
 	p.fillLease(&v, r)
 	return v
+}
+
+// isUnread reports whether the listing may lack VFs of a PF because parts of it could not be read.
+// A listed PF whose identity is unknown may be any that is not listed.
+func (p picture) isUnread(id vf.PFID) bool {
+	listed, unknown := false, false
+	for _, pf := range p.PFs {
+		if pf.ID == id {
+			if pf.Err != "" {
+				return true
+			}
+			listed = true
+		}
+		unknown = unknown || pf.ID.IsZero() && pf.Err != ""
+	}
+	return !listed && unknown
 }
 
 func (p picture) onBus(pf vf.PF, st vf.State) api.VF {

@@ -392,6 +392,8 @@ func (m *migration) findMAC(w guest.Want) (vf.MAC, error) {
 		unknown = "is none of this host's"
 	case v.Missing:
 		unknown = "is missing from the PCI bus"
+	case v.Unread:
+		unknown = "cannot be read: culvert status says why"
 	case o != nil && o.Kind == vf.OwnerGuest && o.UID == m.s.UUID:
 		return v.Settings.MAC, nil
 	case v.Baseline == nil:

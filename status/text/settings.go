@@ -62,7 +62,7 @@ func listSettings(v api.VF) []setting {
 // describeBriefly lists what a VF has beyond its baseline, on one line: "vlan 100,
 // trust on". A MAC is left out: it has no meaning to the eye.
 func describeBriefly(v api.VF) string {
-	if v.Missing {
+	if v.Missing || v.Unread {
 		return ""
 	}
 	var parts []string

@@ -36,6 +36,8 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	switch {
 	case v.Node != "":
 		line("pool", "%s", cmp.Or(v.Pool, "-"))
+	case v.Unread:
+		line("pool", "%s", cmp.Or(v.Pool, "-"))
 	case !v.Missing:
 		line("NUMA node", "%s, IOMMU group %s", formatNode(v.NUMA), formatNode(v.IOMMUGroup))
 		line("RDMA device", "%s", v.RDMA)
@@ -61,7 +63,7 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	switch {
 	case v.Node != "":
 		line("settings", "are known on the node: culvert vf show %s", v.Name)
-	case !v.Missing:
+	case !v.Missing && !v.Unread:
 		b.WriteByte('\n')
 		settingsTable(&b, v, pf, o)
 	}
@@ -101,6 +103,8 @@ func describeDevice(v api.VF) string {
 	switch {
 	case v.Missing:
 		return v.PCI.String() + " when last seen; it is not on the bus"
+	case v.Unread:
+		return v.PCI.String() + " when last read; its PF cannot be read now"
 	case v.Node != "":
 		return v.PCI.String()
 	}

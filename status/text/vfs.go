@@ -85,7 +85,7 @@ func formatOwner(v api.VF) string {
 // then. Empty for others, and on a picture of a cluster, which does not tell.
 func formatRunning(v api.VF) string {
 	switch {
-	case v.Node != "" || v.Missing || v.Owner == nil || v.Owner.Kind != vf.OwnerGuest || v.Phase != string(journal.Attached):
+	case v.Node != "" || v.Missing || v.Unread || v.Owner == nil || v.Owner.Kind != vf.OwnerGuest || v.Phase != string(journal.Attached):
 		return ""
 	case len(v.OpenBy) > 0:
 		return "running"
@@ -107,6 +107,9 @@ func phaseCell(v api.VF) screen.Cell {
 	}
 	if v.Missing {
 		c.Text, c.Style = "missing", screen.Red
+	}
+	if v.Unread {
+		c.Text, c.Style = c.Text+" ?", screen.Yellow
 	}
 	if len(v.Differences) > 0 {
 		c.Text, c.Style = c.Text+" !", screen.Red
