@@ -38,7 +38,7 @@ func changes(s *v1alpha1.NodeState) changing {
 		if pf.WantedVFs == nil || *pf.WantedVFs == pf.NumVFs || pf.Error != "" || *pf.WantedVFs > pf.TotalVFs {
 			continue // as wanted, or a change that culvertd does not make even if the VFs are free
 		}
-		change := fmt.Sprintf("PF %s: %d VFs, %d wanted", pf.Name, pf.NumVFs, *pf.WantedVFs)
+		change := fmt.Sprintf("PF %s: %s, %d wanted", pf.Name, vf.CountText(int(pf.NumVFs)), *pf.WantedVFs)
 		c.wanted = append(c.wanted, change)
 		pods, others := ownersOf(s, pf.Name)
 		if len(others) > 0 {

@@ -79,9 +79,9 @@ func (s PFSpec) Check(pf vf.PF) error {
 	var why string
 	switch {
 	case s.VFs > 0 && pf.TotalVFs == 0:
-		why = fmt.Sprintf("%d VFs wanted (%s), it can have none: SR-IOV is off in its firmware or not in its driver: switch it on, or write vfs: 0", s.VFs, s.From)
+		why = fmt.Sprintf("%s wanted (%s), it can have none: SR-IOV is off in its firmware or not in its driver: switch it on, or write vfs: 0", vf.CountText(s.VFs), s.From)
 	case s.VFs > pf.TotalVFs:
-		why = fmt.Sprintf("%d VFs wanted (%s), it can have %d: write vfs: %d or vfs: max", s.VFs, s.From, pf.TotalVFs, pf.TotalVFs)
+		why = fmt.Sprintf("%s wanted (%s), it can have %d: write vfs: %d or vfs: max", vf.CountText(s.VFs), s.From, pf.TotalVFs, pf.TotalVFs)
 	case pf.MaxMTU != 0 && s.MTU > pf.MaxMTU:
 		why = fmt.Sprintf("MTU %d wanted (%s), its driver allows %d at most", s.MTU, s.From, pf.MaxMTU)
 	default:

@@ -118,7 +118,7 @@ func readVFAdmin(c *rtnl.Conn, n netdev, index int) (vf.Admin, error) {
 	}
 	a, ok := l.VFs[index]
 	if !ok {
-		return a, fmt.Errorf("%s reports %d VFs and no vf %d: %w", n.Name, l.NumVFs, index, vf.ErrNotFound)
+		return a, fmt.Errorf("%s reports %s and no vf %d: %w", n.Name, vf.CountText(l.NumVFs), index, vf.ErrNotFound)
 	}
 	return a, nil
 }

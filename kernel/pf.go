@@ -59,7 +59,7 @@ func explainNumVFs(err error, have, total int) error {
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("there are %d VFs and the kernel wants 0 between two counts: %w", have, err)
 	case errors.Is(err, unix.ERANGE):
-		return fmt.Errorf("%w: it has at most %d VFs: %w", vf.ErrUnable, total, err)
+		return fmt.Errorf("%w: it has at most %s: %w", vf.ErrUnable, vf.CountText(total), err)
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%w: no driver is bound to the PF, or it cannot make VFs: %w", vf.ErrUnable, err)
 	case errors.Is(err, unix.EOPNOTSUPP):

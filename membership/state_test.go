@@ -72,7 +72,7 @@ func TestPolicyStates(t *testing.T) {
 	}
 	c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 9)}
 	s = m.look(t)
-	if got := is(s, v1alpha1.ConditionPoliciesApplied); !strings.HasPrefix(got, "False Pending NodePolicy a: PF enp1s0 has 2 VFs, wanted are 9; ") || !strings.Contains(got, "it can have 7") {
+	if got := is(s, v1alpha1.ConditionPoliciesApplied); !strings.HasPrefix(got, "False Pending NodePolicy a: PF enp1s0 has 2 VFs, should have 9; ") || !strings.Contains(got, "it can have 7") {
 		t.Errorf("why it cannot be applied is not told: %q", got)
 	}
 }

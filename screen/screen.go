@@ -183,5 +183,8 @@ func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
+	if strings.HasSuffix(what, "s") { // "address"
+		what += "e"
+	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -157,7 +157,7 @@ func TestAgo(t *testing.T) {
 }
 
 func TestPlural(t *testing.T) {
-	if got := Plural(0, "VF") + ", " + Plural(1, "VF") + ", " + Plural(2, "VF"); got != "0 VFs, 1 VF, 2 VFs" {
+	if got := Plural(0, "VF") + ", " + Plural(1, "VF") + ", " + Plural(2, "VF") + ", " + Plural(2, "address"); got != "0 VFs, 1 VF, 2 VFs, 2 addresses" {
 		t.Error(got)
 	}
 }

@@ -124,7 +124,7 @@ func TestProblemsOfPF(t *testing.T) {
 		{"more than it can", "pfs: [{name: enp1s0f0, vfs: 9}]", func(*vf.PF) {}, []string{
 			"9 VFs wanted (host.yaml:1), it can have 7: write vfs: 7 or vfs: max: invalid",
 		}},
-		{"fewer there", "pfs: [{name: enp1s0f0, vfs: 7}]", func(p *vf.PF) { p.NumVFs = 4 }, []string{"7 VFs wanted (host.yaml:1), 4 are there"}},
+		{"fewer there", "pfs: [{name: enp1s0f0, vfs: 7}]", func(p *vf.PF) { p.NumVFs = 4 }, []string{"7 VFs wanted (host.yaml:1), it has 4"}},
 		{"mtu", "pfs: [{name: enp1s0f0, vfs: 7, mtu: 9000}]", func(*vf.PF) {}, []string{"MTU 9000 wanted (host.yaml:1), it is 1500"}},
 		{"mtu of a bond of the host", "pfs: [{name: enp1s0f0, vfs: 7, mtu: 9000}]", func(p *vf.PF) { p.Master = &hostBond }, []string{
 			"MTU 9000 wanted (host.yaml:1), it is 1500, as bond0 of the host sets it for its members",

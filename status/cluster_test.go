@@ -47,7 +47,7 @@ func cluster(t *testing.T) Cluster {
 			condition(v1alpha1.ConditionPoliciesApplied, metav1.ConditionFalse, "told by each policy"),
 			condition(v1alpha1.ConditionAddresses, metav1.ConditionFalse, "172.16.91.9 of default/sriov-net1 is worker01's too"),
 		},
-		Policies: []v1alpha1.PolicyState{{Name: "intel", Reason: "PF enp1s0f0 has 2 VFs, wanted are 7"}},
+		Policies: []v1alpha1.PolicyState{{Name: "intel", Reason: "PF enp1s0f0 has 2 VFs, should have 7"}},
 	}
 	in.Policies = []v1alpha1.NodePolicy{
 		{ObjectMeta: metav1.ObjectMeta{Name: "intel"}, Status: v1alpha1.NodePolicyStatus{

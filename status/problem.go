@@ -92,7 +92,7 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 	} else if !pf.Carrier && want.VFs > 0 {
 		reason, next := "no carrier", "plug the cable in or look at the switch port"
 		if fewer && want.NeedCarrier {
-			reason = fmt.Sprintf("no carrier; %d VFs wanted (%s), %d are there", want.VFs, want.From, pf.NumVFs)
+			reason = fmt.Sprintf("no carrier; %s wanted (%s), it has %d", vf.CountText(want.VFs), want.From, pf.NumVFs)
 			next += "; the VFs are made once there is carrier (with needCarrier: false, without)"
 			fewer = false
 		}
@@ -100,7 +100,7 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 	}
 	if fewer {
 		add("culvertd makes them; if this stays, culvert events says what is in the way",
-			"%d VFs wanted (%s), %d are there", want.VFs, want.From, pf.NumVFs)
+			"%s wanted (%s), it has %d", vf.CountText(want.VFs), want.From, pf.NumVFs)
 	}
 	if reason, next, ok := want.OtherMTU(pf); ok {
 		add(next, "%s", reason)

@@ -3,6 +3,7 @@ package vf
 import (
 	"cmp"
 	"net/netip"
+	"strconv"
 )
 
 // State is the kernel's report about one VF at one moment. It is never edited.
@@ -147,4 +148,12 @@ func (p PF) LinkProblem() string {
 		return port + " has no link"
 	}
 	return ""
+}
+
+// CountText returns a number of VFs for a message: "1 VF", "7 VFs".
+func CountText(n int) string {
+	if n == 1 {
+		return "1 VF"
+	}
+	return strconv.Itoa(n) + " VFs"
 }

@@ -224,3 +224,11 @@ func TestSwitches(t *testing.T) {
 		}
 	}
 }
+
+func TestCountText(t *testing.T) {
+	for n, want := range map[int]string{0: "0 VFs", 1: "1 VF", 7: "7 VFs"} {
+		if got := CountText(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // PolicyStates returns for each policy that selects the node whether it is applied, the
@@ -60,7 +61,7 @@ func (s *Sources) pendingReasons(policy string) []string {
 		}
 		object, before := "PF "+pf.Label(), len(out)
 		if pf.NumVFs != want.VFs {
-			out = append(out, fmt.Sprintf("%s has %d VFs, wanted are %d", object, pf.NumVFs, want.VFs))
+			out = append(out, fmt.Sprintf("%s has %s, should have %d", object, vf.CountText(pf.NumVFs), want.VFs))
 		}
 		if want.MTU != 0 && pf.MTU != want.MTU {
 			reason := fmt.Sprintf("%s has MTU %d, wanted is %d", object, pf.MTU, want.MTU)

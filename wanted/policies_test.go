@@ -66,10 +66,10 @@ func TestPolicyStates(t *testing.T) {
 			pf.NumVFs, pf.Addrs = 4, []netip.Prefix{netip.MustParsePrefix(address)}
 		}, "its link is down", []string{"a: applied"}},
 		{"nothing done yet", []*v1alpha1.NodePolicy{policy("a", 0, 4, address)}, func(*vf.PF) {}, "no room on the bus", []string{
-			"a: PF enp1s0 has 0 VFs, wanted are 4; PF enp1s0 does not have address 172.16.91.1/24; no room on the bus",
+			"a: PF enp1s0 has 0 VFs, should have 4; PF enp1s0 does not have address 172.16.91.1/24; no room on the bus",
 		}},
 		{"the one of lower priority has no say", []*v1alpha1.NodePolicy{policy("a", 0, 4), policy("b", 1, 2)}, func(*vf.PF) {}, "", []string{
-			"b: PF enp1s0 has 0 VFs, wanted are 2", "a: applied",
+			"b: PF enp1s0 has 0 VFs, should have 2", "a: applied",
 		}},
 		{"a contradiction", []*v1alpha1.NodePolicy{policy("b", 0, 4), policy("a", 0, 2)}, func(*vf.PF) {}, "", []string{
 			"a: PF enp1s0: policies a, b contradict each other, against b", "b: PF enp1s0: policies a, b contradict each other, against a",
@@ -133,7 +133,7 @@ func describeState(p v1alpha1.PolicyState) string {
 // a contradiction counts more than work that is not done.
 func TestConditionPoliciesApplied(t *testing.T) {
 	applied := v1alpha1.PolicyState{Name: "a", Applied: true}
-	pending := v1alpha1.PolicyState{Name: "b", Reason: "PF enp1s0 has 0 VFs, wanted are 4"}
+	pending := v1alpha1.PolicyState{Name: "b", Reason: "PF enp1s0 has 0 VFs, should have 4"}
 	conflict := v1alpha1.PolicyState{Name: "c", Reason: "contested", Conflicts: []string{"d"}}
 	long := v1alpha1.PolicyState{Name: "e", Reason: strings.Repeat("x", 40000)}
 	for _, tt := range []struct {
@@ -147,9 +147,9 @@ func TestConditionPoliciesApplied(t *testing.T) {
 		{"not known", false, nil, metav1.ConditionUnknown, "NotHeard", "the cluster's policies are not known yet"},
 		{"none", true, nil, metav1.ConditionTrue, "NoPolicies", ""},
 		{"applied", true, []v1alpha1.PolicyState{applied}, metav1.ConditionTrue, "Applied", ""},
-		{"one is pending", true, []v1alpha1.PolicyState{applied, pending}, metav1.ConditionFalse, "Pending", "NodePolicy b: PF enp1s0 has 0 VFs, wanted are 4"},
-		{"a conflict before", true, []v1alpha1.PolicyState{conflict, pending}, metav1.ConditionFalse, "Conflict", "NodePolicy c: contested; NodePolicy b: PF enp1s0 has 0 VFs, wanted are 4"},
-		{"a conflict after", true, []v1alpha1.PolicyState{pending, conflict}, metav1.ConditionFalse, "Conflict", "NodePolicy b: PF enp1s0 has 0 VFs, wanted are 4; NodePolicy c: contested"},
+		{"one is pending", true, []v1alpha1.PolicyState{applied, pending}, metav1.ConditionFalse, "Pending", "NodePolicy b: PF enp1s0 has 0 VFs, should have 4"},
+		{"a conflict before", true, []v1alpha1.PolicyState{conflict, pending}, metav1.ConditionFalse, "Conflict", "NodePolicy c: contested; NodePolicy b: PF enp1s0 has 0 VFs, should have 4"},
+		{"a conflict after", true, []v1alpha1.PolicyState{pending, conflict}, metav1.ConditionFalse, "Conflict", "NodePolicy b: PF enp1s0 has 0 VFs, should have 4; NodePolicy c: contested"},
 		{"longer than the API server takes", true, []v1alpha1.PolicyState{long}, metav1.ConditionFalse, "Pending", BoundMessage("NodePolicy e: " + long.Reason)},
 	} {
 		s, _ := newSources()

@@ -48,7 +48,7 @@ func TestLedgerOfAStoppedCulvertd(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	try("is right: 1 VFs", "", "ledger", "check", file)
+	try("is right: 1 VF, ", "", "ledger", "check", file)
 	try(id.String(), "", "ledger", "dump", file)
 	try("nothing that a repair could mend", "", "ledger", "repair", "--yes", file)
 	try("", "culvertd makes one when it starts", "ledger", "check", file+".not")

@@ -15,8 +15,8 @@ import (
 // Ledger draws `culvert ledger dump`: the content of the ledger, VF by VF, and the addresses.
 func Ledger(l api.Ledger, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%d VFs, %d addresses, %d events\nformat %s, boot %s\n", o.Paint(excerpt.Clean(l.File), screen.Bold),
-		len(l.Records), len(l.Addresses), len(l.Events), excerpt.Clean(cmp.Or(l.Format, "-")), excerpt.Clean(cmp.Or(l.Boot, "-")))
+	fmt.Fprintf(&b, "%s\n%s\nformat %s, boot %s\n", o.Paint(excerpt.Clean(l.File), screen.Bold),
+		countEntries(l, ", "), excerpt.Clean(cmp.Or(l.Format, "-")), excerpt.Clean(cmp.Or(l.Boot, "-")))
 	t := screen.Table{Columns: []screen.Column{
 		{Head: "VF"}, {Head: "PCI"}, {Head: "PHASE"}, {Head: "GEN", Right: true}, {Head: "OWNER", Least: 14}, {Head: "NETWORK", Least: 10},
 	}}
@@ -68,14 +68,19 @@ func writeSandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 	t.WriteBelow(b, o.Look)
 }
 
+// countEntries returns how many entries of each kind a ledger has, with a text before the last.
+func countEntries(l api.Ledger, last string) string {
+	return screen.Plural(len(l.Records), "VF") + ", " + screen.Plural(len(l.Addresses), "address") + last + screen.Plural(len(l.Events), "event")
+}
+
 // LedgerCheck draws `culvert ledger check`: each problem with its meaning, and the next step.
 func LedgerCheck(l api.Ledger, o Options) string {
 	var b strings.Builder
 	if len(l.Problems) == 0 {
-		fmt.Fprintf(&b, "%s is right: %d VFs, %d addresses, %d events\n", excerpt.Clean(l.File), len(l.Records), len(l.Addresses), len(l.Events))
+		fmt.Fprintf(&b, "%s is right: %s\n", excerpt.Clean(l.File), countEntries(l, ", "))
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s  %d VFs, %d addresses and %d events can be read\n\n", o.Paint(excerpt.Clean(l.File), screen.Bold), len(l.Records), len(l.Addresses), len(l.Events))
+	fmt.Fprintf(&b, "%s  %s can be read\n\n", o.Paint(excerpt.Clean(l.File), screen.Bold), countEntries(l, " and "))
 	const most = 50
 	for i, p := range l.Problems {
 		if i == most {
