@@ -164,8 +164,8 @@ func (n *neighbours) reachesVLAN(r journal.Record) bool {
 	return n.sharesVLAN(r) || untagged && !r.Lease.Owner.IsZero()
 }
 
-// onSegment reports whether a PF is on the segment of the VF's PF. A PF that is not listed at the
-// moment counts as on the segment.
+// onSegment reports whether a PF is on the segment of the VF's PF. A PF that is not listed or cannot
+// be read at the moment counts as on the segment.
 func (n *neighbours) onSegment(id vf.PFID) bool {
 	if id == n.pf {
 		return true
@@ -173,7 +173,7 @@ func (n *neighbours) onSegment(id vf.PFID) bool {
 	if n.segment == nil {
 		n.segment = segmentOf(n.pf, n.pfs, n.spec())
 	}
-	return n.segment[id] || !slices.ContainsFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == id })
+	return n.segment[id] || !slices.ContainsFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == id && pf.Err == "" })
 }
 
 // segmentOf returns the PFs on the segment of a PF, as far as Culvert knows them: PFs with

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -312,6 +313,40 @@ func TestI9AddressInUseIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// I9: while a PF cannot be read, nobody knows of which pools it is. What its pods have counts as in
+// use on every segment.
+func TestI9UnreadPFKeepsWhatItsPodsHave(t *testing.T) {
+	const static = `{"type":"static","addresses":[{"address":"10.1.0.2/24"}]}`
+	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
+	for name, take := range map[string]func(*attach.Request){
+		"MAC":     func(r *attach.Request) { r.Spec.MAC = &mac },
+		"address": func(r *attach.Request) { r.IPAM = parsedIPAM(t, static) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newWires(t)
+			first := tenant(t, n, "a", 0, 0, vf.Spec{MAC: &mac, VLAN: &vf.VLAN{ID: 7}})
+			first.IPAM = parsedIPAM(t, static)
+			if _, err := n.Engine.Attach(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			second := tenant(t, n, "b", 1, 0, vf.Spec{VLAN: &vf.VLAN{ID: 7}})
+			second.Owner.Interface, second.Network = "net2", "other"
+			take(&second)
+			pfs := slices.Clone(n.Engine.Hardware.PFs())
+			pfs[0] = vf.PF{PCI: pfs[0].PCI, ID: pfs[0].ID, Name: pfs[0].Name, Err: "no answer within 5s"}
+			n.Engine.Hardware = listed(pfs)
+			_, err := n.Engine.Attach(t.Context(), second)
+			wantHeldBy(t, err, "pod d/a")
+			wantOneLease(t, n)
+		})
+	}
+}
+
+// listed is hardware with these PFs.
+type listed []vf.PF
+
+func (l listed) PFs() []vf.PF { return l }
 
 // addressed is hardware whose second PF has an address.
 type addressed struct{ pfs []vf.PF }

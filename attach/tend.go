@@ -193,6 +193,9 @@ func (e *Engine) tendVF(ctx context.Context, seen journal.Record, reason string,
 	if err == nil && seen.Phase == journal.Free && len(seen.Baseline.Diff(st)) == 0 {
 		return nil // the listing showed the VF between two states
 	}
+	if err != nil && seen.Phase == journal.Free && !errors.Is(err, errGone) {
+		return err // nobody has it, and each attach reads it before
+	}
 	rec, mine := seen, false
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
 		now, err := tx.Record(seen.ID)

@@ -1,10 +1,13 @@
 package attach_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -52,6 +55,37 @@ func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// I7: free VFs that cannot be read for a while are not put into quarantine, where they would stay for
+// minutes after they can be read again.
+func TestI7FreeVFsThatCannotBeReadStayFree(t *testing.T) {
+	k, n := newNode(t)
+	pf := n.Inventory.PFs()[0]
+	pf.Err, pf.VFs = "no netdevice", slices.Clone(pf.VFs)
+	for i := range pf.VFs {
+		pf.VFs[i].Admin, pf.VFs[i].Link = vf.Admin{}, nil
+	}
+	n.Engine.Kernel = &mute{k.faults}
+	_ = n.Engine.Tend(t.Context(), []vf.PF{pf}) // an error is right
+	err := n.Ledger.View(func(tx *journal.Tx) error {
+		for _, r := range tx.Records() {
+			if r.Phase != journal.Free {
+				t.Errorf("VF %s is %s: %s", r.PCI, r.Phase, r.Reason)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// mute is a kernel that reads no VF.
+type mute struct{ *faulty.Kernel }
+
+func (*mute) VF(context.Context, vf.PCIAddr, string) (vf.State, error) {
+	return vf.State{}, errors.New("PF 0000:01:00.0 has no netdevice in the host's netns")
 }
 
 // unreadable is a ledger that fails after some reads.

@@ -138,13 +138,17 @@ func judgePolicy(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetada
 }
 
 // emptyPools returns the pools of a policy that have no VF on any node that has read the policy.
-// It returns none until a node has read it.
+// It returns none until a node has read it, nor while such a node cannot read a PF whose VFs may be
+// those of a pool.
 func emptyPools(policy *v1alpha1.NodePolicy, states []v1alpha1.NodeState) []string {
 	var readers []v1alpha1.NodeState
 	for _, s := range states {
 		if slices.ContainsFunc(s.Status.Policies, func(p v1alpha1.PolicyState) bool { return p.Name == policy.Name && p.Generation == policy.Generation }) {
 			readers = append(readers, s)
 		}
+	}
+	if slices.ContainsFunc(readers, hasUnreadPF) {
+		return nil
 	}
 	var out []string
 	for _, p := range policy.Spec.Pools {
@@ -157,6 +161,11 @@ func emptyPools(policy *v1alpha1.NodePolicy, states []v1alpha1.NodeState) []stri
 		}
 	}
 	return out
+}
+
+// hasUnreadPF reports whether a node cannot read a PF that a policy wants VFs of.
+func hasUnreadPF(s v1alpha1.NodeState) bool {
+	return slices.ContainsFunc(s.Status.PFs, func(pf v1alpha1.PFState) bool { return pf.Error != "" && pf.WantedVFs != nil })
 }
 
 // onNode says whether a node with this report, nil if it has none, has applied this generation of a

@@ -21,6 +21,8 @@ func TestEmptyPoolsAreNamed(t *testing.T) {
 			Policies: []v1alpha1.PolicyState{{Name: "p", Generation: generation}}, Pools: pools}}
 	}
 	some, none := v1alpha1.PoolState{Name: "culvert.dev/some", VFs: 3}, v1alpha1.PoolState{Name: "x/none"}
+	unread, seven := state("a", 2, none), int32(7)
+	unread.Status.PFs = []v1alpha1.PFState{{Error: "PF 0000:01:00.0: no answer within 5s", WantedVFs: &seven}}
 	for _, tc := range []struct {
 		name   string
 		states []v1alpha1.NodeState
@@ -29,6 +31,7 @@ func TestEmptyPoolsAreNamed(t *testing.T) {
 		{"nobody has read it", []v1alpha1.NodeState{state("a", 1, none)}, ""},
 		{"one is empty", []v1alpha1.NodeState{state("a", 2, none), state("b", 2, some, none)},
 			"no VF of the selected nodes is in x/none: compare the selectors with kubectl get nodestates -o yaml"},
+		{"a PF cannot be read", []v1alpha1.NodeState{unread, state("b", 2, some, none)}, ""},
 		{"none is", []v1alpha1.NodeState{state("a", 2, some), state("b", 2, v1alpha1.PoolState{Name: "x/none", VFs: 1})}, ""},
 	} {
 		judgePolicy(policy, nil, tc.states, time.Now())

@@ -158,15 +158,25 @@ func (i *Inventory) awaitReason(ctx context.Context, wake <-chan struct{}, withi
 	}
 }
 
-// recogniseUnread gives a PF that could not be read the identity that the PF in its
-// place had: what is held of it must not look as if it were gone.
+// recogniseUnread gives a PF that could not be read the identity and the addresses that the PF in
+// its place had: what is held of it must not look as if it were gone. VFs that were read without
+// the identity have none either, so they are left out.
 func (i *Inventory) recogniseUnread(pf *vf.PF) {
-	if pf.Err == "" || !pf.ID.IsZero() {
+	if pf.Err == "" {
 		return
 	}
 	for _, old := range i.pfs {
-		if old.PCI == pf.PCI && !old.ID.IsZero() {
-			pf.ID, pf.Name = old.ID, cmp.Or(pf.Name, old.Name)
+		if old.PCI != pf.PCI || old.ID.IsZero() {
+			continue
+		}
+		if pf.ID.IsZero() {
+			pf.ID, pf.Name, pf.MAC, pf.VFs = old.ID, cmp.Or(pf.Name, old.Name), old.MAC, nil
+			if pf.Vendor == "" { // nothing of it was read: the selectors of rules still find it
+				pf.Vendor, pf.Device, pf.Driver, pf.NUMA, pf.IOMMUGroup = old.Vendor, old.Device, old.Driver, old.NUMA, old.IOMMUGroup
+			}
+		}
+		if pf.ID == old.ID && len(pf.Addrs) == 0 {
+			pf.Addrs, pf.OwnAddrs = old.Addrs, old.OwnAddrs
 		}
 	}
 }

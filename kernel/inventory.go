@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -97,15 +98,19 @@ func (t tree) isPF(addr vf.PCIAddr) bool {
 	return t.isNetwork(addr)
 }
 
-// isNetwork reports whether a PCI function is a network device.
+// isNetwork reports whether a PCI function is a network device. A function that cannot be read
+// counts as one, so that a PF does not look as if it were gone.
 func (t tree) isNetwork(addr vf.PCIAddr) bool {
-	class, _ := readLine(t.pciPath(addr, "class")) // if it cannot be read, the netdevice decides
+	class, err := readLine(t.pciPath(addr, "class"))
 	if strings.HasPrefix(strings.TrimPrefix(class, "0x"), classNetwork) {
 		return true
 	}
-	netdevs, _ := listNames(t.pciPath(addr, "net"))
-	return len(netdevs) > 0
+	netdevs, netErr := listNames(t.pciPath(addr, "net"))
+	return len(netdevs) > 0 || isUnread(err) || isUnread(netErr)
 }
+
+// isUnread reports whether a file or folder may exist and could not be read.
+func isUnread(err error) bool { return err != nil && !errors.Is(err, fs.ErrNotExist) }
 
 // sriov has the attributes of a PF in sysfs that are about its VFs.
 type sriov struct {

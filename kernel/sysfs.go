@@ -148,11 +148,13 @@ type function struct {
 // read come with the error.
 func (t tree) readFunction(addr vf.PCIAddr) (function, error) {
 	f := function{PCI: addr, NUMA: -1, IOMMUGroup: -1}
-	if !fileExists(t.pciPath(addr)) {
-		return f, fmt.Errorf("PCI device %s: %w", addr, vf.ErrNotFound)
-	}
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
+	if _, err := os.Stat(t.pciPath(addr)); isUnread(err) {
+		return f, err
+	} else if err != nil {
+		return f, fmt.Errorf("PCI device %s: %w", addr, vf.ErrNotFound)
+	}
 	hex := func(file string) string {
 		s, err := readLine(t.pciPath(addr, file))
 		keep(err)
@@ -222,10 +224,12 @@ func (t tree) linkedAddr(path string) (vf.PCIAddr, error) {
 // which link that should be; without them findPF reads all links.
 func (t tree) findPF(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
 	pf, err = t.linkedAddr(t.pciPath(addr, "physfn"))
-	if errors.Is(err, fs.ErrNotExist) && !fileExists(t.pciPath(addr)) {
-		return pf, 0, fmt.Errorf("VF %s: %w", addr, vf.ErrNotFound)
-	}
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, gone := os.Stat(t.pciPath(addr)); isUnread(gone) {
+			return pf, 0, gone
+		} else if gone != nil {
+			return pf, 0, fmt.Errorf("VF %s: %w", addr, vf.ErrNotFound)
+		}
 		return pf, 0, fmt.Errorf("VF %s: it is no Virtual Function: %w", addr, vf.ErrNotFound)
 	}
 	if err != nil {
@@ -242,7 +246,10 @@ func (t tree) findPF(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
 			return pf, i, nil
 		}
 	}
-	return pf, 0, errors.Join(fmt.Errorf("VF %s: PF %s does not list it: %w", addr, pf, vf.ErrNotFound), err)
+	if err != nil { // the list may lack it
+		return pf, 0, fmt.Errorf("VF %s: the VFs of PF %s: %w", addr, pf, err)
+	}
+	return pf, 0, fmt.Errorf("VF %s: PF %s does not list it: %w", addr, pf, vf.ErrNotFound)
 }
 
 // guessIndex computes a VF's index from its routing ID (PCIe base

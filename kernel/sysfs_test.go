@@ -147,3 +147,48 @@ func TestTextAndNamesOfAnyLength(t *testing.T) {
 		t.Error("a file was listed")
 	}
 }
+
+// I5, I7: a function of the bus that cannot be read is there: as a PF it is listed, as a VF it has
+// an error, and no error says that it was not found. A symbolic link to itself stands for a file
+// that cannot be opened (ELOOP).
+func TestUnreadIsNotAbsent(t *testing.T) {
+	loop := func(path string) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(path), os.Symlink(filepath.Base(path), path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := pciAddr(t, "01:10.0")
+	for what, c := range map[string]struct {
+		hide func(sys tree)
+		read func(sys tree) error
+	}{
+		"the folder of a VF": {func(sys tree) { loop(sys.pciPath(addr)) }, func(sys tree) error { _, err := sys.readFunction(addr); return err }},
+		"the place of a VF":  {func(sys tree) { loop(sys.pciPath(addr)) }, func(sys tree) error { _, _, err := sys.findPF(addr); return err }},
+		"the links of a PF": {func(sys tree) {
+			pf := pciAddr(t, "01:00.0")
+			for _, file := range []string{"virtfn0", "virtfn1", "sriov_stride"} {
+				_ = os.Remove(sys.pciPath(pf, file))
+			}
+			if err := os.WriteFile(sys.pciPath(pf, "virtfn0"), nil, 0o600); err != nil { // EINVAL: no link
+				t.Fatal(err)
+			}
+		}, func(sys tree) error { _, _, err := sys.findPF(addr); return err }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			sys := treeOf(t, "host.txtar")
+			c.hide(sys)
+			if err := c.read(sys); err == nil || errors.Is(err, vf.ErrNotFound) {
+				t.Errorf("the answer is %v", err)
+			}
+		})
+	}
+	sys := treeOf(t, "host.txtar")
+	pf := pciAddr(t, "01:00.0")
+	for _, file := range []string{"class", "net", "sriov_totalvfs"} {
+		loop(sys.pciPath(pf, file))
+	}
+	if !sys.isPF(pf) {
+		t.Error("a PF whose files cannot be opened is no PF")
+	}
+}

@@ -73,10 +73,14 @@ func (c Cluster) findSilent() []Note {
 func findUntaken(n api.NodeStatus) []Note {
 	var out []Note
 	for _, pf := range n.PFs {
+		if pf.Error != "" && pf.WantedVFs != nil {
+			out = append(out, Note{Object: "PF " + pf.Name + " of node " + n.Node, Text: "culvertd cannot read it, so it may have VFs that are not taken over: " + pf.Error, Lost: true})
+			continue
+		}
 		var busy []string
 		for _, v := range n.VFs {
 			switch {
-			case v.PF != pf.Name || v.Missing || v.Unread:
+			case v.PF != pf.Name || v.Missing:
 			case v.Phase == string(journal.Making):
 				busy = append(busy, v.Name)
 			case v.Phase == api.PhaseUnmanaged && (v.Pool != "" || pf.WantedVFs != nil):

@@ -166,6 +166,12 @@ func TestCheck(t *testing.T) {
 			vfOf(c, 1).Phase = "making"
 		},
 		"VF enp1s0#2 of node n1: it is not taken over: culvertd has not come to it yet": func(c *Cluster) { vfOf(c, 2).Phase = api.PhaseUnmanaged },
+		"PF enp1s0 of node n1: culvertd cannot read it, so it may have VFs that are not taken over: no answer": func(c *Cluster) {
+			vfOf(c, 0)
+			seven := 7
+			c.Nodes[0].PFs = slices.Clone(c.Nodes[0].PFs)
+			c.Nodes[0].PFs[0].Error, c.Nodes[0].PFs[0].WantedVFs = "no answer", &seven
+		},
 		"VF enp2s0#0 of node n1: it is not taken over: open by qemu: end that first": func(c *Cluster) {
 			v := vfOf(c, 3)
 			v.Pool = "x/a"

@@ -24,7 +24,9 @@ func (p picture) findProblems(st api.NodeStatus) []api.Problem {
 		}
 	}
 	for _, r := range p.Spec.Unmatched(p.PFs) {
-		add(p.unmatchedProblem(r))
+		if !slices.ContainsFunc(p.PFs, isUnknown) {
+			add(p.unmatchedProblem(r))
+		}
 	}
 	for _, pf := range p.PFs {
 		add(p.pfProblems(pf)...)
@@ -151,8 +153,12 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 // be those of a pool that seems to be empty.
 func (p picture) isWantedUnread(pf vf.PF) bool {
 	_, wanted := p.Spec.ForPF(pf)
-	return wanted && pf.Err != ""
+	return wanted && pf.Err != "" || isUnknown(pf)
 }
+
+// isUnknown reports whether nothing was ever read of a PF but its place on the bus, so that any entry
+// of the host file may be about it.
+func isUnknown(pf vf.PF) bool { return pf.Err != "" && pf.Vendor == "" }
 
 // describeRetry gives the time of culvertd's next try, rather than how long until then: the
 // text must stay the same while nothing changes, since each change writes the NodeState.

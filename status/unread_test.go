@@ -8,6 +8,21 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
+// Settings and interfaces that could not be read are no differences.
+func TestUnreadPFShowsNoDifferences(t *testing.T) {
+	in := node(t)
+	pf := &in.PFs[2]
+	pf.Err = "list the VFs: the kernel cut the list off"
+	for i := range pf.VFs {
+		pf.VFs[i].Admin, pf.VFs[i].Link = vf.Admin{}, nil
+	}
+	for _, v := range Assemble(in).VFs {
+		if v.ID.PF == pf.ID && len(v.Differences) > 0 {
+			t.Errorf("%s: %s", v.Name, vf.Differences(v.Differences))
+		}
+	}
+}
+
 // A PF that could not be read, in part or at all, takes no VF from its owner: the NodeState says the
 // phase, the pool and the addresses of the ledger, by which Services find a pod. The VF of another
 // PF that is not on the bus is missing all the same.

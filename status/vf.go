@@ -92,7 +92,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	if known {
 		p.fillLease(&v, r)
 		v.OpenBy, v.Guard = p.Users[st.PCI], guardOf(r, st)
-		if !p.Changed[st.ID] {
+		if !p.Changed[st.ID] && pf.Err == "" { // else parts of st were not read
 			v.Differences = findDifferences(r, st)
 		}
 	}

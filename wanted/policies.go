@@ -60,6 +60,10 @@ func (s *Sources) pendingReasons(policy string) []string {
 			continue // the PF was renamed since the last Merge
 		}
 		object, before := "PF "+pf.Label(), len(out)
+		if pf.Err != "" {
+			out = append(out, fmt.Sprintf("%s cannot be read: %s", object, pf.Err))
+			continue
+		}
 		if pf.NumVFs != want.VFs {
 			out = append(out, fmt.Sprintf("%s has %s, should have %d", object, vf.CountText(pf.NumVFs), want.VFs))
 		}

@@ -68,6 +68,9 @@ func TestPolicyStates(t *testing.T) {
 		{"nothing done yet", []*v1alpha1.NodePolicy{policy("a", 0, 4, address)}, func(*vf.PF) {}, "no room on the bus", []string{
 			"a: PF enp1s0 has 0 VFs, should have 4; PF enp1s0 does not have address 172.16.91.1/24; no room on the bus",
 		}},
+		{"the PF cannot be read", []*v1alpha1.NodePolicy{policy("a", 0, 4, address)}, func(pf *vf.PF) { pf.Err = "no answer within 5s" }, "", []string{
+			"a: PF enp1s0 cannot be read: no answer within 5s",
+		}},
 		{"the one of lower priority has no say", []*v1alpha1.NodePolicy{policy("a", 0, 4), policy("b", 1, 2)}, func(*vf.PF) {}, "", []string{
 			"b: PF enp1s0 has 0 VFs, should have 2", "a: applied",
 		}},

@@ -1,0 +1,57 @@
+package inventory_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/inventory"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// partial changes the PFs that a listing returns.
+type partial struct {
+	*fake.Kernel
+	change func(*vf.PF)
+}
+
+func (k *partial) PFs(ctx context.Context) ([]vf.PF, error) {
+	pfs, err := k.Kernel.PFs(ctx)
+	if k.change != nil {
+		k.change(&pfs[0])
+	}
+	return pfs, err
+}
+
+// I7: a PF that cannot be read, in part or at all, keeps its identity, its addresses, and what
+// selectors look at. Its VFs, which were read without the identity, are left out: they would look
+// like the VFs of another PF, with other settings.
+func TestI7UnreadPFKeepsItsIdentity(t *testing.T) {
+	k := &partial{Kernel: fake.New(fake.IGB, 1)}
+	i := inventory.New(k, nil)
+	if _, err := i.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	was := i.PFs()[0]
+	for what, change := range map[string]func(*vf.PF){
+		"nothing was read": func(pf *vf.PF) { *pf = vf.PF{PCI: pf.PCI, Err: "no answer within 5s"} },
+		"its netdevice was not": func(pf *vf.PF) {
+			pf.Err, pf.ID, pf.Name, pf.MAC, pf.Addrs = "no netdevice", vf.PFID{}, "", vf.MAC{}, nil
+			for index := range 2 {
+				pf.VFs = append(pf.VFs, vf.State{ID: vf.ID{Index: index}})
+			}
+		},
+		"the host's addresses were not": func(pf *vf.PF) { pf.Err, pf.Addrs, pf.OwnAddrs = "list addresses", nil, nil },
+	} {
+		k.change = change
+		if _, err := i.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pf := i.PFs()[0]
+		if diff := cmp.Diff([]any{was.ID, was.Name, was.MAC, was.Vendor, was.Driver, was.Addrs, 0}, []any{pf.ID, pf.Name, pf.MAC, pf.Vendor, pf.Driver, pf.Addrs, len(pf.VFs)}); diff != "" || pf.Err == "" {
+			t.Errorf("%s: Err %q, -was +is\n%s", what, pf.Err, diff)
+		}
+	}
+}
