@@ -314,7 +314,7 @@ func TestI9AddressInUseIsRefused(t *testing.T) {
 	}
 }
 
-// I9: while a PF cannot be read, nobody knows of which pools it is. What its pods have counts as in
+// I9: while a PF cannot be read, culvertd does not know its pools. What its pods have counts as in
 // use on every segment.
 func TestI9UnreadPFKeepsWhatItsPodsHave(t *testing.T) {
 	const static = `{"type":"static","addresses":[{"address":"10.1.0.2/24"}]}`

@@ -148,9 +148,9 @@ func TestTextAndNamesOfAnyLength(t *testing.T) {
 	}
 }
 
-// I5, I7: a function of the bus that cannot be read is there: as a PF it is listed, as a VF it has
-// an error, and no error says that it was not found. A symbolic link to itself stands for a file
-// that cannot be opened (ELOOP).
+// I5, I7: a function of the bus that cannot be read has not gone. A PF is listed all the same. The
+// error of a VF is not that it was not found. A symbolic link to itself stands for a file that
+// cannot be opened (ELOOP).
 func TestUnreadIsNotAbsent(t *testing.T) {
 	loop := func(path string) {
 		t.Helper()

@@ -23,7 +23,7 @@ func TestUnreadPFShowsNoDifferences(t *testing.T) {
 	}
 }
 
-// A PF that could not be read, in part or at all, takes no VF from its owner: the NodeState says the
+// A PF that could not be read, in part or at all, takes no VF from its owner. The NodeState has the
 // phase, the pool and the addresses of the ledger, by which Services find a pod. The VF of another
 // PF that is not on the bus is missing all the same.
 func TestI7UnreadPFKeepsItsOwners(t *testing.T) {
