@@ -50,7 +50,7 @@ func TestLabBondFollowsItsPFs(t *testing.T) {
 	go func() { ended <- f.Run(ctx) }()
 	t.Run("without a primary PF", func(t *testing.T) {
 		b := attachLabBond(t, n, k, "follow", "")
-		first := b.findSender()
+		first := b.awaitSender()
 		for _, i := range []int{first, 1 - first} {
 			b.setPF(i, false)
 			b.await(1 - i)
@@ -120,6 +120,16 @@ func (b *labBond) findSender() int {
 		st, err := b.k.VF(b.t.Context(), a, b.pod)
 		return err == nil && st.Link != nil && st.Link.Bond != nil && st.Link.Bond.Active
 	})
+}
+
+// awaitSender waits until a VF sends, and returns its index. The test's own timeout ends the wait.
+func (b *labBond) awaitSender() int {
+	for {
+		if i := b.findSender(); i >= 0 {
+			return i
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // await waits until the VF of a PF sends. The test's own timeout ends the wait.

@@ -229,11 +229,26 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 func serveWebhooks(mgr ctrl.Manager, config Config) {
 	c := mgr.GetClient()
 	s := mgr.GetWebhookServer()
-	s.Register("/pods", &admission.Webhook{Handler: &pods{client: c, live: mgr.GetAPIReader(), log: config.Log}})
-	s.Register("/services", &admission.Webhook{Handler: &serviceWebhook{client: c, rules: config.Services}})
-	s.Register("/networks", &admission.Webhook{Handler: &networks{client: c}})
-	s.Register("/addresspools", &admission.Webhook{Handler: &addressPools{client: c}})
-	s.Register("/nodepolicies", &admission.Webhook{Handler: &nodePolicies{client: c}})
+	for path, h := range map[string]admission.Handler{
+		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), log: config.Log},
+		"/services":     &serviceWebhook{client: c, rules: config.Services},
+		"/networks":     &networks{client: c},
+		"/addresspools": &addressPools{client: c},
+		"/nodepolicies": &nodePolicies{client: c},
+	} {
+		s.Register(path, oneCallEach{&admission.Webhook{Handler: h}})
+	}
+}
+
+// oneCallEach is a webhook that ends the connection after each call. Otherwise the API server and the
+// webhook server end an idle connection after the same 90 s, and the API server may send a call over
+// one that is just being ended. It does not repeat that call (a POST), and as webhooks may be away
+// (failurePolicy Ignore), it makes the pod without its resources.
+type oneCallEach struct{ *admission.Webhook }
+
+func (o oneCallEach) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	o.Webhook.ServeHTTP(w, r)
 }
 
 func node() *metav1.PartialObjectMetadata {

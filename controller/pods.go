@@ -26,9 +26,14 @@ import (
 // networkKind is the kind NetworkAttachmentDefinition.
 var networkKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
-// lookBound is how long a webhook asks for a network. The API server waits
-// longer for the webhook.
-const lookBound = 3 * time.Second
+// How long the webhook waits for the networks of a pod, for one in the cache, which may have to fill
+// first, and for one that the API server is asked for. The API server waits longer for the webhook
+// (timeoutSeconds).
+const (
+	podBound   = 8 * time.Second
+	cacheBound = time.Second
+	lookBound  = 3 * time.Second
+)
 
 // pods adds to pods the resources of the networks that their annotation asks for. It never
 // refuses a pod. If it cannot add a resource, it warns, and the node refuses the pod.
@@ -45,7 +50,7 @@ func (p *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	ctx, cancel := context.WithTimeout(ctx, podBound)
 	defer cancel()
 	need, warnings := p.needs(ctx, pod.Annotations, req.Namespace)
 	patch := grow(&pod, need)
@@ -118,8 +123,8 @@ func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (resourc
 	n := metav1.PartialObjectMetadata{}
 	n.SetGroupVersionKind(networkKind)
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
-	if err = p.client.Get(ctx, key, &n); err != nil {
-		err = p.live.Get(ctx, key, &n)
+	if getWithin(ctx, cacheBound, p.client, key, &n) != nil {
+		err = getWithin(ctx, lookBound, p.live, key, &n)
 	}
 	if err != nil {
 		return "", 0, err
@@ -132,6 +137,13 @@ func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (resourc
 		return resource, 1, err
 	}
 	return resource, devices, nil
+}
+
+// getWithin reads an object within a bound.
+func getWithin(ctx context.Context, bound time.Duration, c client.Reader, key client.ObjectKey, into client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	return c.Get(ctx, key, into)
 }
 
 // grow returns the JSON patch that makes the pod request the needed resources. Requests of any

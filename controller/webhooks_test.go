@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +103,58 @@ type silent struct{ client.Reader }
 
 func (silent) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return errors.New("no answer")
+}
+
+// filling is a cache that is not filled in time.
+type filling struct{ client.Reader }
+
+func (filling) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// punctual is an API server that answers while the caller waits.
+type punctual struct{ client.Reader }
+
+func (p punctual) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return p.Reader.Get(ctx, key, into, o...)
+}
+
+// The first pod after the controller's start gets its resources, although the cache of networks is
+// still being filled.
+func TestPodsBeforeTheCacheIsFilled(t *testing.T) {
+	c := newCluster(definitionOf("default", "a", "intel.com/x"))
+	raw := podAsking("a", `{"containers":[{"name":"c","resources":{}}]}`)
+	got := (&pods{client: filling{c}, live: punctual{c}, log: slog.New(slog.DiscardHandler)}).Handle(t.Context(), request(raw))
+	if len(got.Patches) == 0 || len(got.Warnings) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Each call of a webhook has a connection of its own.
+func TestWebhooksEndTheConnection(t *testing.T) {
+	hook := oneCallEach{&admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") })}}
+	server := httptest.NewServer(hook)
+	defer server.Close()
+	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}`
+	for range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(review))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if closed := answer.Body.Close(); err != nil || closed != nil || !answer.Close || !strings.Contains(string(body), `"allowed":true`) {
+			t.Errorf("%v, %v, close %t: %s", err, closed, answer.Close, body)
+		}
+	}
 }
 
 // While the API server does not answer, a pod gets one device for each network of the cache, which

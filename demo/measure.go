@@ -112,17 +112,23 @@ func (d *demo) measureWays(ctx context.Context, from, to string) error {
 }
 
 // judgeGain says what is wrong with the throughput over the VF against that over the overlay, or what
-// the runs leave open. On a busy machine the runs of the two ways overlap, and prove nothing.
+// the runs leave open. On a busy machine the runs of the two ways overlap, and prove nothing; nor do
+// fewer runs than enoughRuns.
 func judgeGain(vf, overlay []float64) (problem, unclear string) {
 	gain := bench.Median(vf) / bench.Median(overlay)
 	switch {
 	case len(vf) == 0 || len(overlay) == 0 || gain >= 1: // what is missing is a problem of its own
 		return "", ""
+	case min(len(vf), len(overlay)) < enoughRuns:
+		return "", fmt.Sprintf("the VF carries %.2f times what the overlay carries, by too few runs to tell which is faster", gain)
 	case slices.Max(vf) < slices.Min(overlay):
 		return fmt.Sprintf("the VF carries %.2f times what the overlay carries", gain), ""
 	}
 	return "", fmt.Sprintf("the VF carries %.2f times what the overlay carries, and the runs of both overlap: this machine is too busy to tell which is faster", gain)
 }
+
+// enoughRuns of each way show which is faster, if they do not overlap.
+const enoughRuns = 3
 
 // goodbye bounds how long culvert-bench takes back what it made once ctx has ended.
 const goodbye = 30 * time.Second

@@ -130,6 +130,7 @@ func TestJudgeGain(t *testing.T) {
 		"faster":               {vf: []float64{5, 6, 7}, overlay: []float64{3, 4, 8}},
 		"slower":               {vf: []float64{1, 2, 2.5}, overlay: []float64{3, 4, 8}, problem: "0.50 times"},
 		"slower, and overlaps": {vf: []float64{1, 2, 3.5}, overlay: []float64{3, 4, 8}, unclear: "0.50 times what the overlay carries, and the runs of both overlap"},
+		"slower, by one run":   {vf: []float64{1}, overlay: []float64{2}, unclear: "by too few runs"},
 		"no runs over the VF":  {overlay: []float64{3}},
 		"no runs over either":  {},
 	} {

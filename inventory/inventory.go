@@ -33,6 +33,7 @@ type Inventory struct {
 	abilities map[vf.PFID]vf.Abilities
 	links     map[vf.PCIAddr]*linkHistory
 	faults    map[vf.PCIAddr][]vf.Fault // by PF
+	unread    map[vf.PCIAddr]time.Time  // since when PFs cannot be read
 }
 
 // New returns an empty inventory; Refresh fills it. now is the clock by which links are flapping;
@@ -84,6 +85,7 @@ func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
 		return pfs, nil // a listing that began later was faster
 	}
 	i.observeLinks(pfs)
+	i.noteUnread(pfs)
 	i.markPFs(pfs)
 	i.pfs, i.listed = pfs, begun
 	i.changed.Notify()
@@ -111,8 +113,8 @@ func (i *Inventory) markPFs(pfs []vf.PF) {
 // Follow lists the hardware within the given time after each wake of a kernel's Watch, unless
 // another listing ran meanwhile. It is for callers that show the hardware and must not wait for
 // reconcile, which lets a burst of events end and may work for seconds on its findings. Follow
-// lists the hardware again when a flapping link should be steady, of which the kernel has no
-// event. It returns when the watch or ctx ends.
+// lists the hardware again when a flapping link should be steady, and while a PF cannot be read,
+// since the kernel has no event for the end of either. It returns when the watch or ctx ends.
 func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within time.Duration, failed func(error)) {
 	for {
 		last, more := i.awaitReason(ctx, wake, within)
@@ -128,15 +130,14 @@ func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within tim
 	}
 }
 
-// awaitReason waits for a wake and the others that come within a time of it, or until a flapping
-// link should be steady. It returns when the last reason came; more is false when there will be
-// none.
+// awaitReason waits for a wake and the others that come within a time of it, or until untilLook. It
+// returns when the last reason came; more is false when there will be none.
 func (i *Inventory) awaitReason(ctx context.Context, wake <-chan struct{}, within time.Duration) (last time.Time, more bool) {
-	var due, steady <-chan time.Time
-	if wait, flapping := i.untilSteady(); flapping {
+	var due, look <-chan time.Time
+	if wait, needed := i.untilLook(); needed {
 		timer := time.NewTimer(max(wait, within)) // listing may fail at that time
 		defer timer.Stop()
-		steady = timer.C
+		look = timer.C
 	}
 	for {
 		select {
@@ -150,12 +151,46 @@ func (i *Inventory) awaitReason(ctx context.Context, wake <-chan struct{}, withi
 			}
 		case <-due:
 			return last, true
-		case <-steady:
+		case <-look:
 			return time.Now(), true
 		case <-ctx.Done():
 			return last, false
 		}
 	}
+}
+
+// A PF that cannot be read is listed again after firstLook, and then as often as it doubles the time
+// that it could not be read, up to lastLook.
+const firstLook, lastLook = time.Second, 30 * time.Second
+
+// noteUnread keeps since when PFs cannot be read. The caller holds mu.
+func (i *Inventory) noteUnread(pfs []vf.PF) {
+	now, unread := i.now(), map[vf.PCIAddr]time.Time{}
+	for _, pf := range pfs {
+		if pf.Err == "" {
+			continue
+		}
+		unread[pf.PCI] = now
+		if since, known := i.unread[pf.PCI]; known {
+			unread[pf.PCI] = since
+		}
+	}
+	i.unread = unread
+}
+
+// untilLook returns how long it is until the hardware is to be listed again without an event of the
+// kernel, and whether it is to be.
+func (i *Inventory) untilLook() (wait time.Duration, needed bool) {
+	wait, needed = i.untilSteady()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := i.now()
+	for _, since := range i.unread {
+		if w := min(max(now.Sub(since), firstLook), lastLook); !needed || w < wait {
+			wait, needed = w, true
+		}
+	}
+	return wait, needed
 }
 
 // recogniseUnread gives a PF that could not be read the identity and the addresses that the PF in

@@ -2,7 +2,9 @@ package inventory_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -54,4 +56,37 @@ func TestI7UnreadPFKeepsItsIdentity(t *testing.T) {
 			t.Errorf("%s: Err %q, -was +is\n%s", what, pf.Err, diff)
 		}
 	}
+}
+
+// A PF that could not be read is listed again soon, without an event of the kernel.
+func TestUnreadPFIsListedAgain(t *testing.T) {
+	var broken atomic.Bool
+	k := &partial{Kernel: fake.New(fake.IGB, 1), change: func(pf *vf.PF) {
+		if broken.Load() {
+			*pf = vf.PF{PCI: pf.PCI, Err: "no answer within 5s"}
+		}
+	}}
+	i := inventory.New(k, nil)
+	broken.Store(true)
+	if _, err := i.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(false)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	changed := i.Changed()
+	go func() {
+		defer close(ended)
+		i.Follow(ctx, make(chan struct{}), time.Millisecond, func(err error) { t.Error(err) })
+	}()
+	select {
+	case <-changed:
+	case <-time.After(20 * time.Second):
+		t.Error("the PF was not listed again")
+	}
+	if pf := i.PFs()[0]; pf.Err != "" {
+		t.Errorf("the PF is still unread: %s", pf.Err)
+	}
+	cancel()
+	<-ended
 }

@@ -16,7 +16,7 @@ type host struct {
 	pfs  []vf.PF
 	// unread are PFs that cannot be read, with the VFs that they had when they
 	// could, as far as pfs has them not.
-	unread  []vf.PF
+	unread  []unreadPF
 	records []journal.Record
 	// newer says of a record whether pfs were listed after it became what it is.
 	// Otherwise they tell where the VF was, not where it is.
@@ -95,14 +95,39 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 	}
 	for _, pf := range h.unread {
 		for _, st := range pf.VFs {
-			if pool, in := h.spec.PoolOf(pf, st.ID.Index, st); in {
-				d := device{pci: st.PCI, pf: pf, numa: st.NUMA, group: st.IOMMUGroup, vfio: pool.KindOf(st) == desired.VFIO, unfit: fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)}
-				out[pool.FullName()] = append(out[pool.FullName()], d)
+			pool, in := h.spec.PoolOf(pf.PF, st.ID.Index, st)
+			if !in {
+				continue
 			}
+			d := device{pci: st.PCI, pf: pf.PF, numa: st.NUMA, group: st.IOMMUGroup, vfio: pool.KindOf(st) == desired.VFIO}
+			if pf.lately && !d.vfio {
+				rec, known := records[st.ID]
+				d.judgeRecord(rec, known, ours, h.given[st.PCI])
+			} else {
+				d.unfit = fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)
+			}
+			out[pool.FullName()] = append(out[pool.FullName()], d)
 		}
 	}
 	return out
 }
+
+// unreadPF is a PF that cannot be read, with the VFs that it had.
+type unreadPF struct {
+	vf.PF
+	lately bool // for less than unreadGrace
+}
+
+// wholePF is a PF as it was when it could be read, and since when it cannot; the zero time if it can.
+type wholePF struct {
+	vf.PF
+	unread time.Time
+}
+
+// unreadGrace is how long the free netdevices of a PF that cannot be read stay healthy. If the
+// kubelet sees no healthy VF at the moment when it admits a pod, the pod fails for good. If it gives
+// one to the pod, the pod's ADD is refused, and the runtime tries again.
+const unreadGrace = 10 * time.Second
 
 // mixedPools returns the pools over two named segments, each with the reason why no pod gets a VF
 // of it.
@@ -119,8 +144,8 @@ func (h host) mixedPools() map[string]string {
 // findUnread finds the PFs that cannot be read and the VFs that they had, in what was
 // read of each before (whole), which it keeps. A VF that is not on the kubelet's
 // list is no device of the node any more, and its PF's trouble may be over soon.
-func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]vf.PF) []vf.PF {
-	var out []vf.PF
+func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]wholePF, now time.Time) []unreadPF {
+	var out []unreadPF
 	for a := range whole {
 		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return pf.PCI == a }) {
 			delete(whole, a) // it has gone
@@ -130,13 +155,17 @@ func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]vf.PF) []vf.PF {
 		was, known := whole[pf.PCI]
 		switch {
 		case pf.Err == "":
-			whole[pf.PCI] = pf
+			whole[pf.PCI] = wholePF{PF: pf}
 		case known:
+			if was.unread.IsZero() {
+				was.unread = now
+				whole[pf.PCI] = was
+			}
 			was.Err = pf.Err
 			was.VFs = slices.DeleteFunc(slices.Clone(was.VFs), func(old vf.State) bool {
 				return slices.ContainsFunc(pf.VFs, func(st vf.State) bool { return st.PCI == old.PCI })
 			})
-			out = append(out, was)
+			out = append(out, unreadPF{was.PF, now.Sub(was.unread) < unreadGrace})
 		}
 	}
 	return out

@@ -100,10 +100,10 @@ type Plugin struct {
 	promised map[vf.PCIAddr]time.Time
 	// known says of leases of pods whether the kubelet gave the VF to that pod.
 	known    map[lease]bool
-	states   map[vf.ID]state       // nil before the first look
-	whole    map[vf.PCIAddr]vf.PF  // as they were when they could be read
-	given    map[vf.PCIAddr]string // pods by their VFs, as the kubelet last said
-	serving  map[string]*endpoint  // by full name of the pool
+	states   map[vf.ID]state        // nil before the first look
+	whole    map[vf.PCIAddr]wholePF // as they were when they could be read
+	given    map[vf.PCIAddr]string  // pods by their VFs, as the kubelet last said
+	serving  map[string]*endpoint   // by full name of the pool
 	problems []api.Problem
 }
 
@@ -114,7 +114,7 @@ func New(c Config) *Plugin {
 	}
 	return &Plugin{
 		Config: c, folder: socket.Folder{Dir: c.Dir, Watch: c.Watch, Log: c.Log},
-		promised: map[vf.PCIAddr]time.Time{}, whole: map[vf.PCIAddr]vf.PF{}, known: map[lease]bool{}, serving: map[string]*endpoint{},
+		promised: map[vf.PCIAddr]time.Time{}, whole: map[vf.PCIAddr]wholePF{}, known: map[lease]bool{}, serving: map[string]*endpoint{},
 	}
 }
 
@@ -157,15 +157,15 @@ func (p *Plugin) followHost(ctx context.Context, g *errgroup.Group, written *fil
 	}
 }
 
-// updateOnce looks at everything and passes it on. again is whether the kubelet did
-// not answer what depends on it.
+// updateOnce looks at everything and passes it on. again is whether the kubelet did not answer what
+// depends on it, or a PF has lately become one that cannot be read.
 func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired.Spec, written *files) (again bool, err error) {
 	h, err := p.readHost(spec)
 	if err != nil {
 		return true, err // the last state stays
 	}
 	p.noteStates(h.records)
-	again = p.learnPods(ctx, h.records, h.hasNewcomer()) != nil
+	again = p.learnPods(ctx, h.records, h.hasNewcomer()) != nil || slices.ContainsFunc(h.unread, func(pf unreadPF) bool { return pf.lately })
 	p.mu.Lock()
 	h.given = p.given
 	p.mu.Unlock()
@@ -194,7 +194,7 @@ func (p *Plugin) readHost(spec desired.Spec) (host, error) {
 		return ok && s.matchesRecord(r) && listed.After(s.since)
 	}
 	p.mu.Lock()
-	h.unread, h.given = findUnread(h.pfs, p.whole), p.given
+	h.unread, h.given = findUnread(h.pfs, p.whole, time.Now()), p.given
 	p.mu.Unlock()
 	var err error
 	h.records, err = journal.ReadRecords(p.Ledger)

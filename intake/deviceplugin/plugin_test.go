@@ -326,7 +326,8 @@ func TestHealthFollows(t *testing.T) {
 	}
 }
 
-// A PF that cannot be read keeps its VFs on the kubelet's list, unhealthy.
+// A PF that cannot be read keeps its VFs on the kubelet's list. They stay healthy for a while, so that
+// a pod that the kubelet admits meanwhile does not fail for good. Then they are unhealthy.
 func TestUnreadablePF(t *testing.T) {
 	m := started(t)
 	look := func(broken bool) {
@@ -336,6 +337,9 @@ func TestUnreadablePF(t *testing.T) {
 		}
 	}
 	look(true)
+	if _, err := m.kubelet.allocate("x/a", m.node.Inventory.PFs()[0].VFs[1].PCI.String()); err != nil {
+		t.Errorf("a pod comes at the moment when the PF cannot be read: %v", err)
+	}
 	m.kubelet.knows("x/a", "uuuuuuu")
 	m.kubelet.knows("x/b", "hhhhhhh")
 	_, err := m.kubelet.allocate("x/a", m.node.Inventory.PFs()[0].VFs[0].PCI.String())

@@ -382,21 +382,26 @@ func TestListOfFiles(t *testing.T) {
 func TestUnread(t *testing.T) {
 	a, b := vf.PCIAddr{Bus: 1}, vf.PCIAddr{Bus: 2}
 	st := func(n uint8) vf.State { return vf.State{PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: n}} }
-	whole := map[vf.PCIAddr]vf.PF{}
+	whole, begin := map[vf.PCIAddr]wholePF{}, time.Now()
+	unread := func(lately bool, err string, vfs ...vf.State) []unreadPF {
+		return []unreadPF{{vf.PF{PCI: a, Name: "x", Err: err, VFs: vfs}, lately}}
+	}
 	for i, tc := range []struct {
-		pfs  []vf.PF
-		want []vf.PF
+		after time.Duration // the first step
+		pfs   []vf.PF
+		want  []unreadPF
 	}{
-		{[]vf.PF{{PCI: a, Err: "no answer"}}, nil}, // nobody knows what it has
-		{[]vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(0), st(1)}}, {PCI: b}}, nil},
-		{[]vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, []vf.PF{{PCI: a, Name: "x", Err: "no answer", VFs: []vf.State{st(0), st(1)}}}},
-		{[]vf.PF{{PCI: a, Err: "partly", VFs: []vf.State{st(1)}}, {PCI: b}}, []vf.PF{{PCI: a, Name: "x", Err: "partly", VFs: []vf.State{st(0)}}}},
-		{[]vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(1)}}, {PCI: b}}, nil},
-		{[]vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, []vf.PF{{PCI: a, Name: "x", Err: "no answer", VFs: []vf.State{st(1)}}}},
-		{[]vf.PF{{PCI: b}}, nil},
-		{[]vf.PF{{PCI: a, Err: "another in its place"}, {PCI: b}}, nil},
+		{0, []vf.PF{{PCI: a, Err: "no answer"}}, nil}, // what it has is not known
+		{0, []vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(0), st(1)}}, {PCI: b}}, nil},
+		{1, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, unread(true, "no answer", st(0), st(1))},
+		{unreadGrace, []vf.PF{{PCI: a, Err: "partly", VFs: []vf.State{st(1)}}, {PCI: b}}, unread(true, "partly", st(0))},
+		{unreadGrace + 1, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, unread(false, "no answer", st(0), st(1))},
+		{unreadGrace + 2, []vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(1)}}, {PCI: b}}, nil},
+		{unreadGrace + 3, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, unread(true, "no answer", st(1))},
+		{unreadGrace + 3, []vf.PF{{PCI: b}}, nil},
+		{unreadGrace + 3, []vf.PF{{PCI: a, Err: "another in its place"}, {PCI: b}}, nil},
 	} {
-		if diff := cmp.Diff(tc.want, findUnread(tc.pfs, whole)); diff != "" {
+		if diff := cmp.Diff(tc.want, findUnread(tc.pfs, whole, begin.Add(tc.after)), cmp.AllowUnexported(unreadPF{})); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
 	}

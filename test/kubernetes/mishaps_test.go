@@ -119,11 +119,19 @@ func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 		}
 	}
 	objects := pods(*many, twoNodes.names, bothNetworks)
-	var g errgroup.Group
-	g.Go(func() error { kill(time.Duration(5+rand.IntN(10)) * time.Second); return nil })
 	apply(t, objects)
-	_ = g.Wait() // it has no error
+	eventually(t, "the kubelets admit all pods", func() error { // one that is admitted while culvertd is away fails for good
+		pods, err := get("pods")
+		for _, p := range pods {
+			if p.Status.StartTime == "" {
+				return fmt.Errorf("pod %s is not admitted", p.Metadata.Name)
+			}
+		}
+		return err
+	})
+	kill(time.Duration(rand.IntN(10)) * time.Second)
 	distinct(t, running(t, *many))
+	var g errgroup.Group
 	g.Go(func() error { kill(time.Second); return nil })
 	feed(t, objects, "delete", "--wait=false", "-f", "-")
 	_ = g.Wait()

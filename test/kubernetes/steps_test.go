@@ -121,6 +121,7 @@ type object struct {
 		Phase       string            `json:"phase"`
 		Reason      string            `json:"reason"`
 		Message     string            `json:"message"`
+		StartTime   string            `json:"startTime"` // when the kubelet admitted it
 		PodIP       string            `json:"podIP"`
 		Allocatable map[string]string `json:"allocatable"`
 		Containers  []struct {

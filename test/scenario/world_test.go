@@ -29,7 +29,8 @@ type world struct {
 	faults *faulty.Kernel
 	dir    string
 	spec   desired.Spec
-	clock  atomic.Int64          // nanoseconds that the story has added to the clock
+	begin  time.Time
+	clock  atomic.Int64          // nanoseconds since begin: time passes by the story alone, and not on a busy machine
 	netns  []string              // names of those that live
 	given  map[vf.PCIAddr]string // pods to which the kubelet gave VFs
 
@@ -41,14 +42,14 @@ type world struct {
 }
 
 func newWorld(m machine, nic fake.Profile, dir string) (*world, error) {
-	w := &world{machine: m, nic: nic, faults: faulty.New(m), dir: dir, given: map[vf.PCIAddr]string{}}
+	w := &world{machine: m, nic: nic, faults: faulty.New(m), dir: dir, begin: time.Now(), given: map[vf.PCIAddr]string{}}
 	return w, w.start()
 }
 
 // start starts culvertd's inside on the ledger as it is.
 func (w *world) start() error {
 	var err error
-	now := func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
+	now := func() time.Time { return w.begin.Add(time.Duration(w.clock.Add(1))) } // no two moments are one
 	w.ledger, err = journal.Open(filepath.Join(w.dir, "ledger.db"), journal.Options{Now: now, NoSync: true})
 	if err != nil {
 		return err

@@ -168,7 +168,7 @@ func (x *torture) restart() {
 	x.d.start(x.t)
 	x.d.ready(x.t)
 	x.comesUp()
-	eventually(x.t, time.Minute, func() error { return x.d.settled(x.t.Context()) })
+	eventually(x.t, settleBound, func() error { return x.d.settled(x.t.Context()) })
 	x.took = max(x.took, time.Since(begin))
 }
 
@@ -210,7 +210,7 @@ func (x *torture) killWhileMaking() {
 func (x *torture) prove() {
 	x.t.Helper()
 	ctx := x.t.Context()
-	eventually(x.t, time.Minute, func() error { return x.d.settled(ctx) })
+	eventually(x.t, settleBound, func() error { return x.d.settled(ctx) })
 	p := proof{kernel: x.kernel, before: x.before, ledger: x.d.leases(x.t), slots: x.slots}
 	if err := p.violations(ctx); err != nil {
 		x.t.Errorf("after kill %d: %v", x.killed, err)

@@ -106,7 +106,7 @@ func device(pci vf.PCIAddr, file string) string {
 // held.
 func wholeAgain(t *testing.T, d *daemon, k *kernel.Kernel, before clean) {
 	t.Helper()
-	took := eventually(t, time.Minute, func() error {
+	took := eventually(t, settleBound, func() error {
 		if err := d.settled(t.Context()); err != nil {
 			return err
 		}
