@@ -164,8 +164,9 @@ func (n *neighbours) reachesVLAN(r journal.Record) bool {
 	return n.sharesVLAN(r) || untagged && !r.Lease.Owner.IsZero()
 }
 
-// onSegment reports whether a PF is on the segment of the VF's PF. A PF that is not listed or cannot
-// be read at the moment counts as on the segment.
+// onSegment reports whether a PF is on the segment of the VF's PF. A PF that is not listed at the
+// moment counts as on the segment, and so does one that cannot be read, whose pools are unknown,
+// unless the segments of both have names.
 func (n *neighbours) onSegment(id vf.PFID) bool {
 	if id == n.pf {
 		return true
@@ -173,7 +174,15 @@ func (n *neighbours) onSegment(id vf.PFID) bool {
 	if n.segment == nil {
 		n.segment = segmentOf(n.pf, n.pfs, n.spec())
 	}
-	return n.segment[id] || !slices.ContainsFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == id && pf.Err == "" })
+	i := slices.IndexFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == id })
+	switch {
+	case n.segment[id] || i < 0:
+		return true
+	case n.pfs[i].Err == "" || id.IsZero():
+		return false
+	}
+	own := slices.IndexFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == n.pf })
+	return own < 0 || n.spec().SegmentOf(n.pfs[own]) == "" || n.spec().SegmentOf(n.pfs[i]) == ""
 }
 
 // segmentOf returns the PFs on the segment of a PF, as far as Culvert knows them: PFs with

@@ -133,15 +133,20 @@ func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within tim
 // awaitReason waits for a wake and the others that come within a time of it, or until untilLook. It
 // returns when the last reason came; more is false when there will be none.
 func (i *Inventory) awaitReason(ctx context.Context, wake <-chan struct{}, within time.Duration) (last time.Time, more bool) {
-	var due, look <-chan time.Time
-	if wait, needed := i.untilLook(); needed {
-		timer := time.NewTimer(max(wait, within)) // listing may fail at that time
-		defer timer.Stop()
-		look = timer.C
-	}
+	var due <-chan time.Time
 	for {
+		changed := i.Changed() // another caller's listing may find a PF that cannot be read
+		var look <-chan time.Time
+		stop := func() bool { return true }
+		if wait, needed := i.untilLook(); needed {
+			timer := time.NewTimer(max(wait, within)) // listing may fail at that time
+			look, stop = timer.C, timer.Stop
+		}
 		select {
+		case <-changed:
+			stop()
 		case _, more := <-wake:
+			stop()
 			if !more {
 				return last, false
 			}
@@ -150,10 +155,12 @@ func (i *Inventory) awaitReason(ctx context.Context, wake <-chan struct{}, withi
 				due = time.After(within)
 			}
 		case <-due:
+			stop()
 			return last, true
 		case <-look:
 			return time.Now(), true
 		case <-ctx.Done():
+			stop()
 			return last, false
 		}
 	}
@@ -193,25 +200,23 @@ func (i *Inventory) untilLook() (wait time.Duration, needed bool) {
 	return wait, needed
 }
 
-// recogniseUnread gives a PF that could not be read the identity and the addresses that the PF in
-// its place had: what is held of it must not look as if it were gone. VFs that were read without
-// the identity have none either, so they are left out.
+// recogniseUnread gives a PF that could not be read the identity that the PF in its place had: what is
+// held of it must not look as if it were gone. VFs that were read without the identity have none
+// either, so they are left out. A PF of which nothing was read keeps its addresses, too.
 func (i *Inventory) recogniseUnread(pf *vf.PF) {
 	if pf.Err == "" {
 		return
 	}
 	for _, old := range i.pfs {
-		if old.PCI != pf.PCI || old.ID.IsZero() {
+		if old.PCI != pf.PCI || old.ID.IsZero() || pf.Vendor != "" && (pf.Vendor != old.Vendor || pf.Device != old.Device) {
 			continue
 		}
 		if pf.ID.IsZero() {
 			pf.ID, pf.Name, pf.MAC, pf.VFs = old.ID, cmp.Or(pf.Name, old.Name), old.MAC, nil
 			if pf.Vendor == "" { // nothing of it was read: the selectors of rules still find it
 				pf.Vendor, pf.Device, pf.Driver, pf.NUMA, pf.IOMMUGroup = old.Vendor, old.Device, old.Driver, old.NUMA, old.IOMMUGroup
+				pf.Addrs, pf.OwnAddrs = old.Addrs, old.OwnAddrs
 			}
-		}
-		if pf.ID == old.ID && len(pf.Addrs) == 0 {
-			pf.Addrs, pf.OwnAddrs = old.Addrs, old.OwnAddrs
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (t tree) isNetwork(addr vf.PCIAddr) bool {
 		return true
 	}
 	netdevs, netErr := listNames(t.pciPath(addr, "net"))
-	return len(netdevs) > 0 || isUnread(err) || isUnread(netErr)
+	return len(netdevs) > 0 || isUnread(err) || err != nil && isUnread(netErr)
 }
 
 // isUnread reports whether a file or folder may exist and could not be read.

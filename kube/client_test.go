@@ -179,11 +179,11 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A conflict may mean that other writers were faster, so the write is tried again, but not for
-// ever: the pod may be another one of that name.
+// A conflict may mean that other writers were faster, so the write is tried again, also after the API
+// server was away. It is given up in the end: the pod may be another one of that name.
 func TestConflictsAreTriedAgain(t *testing.T) {
 	s, config := newAPI(t)
-	s.conflicts = 2
+	s.refuse, s.conflicts = lastConflict, 1
 	c := start(t, config)
 	c.Annotate(api.Pod{Namespace: "d", Name: "a", UID: "u1"}, map[string]string{"k": "v"})
 	until(t, "the annotation", func() bool { return len(s.writes()) == 1 })

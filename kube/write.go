@@ -28,8 +28,9 @@ const (
 
 // waiting is something to be written: the latest of its kind for one object.
 type waiting struct {
-	what  string // for messages
-	write func(context.Context) error
+	what      string // for messages
+	write     func(context.Context) error
+	conflicts int // how many tries ended with one
 }
 
 // writer writes behind the answers. No caller waits for it.
@@ -101,10 +102,16 @@ func (w *writer) writeOne(ctx context.Context) bool {
 	bounded, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	err := what.write(bounded)
+	if apierrors.IsConflict(err) {
+		what.conflicts++
+	}
 	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err) && w.queue.NumRequeues(key) >= lastConflict:
-		// The object is gone, or another one has its name: the write has no receiver. The API server
-		// also answers with a conflict if other writers of the object were faster several times.
+	case err == nil, apierrors.IsNotFound(err):
+		// The object is gone: the write has no receiver.
+	case what.conflicts > lastConflict:
+		// Another object has its name. The API server also answers with a conflict if other writers
+		// of the object were faster several times, so it was tried again.
+		w.c.log.Debug("write to the cluster, given up", "what", what.what, "err", err)
 	case isFinal(err) || w.queue.NumRequeues(key) >= lastTry:
 		w.c.log.Error("write to the cluster", "what", what.what, "err", err)
 	default:

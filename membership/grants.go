@@ -9,7 +9,6 @@ import (
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // keepGrants writes the node's grants into the ledger, before the NodeState requests blocks under
@@ -53,11 +52,11 @@ func withoutGrants(grants, others []blocks.Kept) []blocks.Kept {
 }
 
 // hasStrangers reports whether VFs may be in use that the ledger does not know: those that
-// Culvert has not taken over, those of a PF that cannot be read now, and all of them before the node
-// is ready. A PF that belongs to user space (vfio-pci) is never read.
+// Culvert has not taken over, those of a PF that Culvert makes VFs of and cannot read now, and all of
+// them before the node is ready.
 func hasStrangers(n api.NodeStatus) bool {
 	return !n.Ready || slices.ContainsFunc(n.VFs, func(v api.VF) bool { return v.Phase == api.PhaseUnmanaged }) ||
-		slices.ContainsFunc(n.PFs, func(pf api.PF) bool { return pf.Error != "" && pf.Driver != vf.DriverVFIO })
+		slices.ContainsFunc(n.PFs, func(pf api.PF) bool { return pf.Error != "" && pf.WantedVFs != nil })
 }
 
 func sameGrant(a, b blocks.Kept) bool {

@@ -12,7 +12,6 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // I4: a node requests blocks under an ID that is in its ledger. It gives up the
@@ -85,8 +84,8 @@ func TestUnknownGrantsGoBack(t *testing.T) {
 	}{
 		{api.NodeStatus{Ready: true, VFs: []api.VF{{Phase: api.PhaseUnmanaged}}}, ""},
 		{api.NodeStatus{}, ""},
-		{api.NodeStatus{Ready: true, PFs: []api.PF{{Error: "PF 0000:01:00.0: no answer within 5s"}}}, ""},
-		{api.NodeStatus{Ready: true, PFs: []api.PF{{Error: "no netdevice", Driver: vf.DriverVFIO}}}, "[{lost {10.0.0.2 10.0.0.9}}]"},
+		{api.NodeStatus{Ready: true, PFs: []api.PF{{Error: "PF 0000:01:00.0: no answer within 5s", WantedVFs: new(int)}}}, ""},
+		{api.NodeStatus{Ready: true, PFs: []api.PF{{Error: "no driver is bound"}}}, "[{lost {10.0.0.2 10.0.0.9}}]"},
 		{api.NodeStatus{Ready: true}, "[{lost {10.0.0.2 10.0.0.9}}]"},
 	} {
 		s, err := m.buildState(tc.n, time.Now())

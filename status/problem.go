@@ -75,7 +75,7 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 		all = append(all, api.Problem{Object: "PF " + pf.Label(), Reason: fmt.Sprintf(format, args...), Next: next})
 	}
 	if pf.Err != "" { // what follows would compare facts that were not read
-		add("what could be read is shown; culvertd reads again on the next change", "%s", pf.Err)
+		add("what could be read is shown; culvertd reads it again within half a minute", "%s", pf.Err)
 		return all
 	}
 	want, wanted := p.Spec.ForPF(pf)

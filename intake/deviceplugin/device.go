@@ -16,7 +16,9 @@ type host struct {
 	pfs  []vf.PF
 	// unread are PFs that cannot be read, with the VFs that they had when they
 	// could, as far as pfs has them not.
-	unread  []unreadPF
+	unread []vf.PF
+	// lately are the PFs in pfs that cannot be read for less than unreadGrace, as they were before.
+	lately  map[vf.PCIAddr]bool
 	records []journal.Record
 	// newer says of a record whether pfs were listed after it became what it is.
 	// Otherwise they tell where the VF was, not where it is.
@@ -61,7 +63,8 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 	}
 	out, mixed := map[string][]device{}, h.mixedPools()
 	for _, pf := range h.pfs {
-		doubtful := h.isDoubtful != nil && h.isDoubtful(pf, h.records)
+		lately := h.lately[pf.PCI]
+		doubtful := lately || h.isDoubtful != nil && h.isDoubtful(pf, h.records)
 		for _, st := range pf.VFs {
 			pool, in := h.spec.PoolOf(pf, st.ID.Index, st)
 			if !in {
@@ -85,7 +88,10 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			if d.unfit == "" && d.free {
 				d.unfit = mixed[pool.FullName()]
 			}
-			if d.unfit == "" && h.newer(rec) {
+			if d.unfit == "" && lately && d.vfio { // its device nodes work without an ADD
+				d.unfit = describeUnread(pf)
+			}
+			if d.unfit == "" && !lately && h.newer(rec) {
 				d.unfit = findDriverProblem(pool, st, rec.Phase)
 				d.soon = d.soon || d.unfit != ""
 			}
@@ -95,27 +101,17 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 	}
 	for _, pf := range h.unread {
 		for _, st := range pf.VFs {
-			pool, in := h.spec.PoolOf(pf.PF, st.ID.Index, st)
-			if !in {
-				continue
+			if pool, in := h.spec.PoolOf(pf, st.ID.Index, st); in {
+				d := device{pci: st.PCI, pf: pf, numa: st.NUMA, group: st.IOMMUGroup, vfio: pool.KindOf(st) == desired.VFIO, unfit: describeUnread(pf)}
+				out[pool.FullName()] = append(out[pool.FullName()], d)
 			}
-			d := device{pci: st.PCI, pf: pf.PF, numa: st.NUMA, group: st.IOMMUGroup, vfio: pool.KindOf(st) == desired.VFIO}
-			if pf.lately && !d.vfio {
-				rec, known := records[st.ID]
-				d.judgeRecord(rec, known, ours, h.given[st.PCI])
-			} else {
-				d.unfit = fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)
-			}
-			out[pool.FullName()] = append(out[pool.FullName()], d)
 		}
 	}
 	return out
 }
 
-// unreadPF is a PF that cannot be read, with the VFs that it had.
-type unreadPF struct {
-	vf.PF
-	lately bool // for less than unreadGrace
+func describeUnread(pf vf.PF) string {
+	return fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)
 }
 
 // wholePF is a PF as it was when it could be read, and since when it cannot; the zero time if it can.
@@ -124,9 +120,9 @@ type wholePF struct {
 	unread time.Time
 }
 
-// unreadGrace is how long the free netdevices of a PF that cannot be read stay healthy. If the
-// kubelet sees no healthy VF at the moment when it admits a pod, the pod fails for good. If it gives
-// one to the pod, the pod's ADD is refused, and the runtime tries again.
+// unreadGrace is how long the netdevices of a PF that cannot be read are what they were at the last
+// reading. If the kubelet sees no healthy VF at the moment when it admits a pod, the pod fails for
+// good. If it gives one to the pod, the pod's ADD is refused, and the runtime tries again.
 const unreadGrace = 10 * time.Second
 
 // mixedPools returns the pools over two named segments, each with the reason why no pod gets a VF
@@ -141,34 +137,40 @@ func (h host) mixedPools() map[string]string {
 	return out
 }
 
-// findUnread finds the PFs that cannot be read and the VFs that they had, in what was
-// read of each before (whole), which it keeps. A VF that is not on the kubelet's
-// list is no device of the node any more, and its PF's trouble may be over soon.
-func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]wholePF, now time.Time) []unreadPF {
-	var out []unreadPF
+// findUnread finds the PFs that cannot be read and the VFs that they had, in what was read of each
+// before (whole), which it keeps. A VF that is not on the kubelet's list is no device of the node any
+// more, and its PF's trouble may be over soon. A PF that cannot be read for less than unreadGrace is
+// not among unread: findUnread puts it into pfs as it was before.
+func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]wholePF, now time.Time) (unread []vf.PF, lately map[vf.PCIAddr]bool) {
 	for a := range whole {
 		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return pf.PCI == a }) {
 			delete(whole, a) // it has gone
 		}
 	}
-	for _, pf := range pfs {
+	lately = map[vf.PCIAddr]bool{}
+	for i, pf := range pfs {
 		was, known := whole[pf.PCI]
 		switch {
 		case pf.Err == "":
 			whole[pf.PCI] = wholePF{PF: pf}
-		case known:
-			if was.unread.IsZero() {
-				was.unread = now
-				whole[pf.PCI] = was
-			}
-			was.Err = pf.Err
-			was.VFs = slices.DeleteFunc(slices.Clone(was.VFs), func(old vf.State) bool {
-				return slices.ContainsFunc(pf.VFs, func(st vf.State) bool { return st.PCI == old.PCI })
-			})
-			out = append(out, unreadPF{was.PF, now.Sub(was.unread) < unreadGrace})
+			continue
+		case !known:
+			continue
+		case was.unread.IsZero():
+			was.unread = now
+			whole[pf.PCI] = was
 		}
+		was.Err = pf.Err
+		if now.Sub(was.unread) < unreadGrace {
+			pfs[i], lately[pf.PCI] = was.PF, true
+			continue
+		}
+		was.VFs = slices.DeleteFunc(slices.Clone(was.VFs), func(old vf.State) bool {
+			return slices.ContainsFunc(pf.VFs, func(st vf.State) bool { return st.PCI == old.PCI })
+		})
+		unread = append(unread, was.PF)
 	}
-	return out
+	return unread, lately
 }
 
 // judgeRecord says what the ledger means for the kubelet, which gave the VF to the pod given. A

@@ -72,7 +72,9 @@ type Config struct {
 	IsDoubtful func(vf.PF, []journal.Record) bool
 	// Watch wakes after each change in a folder, see kernel/dirwatch.
 	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
-	Log   *slog.Logger // nil discards
+	// Now is the clock by which a PF cannot be read for long; nil is time.Now.
+	Now func() time.Time
+	Log *slog.Logger // nil discards
 }
 
 // Bounds and rhythms.
@@ -111,6 +113,9 @@ type Plugin struct {
 func New(c Config) *Plugin {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return &Plugin{
 		Config: c, folder: socket.Folder{Dir: c.Dir, Watch: c.Watch, Log: c.Log},
@@ -165,7 +170,7 @@ func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired
 		return true, err // the last state stays
 	}
 	p.noteStates(h.records)
-	again = p.learnPods(ctx, h.records, h.hasNewcomer()) != nil || slices.ContainsFunc(h.unread, func(pf unreadPF) bool { return pf.lately })
+	again = p.learnPods(ctx, h.records, h.hasNewcomer()) != nil || len(h.lately) > 0
 	p.mu.Lock()
 	h.given = p.given
 	p.mu.Unlock()
@@ -194,7 +199,8 @@ func (p *Plugin) readHost(spec desired.Spec) (host, error) {
 		return ok && s.matchesRecord(r) && listed.After(s.since)
 	}
 	p.mu.Lock()
-	h.unread, h.given = findUnread(h.pfs, p.whole, time.Now()), p.given
+	h.unread, h.lately = findUnread(h.pfs, p.whole, p.Now())
+	h.given = p.given
 	p.mu.Unlock()
 	var err error
 	h.records, err = journal.ReadRecords(p.Ledger)

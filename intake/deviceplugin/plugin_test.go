@@ -42,7 +42,8 @@ type machine struct {
 	ledger   *journal.Ledger
 	kubelet  *fakeKubelet
 	plugin   *deviceplugin.Plugin
-	dir      string // of the files
+	dir      string       // of the files
+	later    atomic.Int64 // nanoseconds that the clock is ahead
 	end      func()
 }
 
@@ -109,6 +110,7 @@ func (m *machine) run() {
 	m.plugin = deviceplugin.New(deviceplugin.Config{
 		Dir: m.kubelet.dir, InfoDir: filepath.Join(m.dir, "dp"), CDIDir: filepath.Join(m.dir, "cdi"),
 		Hardware: m.hardware, Ledger: m.ledger, Kubelet: m.kubelet, Spec: m.node.WatchSpec, Watch: dirwatch.Watch,
+		Now: func() time.Time { return time.Now().Add(time.Duration(m.later.Load())) },
 	})
 	m.node.Engine.Given = m.plugin.Given
 	ctx, cancel := context.WithCancel(m.t.Context())
@@ -336,10 +338,13 @@ func TestUnreadablePF(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	m.later.Store(int64(-time.Hour)) // it stays within the grace, however busy the machine is
 	look(true)
 	if _, err := m.kubelet.allocate("x/a", m.node.Inventory.PFs()[0].VFs[1].PCI.String()); err != nil {
 		t.Errorf("a pod comes at the moment when the PF cannot be read: %v", err)
 	}
+	m.steady("x/a", "hhhhhhh")
+	m.later.Store(0)
 	m.kubelet.knows("x/a", "uuuuuuu")
 	m.kubelet.knows("x/b", "hhhhhhh")
 	_, err := m.kubelet.allocate("x/a", m.node.Inventory.PFs()[0].VFs[0].PCI.String())

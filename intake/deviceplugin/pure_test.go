@@ -383,25 +383,30 @@ func TestUnread(t *testing.T) {
 	a, b := vf.PCIAddr{Bus: 1}, vf.PCIAddr{Bus: 2}
 	st := func(n uint8) vf.State { return vf.State{PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: n}} }
 	whole, begin := map[vf.PCIAddr]wholePF{}, time.Now()
-	unread := func(lately bool, err string, vfs ...vf.State) []unreadPF {
-		return []unreadPF{{vf.PF{PCI: a, Name: "x", Err: err, VFs: vfs}, lately}}
-	}
+	x := func(err string, vfs ...vf.State) []vf.PF { return []vf.PF{{PCI: a, Name: "x", Err: err, VFs: vfs}} }
 	for i, tc := range []struct {
-		after time.Duration // the first step
-		pfs   []vf.PF
-		want  []unreadPF
+		after  time.Duration // the first step
+		pfs    []vf.PF
+		unread []vf.PF
+		lately []vf.PF // as it is in pfs then
 	}{
-		{0, []vf.PF{{PCI: a, Err: "no answer"}}, nil}, // what it has is not known
-		{0, []vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(0), st(1)}}, {PCI: b}}, nil},
-		{1, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, unread(true, "no answer", st(0), st(1))},
-		{unreadGrace, []vf.PF{{PCI: a, Err: "partly", VFs: []vf.State{st(1)}}, {PCI: b}}, unread(true, "partly", st(0))},
-		{unreadGrace + 1, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, unread(false, "no answer", st(0), st(1))},
-		{unreadGrace + 2, []vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(1)}}, {PCI: b}}, nil},
-		{unreadGrace + 3, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, unread(true, "no answer", st(1))},
-		{unreadGrace + 3, []vf.PF{{PCI: b}}, nil},
-		{unreadGrace + 3, []vf.PF{{PCI: a, Err: "another in its place"}, {PCI: b}}, nil},
+		{0, []vf.PF{{PCI: a, Err: "no answer"}}, nil, nil}, // what it has is not known
+		{0, x("", st(0), st(1)), nil, nil},
+		{1, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, nil, x("no answer", st(0), st(1))},
+		{unreadGrace, []vf.PF{{PCI: a, Err: "partly", VFs: []vf.State{st(1)}}, {PCI: b}}, nil, x("partly", st(0), st(1))},
+		{unreadGrace + 1, []vf.PF{{PCI: a, Err: "partly", VFs: []vf.State{st(1)}}, {PCI: b}}, x("partly", st(0)), nil},
+		{unreadGrace + 1, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, x("no answer", st(0), st(1)), nil},
+		{unreadGrace + 2, x("", st(1)), nil, nil},
+		{unreadGrace + 3, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, nil, x("no answer", st(1))},
+		{unreadGrace + 3, []vf.PF{{PCI: b}}, nil, nil},
+		{unreadGrace + 3, []vf.PF{{PCI: a, Err: "another in its place"}, {PCI: b}}, nil, nil},
 	} {
-		if diff := cmp.Diff(tc.want, findUnread(tc.pfs, whole, begin.Add(tc.after)), cmp.AllowUnexported(unreadPF{})); diff != "" {
+		unread, lately := findUnread(tc.pfs, whole, begin.Add(tc.after))
+		var shown []vf.PF
+		if lately[a] {
+			shown = tc.pfs[:1]
+		}
+		if diff := cmp.Diff([][]vf.PF{tc.unread, tc.lately}, [][]vf.PF{unread, shown}); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
 	}

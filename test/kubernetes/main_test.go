@@ -125,6 +125,7 @@ func state() string {
 	var all []string
 	for _, args := range []string{
 		"get nodes,nodepolicies,nodestates,addresspools -o wide", "get pods -A -o wide",
+		"get pods -o custom-columns=NAME:.metadata.name,REASON:.status.reason,LIMITS:.spec.containers[*].resources.limits",
 		"get events -A --field-selector type=Warning", "-n " + cluster.Namespace + " logs -l app.kubernetes.io/name=culvertd --tail=40 --prefix",
 		"-n " + cluster.Namespace + " logs deployment/culvert-controller --tail=40",
 	} {
@@ -132,6 +133,12 @@ func state() string {
 		all = append(all, "kubectl "+args, string(out))
 		if err != nil {
 			all = append(all, err.Error())
+		}
+	}
+	log, _ := os.ReadFile(k8s.AuditLog) // an API server that has just started has none
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "failed-open.mutating.webhook") {
+			all = append(all, "made without a webhook: "+line)
 		}
 	}
 	return strings.Join(all, "\n")

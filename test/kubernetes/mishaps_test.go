@@ -129,7 +129,7 @@ func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 		}
 		return err
 	})
-	kill(time.Duration(rand.IntN(10)) * time.Second)
+	kill(time.Duration(rand.IntN(5)) * time.Second)
 	distinct(t, running(t, *many))
 	var g errgroup.Group
 	g.Go(func() error { kill(time.Second); return nil })
