@@ -34,7 +34,7 @@ var attacks = []attempt{
 	{"read physical memory", `head -c 1 /dev/mem`},
 	{"see a process of the host", `test "$(cat /proc/$KUBELET/comm)" = kubelet`},
 	{"signal a process of the host", `kill -0 $KUBELET`},
-	{"write to a process of the host", `echo 0 >/host/proc/$KUBELET/oom_score_adj`},
+	{"write to a process of the host", `f=/host/proc/$KUBELET/oom_score_adj; cat $f >$f`},
 	{"trigger sysrq", `echo h >/host/proc/sysrq-trigger`},
 	{"write a sysctl that is not the network's", `f=/host/proc/sys/kernel/core_pattern; cat $f >$f`},
 	{"write a sysctl where the runtime masks it", `f=/proc/sys/kernel/panic; cat $f >$f`},

@@ -135,6 +135,12 @@ func state() string {
 			all = append(all, err.Error())
 		}
 	}
+	nodes, err := k8s.Lab.Nodes()
+	all = append(all, fmt.Sprintf("%d nodes: %v", len(nodes), err))
+	for _, n := range nodes { // a kubelet that was just started fails pods for good
+		out, err := tryOn(n.Name, "systemctl show kubelet --property NRestarts")
+		all = append(all, fmt.Sprintf("kubelet of %s: %s %v", n.Name, strings.TrimSpace(out), err))
+	}
 	log, _ := os.ReadFile(k8s.AuditLog) // an API server that has just started has none
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, "failed-open.mutating.webhook") {
