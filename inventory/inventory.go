@@ -208,7 +208,7 @@ func (i *Inventory) recogniseUnread(pf *vf.PF) {
 		return
 	}
 	for _, old := range i.pfs {
-		if old.PCI != pf.PCI || old.ID.IsZero() || pf.Vendor != "" && (pf.Vendor != old.Vendor || pf.Device != old.Device) {
+		if old.PCI != pf.PCI || old.ID.IsZero() || isOther(*pf, old) {
 			continue
 		}
 		if pf.ID.IsZero() {
@@ -219,6 +219,11 @@ func (i *Inventory) recogniseUnread(pf *vf.PF) {
 			}
 		}
 	}
+}
+
+// isOther reports whether a PF is another card than the one that was in its place.
+func isOther(pf, old vf.PF) bool {
+	return pf.Vendor != "" && pf.Vendor != old.Vendor || pf.Device != "" && pf.Device != old.Device
 }
 
 // knownAbilities merges the abilities that reading a PF showed with those that probing showed.

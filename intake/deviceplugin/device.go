@@ -18,11 +18,13 @@ type host struct {
 	// could, as far as pfs has them not.
 	unread []vf.PF
 	// lately are the PFs in pfs that cannot be read for less than unreadGrace, as they were before.
-	lately  map[vf.PCIAddr]bool
+	lately  map[vf.PCIAddr]earlier
 	records []journal.Record
 	// newer says of a record whether pfs were listed after it became what it is.
 	// Otherwise they tell where the VF was, not where it is.
-	newer func(journal.Record) bool
+	newer func(r journal.Record, listed time.Time) bool
+	// listed is when pfs were listed.
+	listed time.Time
 	// isDark and isDoubtful are those of Config.
 	isDark     func(journal.Record) bool
 	isDoubtful func(vf.PF, []journal.Record) bool
@@ -63,7 +65,10 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 	}
 	out, mixed := map[string][]device{}, h.mixedPools()
 	for _, pf := range h.pfs {
-		lately := h.lately[pf.PCI]
+		before, lately := h.lately[pf.PCI]
+		if !lately {
+			before.listed = h.listed
+		}
 		doubtful := lately || h.isDoubtful != nil && h.isDoubtful(pf, h.records)
 		for _, st := range pf.VFs {
 			pool, in := h.spec.PoolOf(pf, st.ID.Index, st)
@@ -88,10 +93,10 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			if d.unfit == "" && d.free {
 				d.unfit = mixed[pool.FullName()]
 			}
-			if d.unfit == "" && lately && d.vfio { // its device nodes work without an ADD
+			if d.unfit == "" && lately && d.vfio && !before.lists(st.PCI) { // its device nodes work without an ADD
 				d.unfit = describeUnread(pf)
 			}
-			if d.unfit == "" && !lately && h.newer(rec) {
+			if d.unfit == "" && h.newer(rec, before.listed) {
 				d.unfit = findDriverProblem(pool, st, rec.Phase)
 				d.soon = d.soon || d.unfit != ""
 			}
@@ -114,10 +119,21 @@ func describeUnread(pf vf.PF) string {
 	return fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)
 }
 
-// wholePF is a PF as it was when it could be read, and since when it cannot; the zero time if it can.
+// wholePF is a PF as it was when it could be read, when that was, and since when it cannot be read; the
+// zero time if it can.
 type wholePF struct {
 	vf.PF
-	unread time.Time
+	listed, unread time.Time
+}
+
+// earlier is about a PF that stands in a list as it was at an earlier reading.
+type earlier struct {
+	listed time.Time
+	now    []vf.State // the VFs that could be read in spite of the error
+}
+
+func (e earlier) lists(a vf.PCIAddr) bool {
+	return slices.ContainsFunc(e.now, func(st vf.State) bool { return st.PCI == a })
 }
 
 // unreadGrace is how long the netdevices of a PF that cannot be read are what they were at the last
@@ -141,18 +157,18 @@ func (h host) mixedPools() map[string]string {
 // before (whole), which it keeps. A VF that is not on the kubelet's list is no device of the node any
 // more, and its PF's trouble may be over soon. A PF that cannot be read for less than unreadGrace is
 // not among unread: findUnread puts it into pfs as it was before.
-func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]wholePF, now time.Time) (unread []vf.PF, lately map[vf.PCIAddr]bool) {
+func findUnread(pfs []vf.PF, listed time.Time, whole map[vf.PCIAddr]wholePF, now time.Time) (unread []vf.PF, lately map[vf.PCIAddr]earlier) {
 	for a := range whole {
 		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return pf.PCI == a }) {
 			delete(whole, a) // it has gone
 		}
 	}
-	lately = map[vf.PCIAddr]bool{}
+	lately = map[vf.PCIAddr]earlier{}
 	for i, pf := range pfs {
 		was, known := whole[pf.PCI]
 		switch {
 		case pf.Err == "":
-			whole[pf.PCI] = wholePF{PF: pf}
+			whole[pf.PCI] = wholePF{PF: pf, listed: listed}
 			continue
 		case !known:
 			continue
@@ -162,7 +178,7 @@ func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]wholePF, now time.Time) (unrea
 		}
 		was.Err = pf.Err
 		if now.Sub(was.unread) < unreadGrace {
-			pfs[i], lately[pf.PCI] = was.PF, true
+			pfs[i], lately[pf.PCI] = was.PF, earlier{was.listed, pf.VFs}
 			continue
 		}
 		was.VFs = slices.DeleteFunc(slices.Clone(was.VFs), func(old vf.State) bool {

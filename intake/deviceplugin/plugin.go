@@ -191,15 +191,15 @@ func (p *Plugin) readHost(spec desired.Spec) (host, error) {
 	// In this order: the hardware is no older than listed, the ledger no older than
 	// the hardware.
 	listed := p.Hardware.Listed()
-	h := host{spec: spec, pfs: p.Hardware.PFs(), isDark: p.IsDark, isDoubtful: p.IsDoubtful}
-	h.newer = func(r journal.Record) bool {
+	h := host{spec: spec, pfs: p.Hardware.PFs(), listed: listed, isDark: p.IsDark, isDoubtful: p.IsDoubtful}
+	h.newer = func(r journal.Record, listed time.Time) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s, ok := p.states[r.ID]
 		return ok && s.matchesRecord(r) && listed.After(s.since)
 	}
 	p.mu.Lock()
-	h.unread, h.lately = findUnread(h.pfs, p.whole, p.Now())
+	h.unread, h.lately = findUnread(h.pfs, listed, p.whole, p.Now())
 	h.given = p.given
 	p.mu.Unlock()
 	var err error

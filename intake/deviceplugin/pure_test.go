@@ -401,10 +401,13 @@ func TestUnread(t *testing.T) {
 		{unreadGrace + 3, []vf.PF{{PCI: b}}, nil, nil},
 		{unreadGrace + 3, []vf.PF{{PCI: a, Err: "another in its place"}, {PCI: b}}, nil, nil},
 	} {
-		unread, lately := findUnread(tc.pfs, whole, begin.Add(tc.after))
+		unread, lately := findUnread(tc.pfs, begin.Add(tc.after), whole, begin.Add(tc.after))
 		var shown []vf.PF
-		if lately[a] {
+		if before, is := lately[a]; is {
 			shown = tc.pfs[:1]
+			if before.listed.After(begin.Add(tc.after - 1)) {
+				t.Errorf("step %d: the VFs are of %s", i, before.listed)
+			}
 		}
 		if diff := cmp.Diff([][]vf.PF{tc.unread, tc.lately}, [][]vf.PF{unread, shown}); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
@@ -470,7 +473,7 @@ func TestPodsOfAnEarlierPluginKeepTheirVFs(t *testing.T) {
 		pfs: []vf.PF{{Name: "enp1s0", Up: true, Carrier: true, VFs: []vf.State{
 			{PCI: served, Driver: vf.DriverVFIO, IOMMUGroup: 7}, {ID: vf.ID{Index: 1}, PCI: other, Driver: vf.DriverVFIO, IOMMUGroup: 8},
 		}}},
-		newer: func(journal.Record) bool { return true },
+		newer: func(journal.Record, time.Time) bool { return true },
 		given: map[vf.PCIAddr]string{served: "default/testpmd"},
 	}
 	if !h.hasNewcomer() {
@@ -487,7 +490,7 @@ func TestFlappingLinkIsUnhealthy(t *testing.T) {
 	h := host{
 		spec:  desired.Spec{Pools: []desired.Pool{{Name: "net", Prefix: "x", AsBound: true}}},
 		pfs:   []vf.PF{{Name: "ens1f0", Up: true, Carrier: true, Flapping: true, VFs: []vf.State{{Driver: "igbvf", Link: &vf.Link{}}}}},
-		newer: func(journal.Record) bool { return true },
+		newer: func(journal.Record, time.Time) bool { return true },
 		// The pod has the VF, so nothing else is wrong with it.
 		given: map[vf.PCIAddr]string{{}: "default/a"},
 	}
@@ -508,7 +511,7 @@ func TestVFsOfDoubtfulPFsComeLast(t *testing.T) {
 	dark := vf.ID{PF: vf.PFID{Port: "one"}}
 	h := host{
 		spec:       desired.Spec{Pools: []desired.Pool{{Name: "net", Prefix: "x", AsBound: true}}},
-		newer:      func(journal.Record) bool { return true },
+		newer:      func(journal.Record, time.Time) bool { return true },
 		records:    []journal.Record{{ID: dark, Phase: journal.Attached}, {ID: vf.ID{PF: dark.PF, Index: 1}, Phase: journal.Free}, {ID: vf.ID{PF: vf.PFID{Port: "two"}}, Phase: journal.Free}},
 		isDark:     func(r journal.Record) bool { return r.ID == dark },
 		isDoubtful: func(pf vf.PF, _ []journal.Record) bool { return pf.ID.Port == "one" },
@@ -552,7 +555,7 @@ func TestPoolOverTwoSegmentsIsUnhealthy(t *testing.T) {
 			{Name: "b", ID: ids[1].PF, Up: true, Carrier: true, VFs: []vf.State{{ID: ids[1], Driver: "igbvf", Link: &vf.Link{}}}},
 		},
 		records: []journal.Record{{ID: ids[0], Phase: journal.Free}, {ID: ids[1], Phase: journal.Attached}},
-		newer:   func(journal.Record) bool { return true },
+		newer:   func(journal.Record, time.Time) bool { return true },
 	}
 	yes := func(journal.Record) bool { return true }
 	const why = "its pool gives out no VF: it has VFs on two segments, whose pods do not reach each other: front (b) and storage (a)"
@@ -584,7 +587,7 @@ func TestPoolsOfRDMADevices(t *testing.T) {
 			{Name: "ens1f0", VFs: []vf.State{{Driver: "mlx5_core", RDMA: rdma}, {ID: vf.ID{Index: 1}, Driver: "mlx5_core"}}},
 			{Name: "ens1f1", VFs: []vf.State{{Driver: "mlx5_core", RDMA: rdma}}},
 		},
-		newer: func(journal.Record) bool { return true },
+		newer: func(journal.Record, time.Time) bool { return true },
 	}
 	got := map[string][]string{}
 	for pool, all := range h.devicesByPool(func(journal.Record) bool { return false }) {
