@@ -485,6 +485,37 @@ func TestPodsOfAnEarlierPluginKeepTheirVFs(t *testing.T) {
 	}
 }
 
+// A PF that cannot be read for a moment keeps its netdevices as they were at the last reading: healthy
+// ones with their RDMA nodes, and those without a driver unhealthy. They come last. A VF for user
+// space is unhealthy unless it was read, since its device nodes work without an ADD.
+func TestUnreadForAMoment(t *testing.T) {
+	at := func(function uint8) vf.PCIAddr { return vf.PCIAddr{Bus: 1, Device: 0x10, Function: function} }
+	st := func(index int, driver string) vf.State {
+		return vf.State{ID: vf.ID{Index: index}, PCI: at(uint8(index)), Driver: driver, Link: &vf.Link{}, RDMA: &vf.RDMA{Device: "mlx5_2"}}
+	}
+	before := time.Now()
+	h := host{
+		spec: desired.Spec{Pools: []desired.Pool{{Name: "net", Prefix: "x", AsBound: true}}},
+		pfs: []vf.PF{{Name: "enp1s0", PCI: vf.PCIAddr{Bus: 1}, Up: true, Carrier: true, Err: "no answer", VFs: []vf.State{
+			st(0, "igbvf"), st(1, ""), st(2, vf.DriverVFIO), st(3, vf.DriverVFIO),
+		}}},
+		lately: map[vf.PCIAddr]earlier{{Bus: 1}: {listed: before, now: []vf.State{st(3, vf.DriverVFIO)}}},
+		newer:  func(_ journal.Record, listed time.Time) bool { return listed.Equal(before) },
+	}
+	for i := range 4 {
+		h.records = append(h.records, journal.Record{ID: vf.ID{Index: i}, Phase: journal.Free})
+	}
+	got := h.devicesByPool(func(journal.Record) bool { return true })["x/net"]
+	for i, healthy := range []bool{true, false, false, true} {
+		if d := got[i]; (d.unfit == "") != healthy || d.free != healthy || !d.doubtful || d.rdma == nil {
+			t.Errorf("VF %d: %+v", i, d)
+		}
+	}
+	if !strings.Contains(got[2].unfit, "PF enp1s0 cannot be read: no answer") {
+		t.Errorf("it says %q", got[2].unfit)
+	}
+}
+
 // No VF of a PF whose link is flapping is healthy, also while the link is up.
 func TestFlappingLinkIsUnhealthy(t *testing.T) {
 	h := host{
