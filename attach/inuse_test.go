@@ -343,6 +343,38 @@ func TestI9UnreadPFKeepsWhatItsPodsHave(t *testing.T) {
 	}
 }
 
+// A PF that cannot be read is on every segment, but for one with another name.
+func TestUnreadPFAndNamedSegments(t *testing.T) {
+	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
+	for name, named := range map[string]bool{"without names": false, "with names": true} {
+		t.Run(name, func(t *testing.T) {
+			n := newWires(t)
+			if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, vf.Spec{MAC: &mac, VLAN: &vf.VLAN{ID: 7}})); err != nil {
+				t.Fatal(err)
+			}
+			second := tenant(t, n, "b", 2, 0, vf.Spec{MAC: &mac, VLAN: &vf.VLAN{ID: 7}})
+			second.Owner.Interface, second.Network = "net2", "other"
+			if named {
+				spec, _ := n.WatchSpec()
+				spec.PFs = []desired.PFRule{
+					{Name: "enp1s0", Want: desired.PFSpec{VFs: 2, Segment: "one"}}, {Name: "enp3s0", Want: desired.PFSpec{VFs: 2, Segment: "two"}},
+				}
+				n.SetSpec(spec)
+			}
+			pfs := slices.Clone(n.Engine.Hardware.PFs())
+			pfs[0] = vf.PF{PCI: pfs[0].PCI, ID: pfs[0].ID, Name: pfs[0].Name, Err: "no answer within 5s"}
+			n.Engine.Hardware = listed(pfs)
+			_, err := n.Engine.Attach(t.Context(), second)
+			if named != (err == nil) {
+				t.Errorf("the attach returns %v", err)
+			}
+			if !named {
+				wantHeldBy(t, err, "pod d/a")
+			}
+		})
+	}
+}
+
 // listed is hardware with these PFs.
 type listed []vf.PF
 

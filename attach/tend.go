@@ -194,7 +194,7 @@ func (e *Engine) tendVF(ctx context.Context, seen journal.Record, reason string,
 		return nil // the listing showed the VF between two states
 	}
 	if err != nil && seen.Phase == journal.Free && !errors.Is(err, errGone) {
-		return err // nobody has it, and each attach reads it before
+		return err // it has no owner, and each attach reads it before
 	}
 	rec, mine := seen, false
 	err = e.Ledger.Update(func(tx *journal.Tx) error {

@@ -18,7 +18,7 @@ import (
 )
 
 // Waits between two tries of a write that failed, and how many writes run side by side. A write
-// is dropped after lastTry tries, or after lastConflict that ended with a conflict.
+// is dropped after lastTry tries, or when more than lastConflict tries ended with a conflict.
 const (
 	firstWait, lastWait = 200 * time.Millisecond, time.Minute
 	lastTry             = 200

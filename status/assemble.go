@@ -123,8 +123,8 @@ func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
 	return out
 }
 
-// countVFs leaves out VFs that are not on the bus, and free ones of a PF that cannot be read, which
-// nobody can have now.
+// countVFs leaves out VFs that are not on the bus. It also leaves out free VFs of a PF that cannot be
+// read: culvertd gives them to no owner now.
 func countVFs(vfs []api.VF) api.Counts {
 	var c api.Counts
 	for _, v := range vfs {
