@@ -42,21 +42,29 @@ func (h host) hasNewcomer() bool {
 }
 
 // learnPods asks the kubelet about leases of pods that are new, and where a newcomer, a VF
-// that is in no ledger, may be a pod's. An error means that it did not answer.
+// that is in no ledger, may be a pod's. It then judges again each lease that the kubelet did not
+// list before: a kubelet that has just started lists no pod until it has read them from the API
+// server. An error means that the kubelet did not answer.
 func (p *Plugin) learnPods(ctx context.Context, records []journal.Record, newcomer bool) error {
-	leases := map[lease]journal.Record{}
-	for _, r := range records {
-		if r.Lease.Owner.Kind == vf.OwnerPod {
-			leases[lease{r.ID, r.Generation}] = r
-		}
-	}
+	held := map[lease]bool{}
+	unlisted := map[lease]journal.Record{}
+	ask := newcomer
 	p.mu.Lock()
-	maps.DeleteFunc(p.known, func(l lease, _ bool) bool { _, held := leases[l]; return !held })
-	for l := range p.known {
-		delete(leases, l)
+	for _, r := range records {
+		l := lease{r.ID, r.Generation}
+		if r.Lease.Owner.Kind != vf.OwnerPod {
+			continue
+		}
+		held[l] = true
+		given, known := p.known[l]
+		if !given {
+			unlisted[l] = r
+		}
+		ask = ask || !known
 	}
+	maps.DeleteFunc(p.known, func(l lease, _ bool) bool { return !held[l] })
 	p.mu.Unlock()
-	if len(leases) == 0 && !newcomer {
+	if !ask {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askBound)
@@ -68,7 +76,7 @@ func (p *Plugin) learnPods(ctx context.Context, records []journal.Record, newcom
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.given = given
-	for l, r := range leases {
+	for l, r := range unlisted {
 		_, promised := p.promised[r.PCI]
 		p.known[l] = given[r.PCI] == r.Lease.Owner.Name || promised && given[r.PCI] == ""
 	}

@@ -417,6 +417,29 @@ func TestHolderThatTheKubeletKnows(t *testing.T) {
 	m.steady("x/a", "hhhhhhh")
 }
 
+// A kubelet that has just started lists no pod until it has read them from the API server. culvertd
+// counts their VFs as taken by others only until it asks the kubelet again, for the next pod.
+func TestHolderThatTheKubeletListsLater(t *testing.T) {
+	m := started(t)
+	pci := m.pci(1, 0)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(vf.OwnerPod, "a", pci)
+	m.steady("x/a", "hhhhhhh")
+	m.end()
+	m.kubelet.gives(pci, "")
+	m.run()
+	m.kubelet.knows("x/a", "uhhhhhh")
+	m.kubelet.gives(pci, "default/a")
+	next := m.pci(1, 1)
+	if _, err := m.kubelet.allocate("x/a", next.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(vf.OwnerPod, "b", next)
+	m.kubelet.knows("x/a", "hhhhhhh")
+}
+
 // culvertd is killed and started again: the devices are as before, and who has
 // one keeps it.
 func TestKilledAndStartedAgain(t *testing.T) {
