@@ -231,4 +231,7 @@ type ServiceBalancing struct {
 	Services  int    `json:"services"`
 	Backends  int    `json:"backends"`
 	Pods      int    `json:"pods"` // of the node, with a VF that the kernel drives
+	// NoRoom lists Services, as namespace/name, that the node does not balance since their namespaces
+	// use more than their share of its rules and backends: the first 8 of a namespace, at most 64.
+	NoRoom []string `json:"noRoom,omitempty"`
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/service"
 	"github.com/culvert-net/culvert/service/endpoints"
@@ -26,6 +28,7 @@ const (
 	reasonNetworkMissing   = "NetworkMissing"
 	reasonNotServed        = "NotServed"
 	reasonVFIO             = "VFIOPod"
+	reasonNoRoom           = "NoRoom"
 )
 
 const (
@@ -34,6 +37,8 @@ const (
 	missingGrace = 30 * time.Second
 	// mostMissing is how many pods an event names.
 	mostMissing = 4
+	// mostFull is how many nodes without room an event names.
+	mostFull = 4
 )
 
 // told remembers the last text of each reason that was reported about a Service, so that each
@@ -81,7 +86,7 @@ func (s *Services) warn(svc *corev1.Service, reason, text string) {
 
 // reportUnserved says why an annotated Service is not served, or takes the condition away.
 func (s *Services) reportUnserved(ctx context.Context, svc *corev1.Service, d endpoints.Decision) error {
-	for _, reason := range []string{reasonEndpointsMissing, reasonNetworkMissing, reasonVFIO} {
+	for _, reason := range []string{reasonEndpointsMissing, reasonNetworkMissing, reasonVFIO, reasonNoRoom} {
 		s.warn(svc, reason, "")
 	}
 	s.warn(svc, reasonNotServed, d.Refusal)
@@ -102,6 +107,11 @@ func (s *Services) reportServed(ctx context.Context, svc *corev1.Service, d endp
 	s.warn(svc, reasonEndpointsMissing, missing)
 	s.warn(svc, reasonNetworkMissing, lost)
 	s.warn(svc, reasonVFIO, describeVFIO(svc, b.VFIO))
+	full, err := s.nodesWithoutRoom(ctx, svc)
+	if err != nil {
+		return again, err
+	}
+	s.warn(svc, reasonNoRoom, describeNoRoom(svc, full))
 	c := &metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonServed, Message: describeServed(d)}
 	switch {
 	case lost != "":
@@ -110,6 +120,35 @@ func (s *Services) reportServed(ctx context.Context, svc *corev1.Service, d endp
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonEndpointsMissing, fmt.Sprintf("ready pods have no address on network %s: see the events of the Service", d.Network)
 	}
 	return again, s.setCondition(ctx, svc, c)
+}
+
+// nodesWithoutRoom returns the nodes that have no room to balance connections to a Service, sorted.
+func (s *Services) nodesWithoutRoom(ctx context.Context, svc *corev1.Service) ([]string, error) {
+	var states v1alpha1.NodeStateList
+	name := client.ObjectKeyFromObject(svc).String()
+	if err := s.Client.List(ctx, &states, client.MatchingFields{byNoRoom: name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the nodes without room for Service %s: %w", name, err)
+	}
+	var nodes []string
+	for i := range states.Items {
+		nodes = append(nodes, states.Items[i].Name)
+	}
+	slices.Sort(nodes)
+	return nodes, nil
+}
+
+// describeNoRoom says which nodes do not balance connections to a Service. It gives no count of
+// them, since each change of the text is an event.
+func describeNoRoom(svc *corev1.Service, nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	who := strings.Join(nodes[:min(len(nodes), mostFull)], ", ")
+	if len(nodes) > mostFull {
+		who += " and others"
+	}
+	return fmt.Sprintf("connections from pods on %s are refused, or go to the fallback: Services of namespace %s use more than its share of a node's rules and backends; give them fewer ports or fewer endpoints",
+		who, svc.Namespace)
 }
 
 func describeServed(d endpoints.Decision) string {

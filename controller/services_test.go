@@ -49,7 +49,7 @@ func newServing(t *testing.T, defaults []service.Network, objects ...client.Obje
 			w.writes++
 		}
 	}
-	w.c = fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).WithStatusSubresource(&corev1.Service{}).WithIndex(&corev1.Service{}, bySelector, indexSelector).WithInterceptorFuncs(interceptor.Funcs{
+	w.c = fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).WithStatusSubresource(&corev1.Service{}).WithIndex(&corev1.Service{}, bySelector, indexSelector).WithIndex(&v1alpha1.NodeState{}, byNoRoom, indexNoRoom).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			uid++
 			count(o)
@@ -469,6 +469,69 @@ func TestServiceSaysWhatIsWrong(t *testing.T) {
 	w.reconcile()
 	if len(w.s.told.last) > 0 {
 		t.Errorf("a Service that is gone is remembered: %v", w.s.told.last)
+	}
+}
+
+// A Service has one event for each change of the nodes that have no room for it, and these NodeStates
+// wake it.
+func TestServiceWithoutRoom(t *testing.T) {
+	w := newServing(t, nil, append(twoBackends(), webService())...)
+	full := func(node string, services ...string) {
+		t.Helper()
+		state := &v1alpha1.NodeState{}
+		if err := w.c.Get(t.Context(), client.ObjectKey{Name: node}, state); err != nil {
+			t.Fatal(err)
+		}
+		state.Status.ServicesWithoutRoom = services
+		if err := w.c.Update(t.Context(), state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		node     string
+		services []string
+		want     []string
+	}{
+		{"n1", []string{"default/other", "other/web"}, nil},
+		{"n1", []string{"default/web"}, []string{"Warning NoRoom connections from pods on n1 are refused, or go to the fallback: " +
+			"Services of namespace default use more than its share of a node's rules and backends; give them fewer ports or fewer endpoints"}},
+		{"n1", []string{"default/web", "default/web2"}, nil},
+		{"n1", nil, nil},
+		{"n1", []string{"default/web"}, []string{"Warning NoRoom connections from pods on n1 are refused"}},
+	} {
+		full(step.node, step.services...)
+		w.reconcile()
+		got := w.said()
+		if len(got) != len(step.want) || len(got) == 1 && !strings.HasPrefix(got[0], step.want[0]) {
+			t.Errorf("%s has no room for %q: events %q, want %q", step.node, step.services, got, step.want)
+		}
+	}
+	w.change(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort })
+	w.reconcile()
+	if len(w.s.told.last[types.NamespacedName{Namespace: "default", Name: "web"}]) != 1 {
+		t.Errorf("a Service that is not served has the problems %v", w.s.told.last)
+	}
+	if got := describeNoRoom(webService(), []string{"a", "b", "c", "d", "e"}); !strings.Contains(got, "on a, b, c, d and others are refused") {
+		t.Error(got)
+	}
+	lists := func(services ...string) client.Object {
+		return &v1alpha1.NodeState{Status: v1alpha1.NodeStateStatus{ServicesWithoutRoom: services}}
+	}
+	x, y := client.ObjectKey{Namespace: "n", Name: "x"}, client.ObjectKey{Namespace: "n", Name: "y"}
+	for _, tc := range []struct {
+		before, after client.Object
+		want          []client.ObjectKey
+	}{
+		{nil, lists("n/x"), []client.ObjectKey{x}},
+		{lists("n/x"), lists("n/y"), []client.ObjectKey{x, y}},
+		{lists("n/x", "n/y"), lists("n/y"), []client.ObjectKey{x}},
+		{lists("n/x"), nil, []client.ObjectKey{x}},
+		{lists("n/x"), lists("n/x"), nil},
+		{nil, lists("garbage"), nil},
+	} {
+		if got := changedRoom(tc.before, tc.after); !slices.Equal(got, tc.want) {
+			t.Errorf("%v; want %v", got, tc.want)
+		}
 	}
 }
 

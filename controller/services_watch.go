@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -35,12 +36,15 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // setUp makes the manager call Reconcile for each Service whose endpoints may have changed.
 func (s *Services) setUp(mgr ctrl.Manager) error {
-	// The index is there before the cache starts, so no call waits.
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Service{}, bySelector, indexSelector); err != nil {
+	// The indexes are there before the cache starts, so no call waits.
+	index := mgr.GetFieldIndexer()
+	err := errors.Join(index.IndexField(context.Background(), &corev1.Service{}, bySelector, indexSelector),
+		index.IndexField(context.Background(), &v1alpha1.NodeState{}, byNoRoom, indexNoRoom))
+	if err != nil {
 		return fmt.Errorf("services: %w", err)
 	}
 	nodes := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return s.everyServed(ctx) })
-	err := newController(mgr, "services", 4).
+	err = newController(mgr, "services", 4).
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return s.servicesOf(ctx, o)
@@ -142,6 +146,16 @@ func indexSelector(o client.Object) []string {
 	return nil
 }
 
+// byNoRoom is the index of NodeStates by the Services for which their nodes have no room.
+const byNoRoom = "status.servicesWithoutRoom"
+
+func indexNoRoom(o client.Object) []string {
+	if state, is := o.(*v1alpha1.NodeState); is {
+		return state.Status.ServicesWithoutRoom
+	}
+	return nil
+}
+
 // servicesOf returns the Services that select a pod.
 func (s *Services) servicesOf(ctx context.Context, pod client.Object) []reconcile.Request {
 	var out []reconcile.Request
@@ -195,7 +209,8 @@ func (s *Services) onSlice() handler.EventHandler {
 	}
 }
 
-// onNodeState wakes the Services of the pods whose VFs changed.
+// onNodeState wakes the Services of the pods whose VFs changed, and those for which a node has no
+// room any more or has room again.
 func (s *Services) onNodeState() handler.EventHandler {
 	wake := func(ctx context.Context, before, after client.Object, q queue) {
 		for _, name := range changedPods(before, after) {
@@ -206,6 +221,9 @@ func (s *Services) onNodeState() handler.EventHandler {
 			for _, r := range s.servicesOf(ctx, pod) {
 				q.Add(r)
 			}
+		}
+		for _, name := range changedRoom(before, after) {
+			q.Add(reconcile.Request{NamespacedName: name})
 		}
 	}
 	return handler.Funcs{
@@ -232,6 +250,18 @@ func changedPods(before, after client.Object) []client.ObjectKey {
 	for name := range old {
 		if _, still := now[name]; !still {
 			add(name)
+		}
+	}
+	return out
+}
+
+// changedRoom returns the Services that only one of two NodeStates lists as without room.
+func changedRoom(before, after client.Object) (out []client.ObjectKey) {
+	old, now := indexNoRoom(before), indexNoRoom(after)
+	for _, name := range slices.Concat(old, now) {
+		namespace, service, found := strings.Cut(name, "/")
+		if found && slices.Contains(old, name) != slices.Contains(now, name) {
+			out = append(out, client.ObjectKey{Namespace: namespace, Name: service})
 		}
 	}
 	return out

@@ -74,11 +74,11 @@ func changesOwnersOnly(a, b *v1alpha1.NodeStateStatus) bool {
 // unserved lists the phases of VFs that are not given out. No attach and no detach passes through them.
 var unserved = []string{string(journal.Making), api.PhaseUnmanaged, api.PhaseMissing}
 
-// withoutOwners returns a NodeState without the parts that attaches and detaches change. A VF
-// without carrier stays.
+// withoutOwners returns a NodeState without the parts that attaches, detaches and tenants' Services
+// change. A VF without carrier stays.
 func withoutOwners(s v1alpha1.NodeStateStatus) v1alpha1.NodeStateStatus {
 	s.VFs = slices.DeleteFunc(slices.Clone(s.VFs), func(v v1alpha1.VFState) bool { return !v.NoCarrier && !slices.Contains(unserved, v.Phase) })
-	s.NetworkWarnings, s.Counts.Used, s.Counts.Free = nil, 0, 0
+	s.NetworkWarnings, s.ServicesWithoutRoom, s.Counts.Used, s.Counts.Free = nil, nil, 0, 0
 	s.Pools = slices.Clone(s.Pools)
 	for i := range s.Pools {
 		s.Pools[i].Free = 0

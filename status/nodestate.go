@@ -59,6 +59,9 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, maxReason), Reason: excerpt.Fit(p.Reason, maxReason), Next: excerpt.Fit(p.Next, maxReason)})
 	}
 	s.NetworkWarnings = toNetworkWarnings(n.VFs)
+	if n.Services != nil {
+		s.ServicesWithoutRoom = n.Services.NoRoom
+	}
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
 	if !n.Ready {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Starting", "the VFs are not made yet"

@@ -61,6 +61,18 @@ func TestBondInNodeState(t *testing.T) {
 	}
 }
 
+// A NodeState lists the Services for which its node has no room.
+func TestServicesWithoutRoom(t *testing.T) {
+	n := api.NodeStatus{}
+	if s := ToNodeState(n); s.ServicesWithoutRoom != nil {
+		t.Errorf("a node that balances nothing lists %q", s.ServicesWithoutRoom)
+	}
+	n.Services = &api.ServiceBalancing{NoRoom: []string{"default/web"}}
+	if s := ToNodeState(n); !slices.Equal(s.ServicesWithoutRoom, n.Services.NoRoom) {
+		t.Errorf("lists %q", s.ServicesWithoutRoom)
+	}
+}
+
 // A NodeState has each warning of a network once, and every VF of the network has it again.
 func TestNetworkWarnings(t *testing.T) {
 	blue := []string{"x", "a"}

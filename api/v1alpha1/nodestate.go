@@ -78,6 +78,12 @@ type NodeStateStatus struct {
 	// +optional
 	// +listType=atomic
 	NetworkWarnings []NetworkWarning `json:"networkWarnings,omitempty"`
+	// Services (namespace/name) to which the node does not balance connections of its pods, since their namespaces use
+	// more than their share of its rules and backends; the first 8 of a namespace, at most 64.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	ServicesWithoutRoom []string `json:"servicesWithoutRoom,omitempty"`
 	// The policies that select the node, the first of which takes precedence.
 	// +optional
 	// +listType=map

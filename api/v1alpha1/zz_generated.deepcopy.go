@@ -597,6 +597,11 @@ func (in *NodeStateStatus) DeepCopyInto(out *NodeStateStatus) {
 		*out = make([]NetworkWarning, len(*in))
 		copy(*out, *in)
 	}
+	if in.ServicesWithoutRoom != nil {
+		in, out := &in.ServicesWithoutRoom, &out.ServicesWithoutRoom
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Policies != nil {
 		in, out := &in.Policies, &out.Policies
 		*out = make([]PolicyState, len(*in))

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
@@ -169,8 +170,8 @@ func TestPass(t *testing.T) {
 	if !slices.Equal(w.events, []string{"dpdk ServiceUnreachable"}) {
 		t.Errorf("events are %q", w.events)
 	}
-	if st := a.Status(); st == nil || *st != (api.ServiceBalancing{Mechanism: "eBPF", Services: 1, Backends: 1, Pods: 2}) {
-		t.Errorf("status is %+v", st)
+	if diff := cmp.Diff(&api.ServiceBalancing{Mechanism: "eBPF", Services: 1, Backends: 1, Pods: 2}, a.Status()); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }
 
@@ -284,6 +285,9 @@ func TestNoRoom(t *testing.T) {
 	if p := a.Problems(); len(p) != 1 || !strings.Contains(p[0].Reason, "eBPF is full") || !strings.Contains(p[0].Reason, "[greedy/web]") {
 		t.Errorf("problems are %v", p)
 	}
+	if st := a.Status(); !slices.Equal(st.NoRoom, []string{"greedy/web"}) {
+		t.Errorf("no room for %v", st.NoRoom)
+	}
 	if n := strings.Count(log.String(), "greedy/web"); n != 1 {
 		t.Errorf("logged %d times: %s", n, log.String())
 	}
@@ -293,6 +297,24 @@ func TestNoRoom(t *testing.T) {
 	w.pending = true
 	if wait := a.pass(); wait != a.pause {
 		t.Errorf("waits %v while something is pending", wait)
+	}
+}
+
+// TestFirstOfEach: the Services of one namespace do not hide those of another.
+func TestFirstOfEach(t *testing.T) {
+	var many []string
+	for i := range 20 {
+		many = append(many, fmt.Sprintf("greedy/%02d", i))
+	}
+	got := firstOfEach(append(many, "modest/web", "greedy/00", "modest/web"))
+	if want := append(slices.Clone(many[:mostOfNamespace]), "modest/web"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("n%03d/web", i))
+	}
+	if got := firstOfEach(many); len(got) != mostWithoutRoom {
+		t.Errorf("%d Services", len(got))
 	}
 }
 

@@ -37,6 +37,33 @@ func (a *Agent) statusOf(in table.Input) *api.ServiceBalancing {
 			out.Backends += backends[s.Name]
 		}
 	}
+	var lost []string
+	for _, o := range a.opened {
+		if o.balancer != nil {
+			lost = append(lost, o.maker.Lost()...)
+		}
+	}
+	out.NoRoom = firstOfEach(lost)
+	return out
+}
+
+const (
+	mostWithoutRoom = 64 // Services that the status lists
+	mostOfNamespace = 8  // of one namespace among them
+)
+
+// firstOfEach returns the first Services of each namespace, each once and sorted, so that one
+// namespace cannot hide the Services of another.
+func firstOfEach(names []string) (out []string) {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	count := map[string]int{}
+	for _, name := range slices.Compact(names) {
+		namespace, _, _ := strings.Cut(name, "/")
+		if count[namespace]++; count[namespace] <= mostOfNamespace && len(out) < mostWithoutRoom {
+			out = append(out, name)
+		}
+	}
 	return out
 }
 
