@@ -93,6 +93,7 @@ build: bootstrap-build ## the programs, to build/bin
 image: bootstrap-build ## the container image for amd64 and arm64, to build/image/culvert.tar
 	@tools/watch image env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/image -version $(VERSION) $(IMAGE)
 
+unexport GOARCH # it is for the programs in the package: make builds and runs its own beside them
 deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)
 	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB)
 

@@ -107,7 +107,7 @@ var fields = []Field{
 	{Kind: KindPoolConfig, Path: "ovsHardwareOffloadConfig", Why: switchdev},
 	{Kind: KindPoolConfig, Path: "rdmaMode", Why: "Culvert leaves the RDMA subsystem's mode alone: set it with rdma system set netns or a modprobe option", Harmless: []string{"shared"}},
 
-	{Kind: KindOperator, Path: "configDaemonNodeSelector", Why: "node.nodeSelector of Culvert's chart says on which nodes culvertd runs"},
+	{Kind: KindOperator, Path: "configDaemonNodeSelector", Why: "node.selector of Culvert's chart says on which nodes culvertd runs"},
 	{Kind: KindOperator, Path: "disableDrain", Why: "controller.drainNodes=0 of Culvert's chart: then a change of the number of VFs waits until their owners are gone"},
 	{Kind: KindOperator, Path: "useCDI", Why: "write cdi: true into the pools that need it"},
 	{Kind: KindOperator, Path: "enableOvsOffload", Why: switchdev},

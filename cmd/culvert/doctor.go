@@ -28,7 +28,7 @@ import (
 // most of it.
 const doctorBound = 2 * time.Minute
 
-// Variables that say that there is a cluster to ask: kubectl's, and the kubelet's in pods.
+// Variables that show that there is a cluster: kubectl's, and the kubelet's in pods.
 const (
 	clientConfig = "KUBECONFIG"
 	inPod        = "KUBERNETES_SERVICE_HOST"
@@ -41,7 +41,7 @@ func newDoctorCommand(p *place) *cobra.Command {
 		Short: "Examine this host: is it fit for VFs, and what would mend it",
 		Long: `Examines this host without changing anything, with or without culvertd:
 
-    NICs         the NICs that can have VFs, and the reason why others cannot.
+  NICs         the NICs that can have VFs, and the reason why others cannot.
                Driver, link, NUMA node, interrupts and queues.
                MTU of PF, host.yaml, VFs and their owners.
   host         IOMMU, arguments of the kernel, modules.
@@ -93,7 +93,7 @@ warning or an error. As another user than root it sees less, and says so.`,
 	return cmd
 }
 
-// doctorFlags say what is examined.
+// doctorFlags has the flags that select what culvert doctor examines.
 type doctorFlags struct {
 	fix         bool
 	peer, guest string
@@ -147,9 +147,9 @@ func doctorOptions(n *node, peer string) (gather.Options, error) {
 	return o, nil
 }
 
-// podNetworks returns a function that asks a cluster for its pods' networks: that of the
-// flags, of $KUBECONFIG or of this pod; nil when there is none. It does not take
-// ~/.kube/config on its own, which may start a login.
+// podNetworks returns a function that asks a cluster for its pods' networks. The cluster is that
+// of the flags, of $KUBECONFIG or of this pod; without one the function is nil. podNetworks does
+// not use ~/.kube/config by itself, which may start a login.
 func (p *place) podNetworks() (func(context.Context) (doctor.Cluster, error), error) {
 	if !p.inCluster() && os.Getenv(clientConfig) == "" && os.Getenv(inPod) == "" {
 		return nil, nil
@@ -169,7 +169,7 @@ func (p *place) podNetworks() (func(context.Context) (doctor.Cluster, error), er
 	}, nil
 }
 
-// examineHost looks, mends if it is asked to, and then looks again.
+// examineHost examines the host. If fix is set, it repairs the host and examines it again.
 func examineHost(ctx context.Context, o gather.Options, fix bool, say func(string, ...any)) api.DoctorReport {
 	found := doctor.Examine(gather.Facts(ctx, o))
 	var repairs []api.Repair
@@ -186,7 +186,7 @@ func examineHost(ctx context.Context, o gather.Options, fix bool, say func(strin
 	return r
 }
 
-// examineGuest looks at the definition in a file, and at this host.
+// examineGuest examines the guest's definition in a file, for this host.
 func examineGuest(ctx context.Context, o gather.Options, cmd *cobra.Command, file string) (api.DoctorReport, error) {
 	definition, err := readDefinition(cmd, []string{file})
 	if err != nil {

@@ -30,7 +30,7 @@ same MAC addresses every time.
     vfs: 7                  # or max; 0 for none
     mtu: 9000               # left alone when not given
     addresses: [172.16.91.1/24]   # added to the PF, such as its VFs' gateway
-        autoprobe: true         # the value of sriov_drivers_autoprobe
+    autoprobe: true         # the value of sriov_drivers_autoprobe
     needCarrier: true       # make VFs only when the cable is in
   pools:
   - name: intel_sriov_netdevice

@@ -3,12 +3,15 @@
 package e2e
 
 import (
+	"context"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// culvertd runs with what docs/threat-model.md says and no more: what systemd
-// was told is what the process has.
+// culvertd runs with the rights that docs/threat-model.md lists, and no more: the process
+// has what its unit says.
 func TestCulvertdIsConfined(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -43,9 +46,8 @@ sys rw
 	}
 }
 
-// What is mounted on the host after culvertd has started comes into its mount
-// namespace, and what is unmounted goes from it: a netns that a runtime deletes
-// is not kept alive by culvertd.
+// Mounts and unmounts on the host reach the mount namespace of a running culvertd. So
+// culvertd does not keep a netns alive that a runtime deletes.
 func TestMountsReachCulvertd(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -63,8 +65,8 @@ func TestMountsReachCulvertd(t *testing.T) {
 	}
 }
 
-// Whoever is not root is refused by the socket's mode, and by who they are
-// where somebody has opened that.
+// The mode of culvertd's socket keeps out users other than root. If the mode is wrong,
+// culvertd refuses them by their user ID.
 func TestOthersAreRefused(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -82,8 +84,8 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// Names that would be a path, a pattern or an option anywhere are refused by
-// culvertd on a real node, too, and nothing appears where they point.
+// On a real node, too, culvertd refuses names that would be a path, a pattern or an
+// option elsewhere. Nothing appears where they point.
 func TestNamesAreNotPaths(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -119,4 +121,40 @@ func TestNamesAreNotPaths(t *testing.T) {
 			t.Errorf("answer %d: %q has no %q", i+1, lines[i], w)
 		}
 	}
+}
+
+// The systemd unit lets culvertd open no IP socket. docs/operations.md has the file with which it
+// serves metrics, at the loopback address alone.
+func TestMetricsUnderTheUnit(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	override := regexp.MustCompile("(?s)```ini\n# (/\\S+)\n(.*?)```").FindSubmatch(page)
+	if override == nil {
+		t.Fatal("docs/operations.md has no block of ini that begins with the path of a file")
+	}
+	n := nodes[0]
+	leavesNothing(t, n)
+	t.Cleanup(func() {
+		if out, err := n.Script(context.Background(), "take the metrics away", `
+			rm -r "$(dirname "$1")"
+			systemctl daemon-reload
+			systemctl restart culvertd`, string(override[1])); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	if err := n.WriteFile(t.Context(), string(override[1]), override[2]); err != nil {
+		t.Fatal(err)
+	}
+	out, err := n.Script(t.Context(), "read the metrics", `
+		systemctl daemon-reload
+		systemctl restart culvertd
+		exec 3<>/dev/tcp/127.0.0.1/9810
+		printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+		cat <&3`)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	mentions(t, string(out), "200 OK", "\nculvert_ready 1\n", `culvert_vfs{pf="enp1s0",state="free"} 7`)
 }
