@@ -20,7 +20,7 @@ import (
 
 var serviceNames = []string{"culvert-controller.culvert-system.svc"}
 
-// verify is what the API server does with a webhook's certificate.
+// verify checks a webhook's certificate as the API server does.
 func verify(t *testing.T, bundle, cert []byte, at time.Time) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -35,8 +35,8 @@ func verify(t *testing.T, bundle, cert []byte, at time.Time) {
 	}
 }
 
-// In twenty years of looks every ten days the certificate is always good, also
-// for an API server that has the bundle of the look before.
+// A controller examines its certificate every ten days for twenty years. The certificate is always
+// valid, and so is that of a replica which still serves the one before.
 func TestCertificatesOverTheYears(t *testing.T) {
 	start := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	var data, before map[string][]byte
@@ -100,7 +100,7 @@ func TestRenewMendsASecret(t *testing.T) {
 	}
 }
 
-// Two replicas agree on one certificate, and the API server is told of its CA.
+// Two replicas agree on one certificate, and write its CA into the webhook configurations.
 func TestKeepersAgree(t *testing.T) {
 	hook := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	c := newCluster(
@@ -132,6 +132,69 @@ func TestKeepersAgree(t *testing.T) {
 		if string(bundle) != string(s.Data[caCert]) {
 			t.Error("the API server trusts another CA")
 		}
+	}
+}
+
+// While the webhook configurations cannot be written, a replica goes on to serve the certificate
+// that they trust, also when another CA signs the new one. It serves the new one when the old one has
+// expired.
+func TestNewCAIsTrustedBeforeItIsServed(t *testing.T) {
+	hook := metav1.ObjectMeta{Name: "culvert"}
+	m := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: hook, Webhooks: []admissionv1.MutatingWebhook{{Name: "pods.culvert.dev"}}}
+	store := newCluster(m, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: hook})
+	refused := false
+	c := interceptor.NewClient(store, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+		if _, is := o.(*admissionv1.MutatingWebhookConfiguration); is && refused {
+			return errors.New("refused")
+		}
+		return c.Update(ctx, o, opts...)
+	}})
+	now := time.Now()
+	k := &keeper{client: c, secret: client.ObjectKey{Namespace: "culvert-system", Name: "certs"}, names: serviceNames,
+		mutating: "culvert", validating: "culvert", now: func() time.Time { return now }, log: slog.New(slog.DiscardHandler)}
+	served := func() []byte {
+		t.Helper()
+		c, err := k.GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return encode(c.Certificate[0])
+	}
+	loseKey := func() { // so that look makes another CA
+		t.Helper()
+		s := &corev1.Secret{}
+		if err := store.Get(t.Context(), k.secret, s); err != nil {
+			t.Fatal(err)
+		}
+		s.Data = map[string][]byte{caCert: s.Data[caCert]}
+		if err := store.Update(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := string(served())
+	loseKey()
+	refused = true
+	for range 2 {
+		if err := k.look(t.Context()); err == nil {
+			t.Error("the refused write is no error")
+		}
+		if err := store.Get(t.Context(), client.ObjectKey{Name: "culvert"}, m); err != nil {
+			t.Fatal(err)
+		}
+		verify(t, m.Webhooks[0].ClientConfig.CABundle, served(), now)
+	}
+	refused = false
+	if err := k.look(t.Context()); err != nil || string(served()) == first {
+		t.Errorf("the new certificate is not served: %v", err)
+	}
+	second := string(served())
+	loseKey()
+	refused, now = true, now.Add(2*validLeaf)
+	if err := k.look(t.Context()); err == nil || string(served()) == second {
+		t.Errorf("an expired certificate is served: %v", err)
 	}
 }
 

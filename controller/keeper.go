@@ -66,7 +66,9 @@ func (k *keeper) Start(ctx context.Context) error {
 	}
 }
 
-// look updates the Secret, the certificate that is served, and the webhook configurations.
+// look updates the Secret, the webhook configurations, and the certificate that is served. It serves
+// a new certificate only after the configurations have its CA: they have the old one's for years, and
+// the API server goes on without a webhook that it does not trust.
 func (k *keeper) look(ctx context.Context) error {
 	data, err := k.settle(ctx)
 	if err != nil {
@@ -76,8 +78,11 @@ func (k *keeper) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("secret %s: %w", k.secret, err)
 	}
-	k.current.Store(&c)
-	return errors.Join(k.trustMutating(ctx, data[caCert]), k.trustValidating(ctx, data[caCert]))
+	err = errors.Join(k.trustMutating(ctx, data[caCert]), k.trustValidating(ctx, data[caCert]))
+	if old := k.current.Load(); err == nil || old == nil || k.now().After(old.Leaf.NotAfter) {
+		k.current.Store(&c)
+	}
+	return err
 }
 
 // settle returns the data of the Secret, and renews it if needed.
