@@ -46,7 +46,7 @@ func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (reserva
 		if !errors.Is(err, vf.ErrHeld) && !errors.Is(err, vf.ErrInvalid) {
 			return got, err
 		}
-		// Another attachment got the address, or the pool has lost it.
+		// Another attachment got the address, or the network's ranges no longer contain it.
 	}
 	return e.reserveShared(ctx, req)
 }

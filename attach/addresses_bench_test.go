@@ -22,9 +22,10 @@ import (
 // addresses and holds others. The issue wants the median and p99 of -benchtime 10000x within 100 us,
 // without the ledger's fsync. own-p50-us and own-p99-us are the allocation itself. An attach runs it
 // in the transaction that writes its lease. p50-us and p99-us are a whole transaction that does
-// nothing else, without fsync. The address is released in each turn, which is not measured. b.StopTimer would stop the world and empty the allocator's caches,
-// so the benchmark does not use it. Most of the p99 is Go's collector and pages of memory that the
-// machine gives: floor-p99-us is the p99 of turns that allocate as much memory and do nothing else.
+// nothing else, without fsync. Each turn also releases the address, outside the measured time.
+// b.StopTimer would stop the world and empty the allocator's caches, so the benchmark does not use
+// it. Most of the p99 is Go's collector and pages of memory that the machine gives: floor-p99-us is
+// the p99 of turns that allocate as much memory and do nothing else.
 func BenchmarkWarmBlock(b *testing.B) {
 	before := debug.SetGCPercent(200) // as culvertd (daemon.SetCollector)
 	defer debug.SetGCPercent(before)
@@ -84,7 +85,7 @@ func allocateFromWarmBlock(b *testing.B, held int) {
 	objects := (after.Mallocs - before.Mallocs) / uint64(len(took))
 	floor := allocateAlone(len(took), int(objects), int((after.TotalAlloc-before.TotalAlloc)/uint64(len(took))/objects), p50)
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
-	b.ReportMetric(0, "ns/op") // it would have the release too
+	b.ReportMetric(0, "ns/op") // it would include the release
 	b.ReportMetric(us(own[len(own)/2]), "own-p50-us")
 	b.ReportMetric(us(own[len(own)*99/100]), "own-p99-us")
 	b.ReportMetric(us(p50), "p50-us")

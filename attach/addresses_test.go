@@ -24,15 +24,15 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// pair is two nodes with one pool between them, and a controller that answers
-// when somebody waits.
+// pair has two nodes that share one pool of addresses, and a controller that serves the requests of
+// a node that wakes it.
 type pair struct {
 	nodes   [2]*node.Node
 	kernels [2]*fake.Kernel
 	books   [2]*blocks.Book
 	asked   chan struct{}
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	pool   blocks.Pool
 	silent bool // the controller is down
 	now    time.Time
@@ -65,7 +65,7 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// wake has the controller look at what the nodes need.
+// wake makes the controller serve the nodes' requests.
 func (p *pair) wake() {
 	select {
 	case p.asked <- struct{}{}:
@@ -73,7 +73,7 @@ func (p *pair) wake() {
 	}
 }
 
-// round is one look of the controller at what the nodes need.
+// round makes the controller serve the nodes' requests once.
 func (p *pair) round() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *pair) round() {
 	}
 }
 
-// keep keeps the grants of a node, as membership does.
+// keep updates the grants in a node's ledger, as package membership does.
 func (p *pair) keep(i int) blocks.Ledger {
 	l := blocks.Ledger{Held: p.held(i), Aside: p.nodes[i].AddressesAside()}
 	_ = p.nodes[i].Ledger.Update(func(tx *journal.Tx) error {
@@ -154,7 +154,7 @@ func from(t *testing.T, section string, pod int, named ...string) attach.Request
 	return req
 }
 
-// attached is the first address of an attachment, or its error.
+// attached attaches a VF and returns the lease's first address, or the text of the error.
 func (p *pair) attached(t *testing.T, node int, req attach.Request) string {
 	t.Helper()
 	rec, err := p.nodes[node].Engine.Attach(t.Context(), req)
@@ -164,8 +164,9 @@ func (p *pair) attached(t *testing.T, node int, req attach.Request) string {
 	return rec.Lease.Wanted.Addresses[0].Prefix.String()
 }
 
-// checkRefused wants an attachment to be refused when its time is over, with a reason. The nodes
-// and the controller of a busy machine may not be so far by then: the next attempt has more time.
+// checkRefused fails the test unless the attachment is refused with a reason when its time is over.
+// On a busy machine, the nodes and the controller may need longer, so each further attempt has more
+// time.
 func (p *pair) checkRefused(t *testing.T, node int, req attach.Request, reason string) (err error) {
 	t.Helper()
 	for within := 200 * time.Millisecond; ; within *= 2 {
@@ -188,8 +189,8 @@ func (p *pair) checkRefused(t *testing.T, node int, req attach.Request, reason s
 
 const r0 = `{"type":"host-local","subnet":"172.16.91.0/24","gateway":"172.16.91.1"}`
 
-// I4: a host-local section that two nodes share gives no address twice; with
-// scope node it does, as it always did.
+// I4: two nodes that share a host-local section give out no address twice. With scope node they do,
+// as in earlier versions.
 func TestI4TwoNodesOfOneSubnet(t *testing.T) {
 	p := newPair(t)
 	got := []string{p.attached(t, 0, from(t, r0, 1)), p.attached(t, 1, from(t, r0, 2)), p.attached(t, 0, from(t, r0, 3))}
@@ -209,8 +210,8 @@ func TestI4TwoNodesOfOneSubnet(t *testing.T) {
 	}
 }
 
-// I4: when the scope of a network becomes the cluster, the addresses that nodes held
-// before are granted to no node, also where two nodes hold one.
+// I4: when the scope of a network becomes the cluster, the controller grants no node the addresses
+// that nodes already hold, even if two nodes hold the same one.
 func TestI4ScopeBecomesTheClusters(t *testing.T) {
 	p := newPair(t)
 	local := strings.Replace(r0, "{", `{"scope":"node",`, 1)
@@ -218,7 +219,8 @@ func TestI4ScopeBecomesTheClusters(t *testing.T) {
 	if diff := cmp.Diff([]string{"172.16.91.2/24", "172.16.91.2/24", "172.16.91.3/24", "172.16.91.19/24"}, got); diff != "" {
 		t.Errorf("I4: -want +got:\n%s", diff)
 	}
-	// One of the two is gone. The other still has the address, wherever it is asked for.
+	// The first of the two pods is gone. The second one still has the address, so no node gives it
+	// to another pod.
 	if err := p.nodes[0].Engine.Detach(t.Context(), from(t, local, 1).Owner); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +229,7 @@ func TestI4ScopeBecomesTheClusters(t *testing.T) {
 }
 
 // I4: an address that a request names, or that the network fixes, is unique in the
-// cluster too. Another node can have it after it was given back.
+// cluster too. Another node can get the address after its owner has released it.
 func TestI4NamedAddressesAreClaimed(t *testing.T) {
 	for name, section := range map[string]string{"host-local": r0, "static": `{"type":"static"}`} {
 		t.Run(name, func(t *testing.T) {
@@ -255,9 +257,9 @@ func TestI4NamedAddressesAreClaimed(t *testing.T) {
 	}
 }
 
-// I4: a pod gets an address by name that is free and in another node's block. That node
-// never gives it out again, and has the rest of its block. An address that a pod there has
-// stays that pod's, and the error names the node.
+// I4: a pod can request by name a free address of another node's block. That node then never gives
+// the address out, and keeps the other addresses of its block. A request for an address that a pod
+// of that node has is refused, with an error that names the node.
 func TestI4NamedAddressOfAnotherNodesBlock(t *testing.T) {
 	p := newPair(t)
 	if got := p.attached(t, 0, from(t, r0, 1)); got != "172.16.91.2/24" {
@@ -272,8 +274,8 @@ func TestI4NamedAddressOfAnotherNodesBlock(t *testing.T) {
 	}
 }
 
-// Without an answer of the controller the attach fails as something to try
-// again, and leaves nothing behind; what the node has it goes on handing out.
+// While the controller does not answer, an attach that needs it fails with vf.ErrNotReady and
+// leaves nothing behind. The node still gives out the addresses of the block that it has.
 func TestControllerDown(t *testing.T) {
 	p := newPair(t)
 	p.attached(t, 0, from(t, r0, 1))
@@ -303,7 +305,7 @@ func TestI4FormerAddressesStayHeld(t *testing.T) {
 	var got []string
 	for i, pool := range []string{"", "red/net", "blue/net", "red/net"} {
 		req := from(t, r0, i)
-		req.Spec.VLAN = &vf.VLAN{ID: uint16(len(pool))} // a tenant's own
+		req.Spec.VLAN = &vf.VLAN{ID: uint16(len(pool))} // each tenant has its own VLAN
 		if pool != "" {
 			req.AddressPool, req.IPAM.FormerPool = pool, req.Network
 		}
@@ -318,13 +320,13 @@ func TestI4FormerAddressesStayHeld(t *testing.T) {
 	}
 }
 
-// An address of a static network that is shared may be on several pods, of one node and of
-// several. What a pod of another network has stays that pod's (I9).
+// Several pods may have an address of a static network that is shared, on one node and on several.
+// No pod gets an address that a pod of another network has (I9).
 func TestSharedAddress(t *testing.T) {
 	const shared = `{"type":"static","shared":true,"addresses":[{"address":"10.9.0.9/24"}]}`
 	const single = `{"type":"static","addresses":[{"address":"10.9.0.9/24"}]}`
 	p := newPair(t)
-	p.silent = true // nothing is asked of the cluster
+	p.silent = true // the attachments below need no answer of the controller
 	first, second := from(t, shared, 1), from(t, shared, 2)
 	for i, req := range []attach.Request{first, second} {
 		if got := p.attached(t, 0, req); got != "10.9.0.9/24" {

@@ -12,9 +12,9 @@ import (
 )
 
 // Adopt records a VF that a running guest holds but whose start hook was missed. It does so if no
-// lease holds the VF and a process has the VF open, also if the VF is quarantined. Adopt mends
-// the PF's settings for the VF like any drift, and Tend repeats a setting that fails. Adopt does
-// not touch the VF itself, which the guest uses.
+// lease holds the VF and a process has the VF open, even if the VF is quarantined. Adopt mends the
+// PF's settings for the VF like any drift, and Tend repeats a setting that fails. Adopt does not
+// touch the VF itself, which the guest uses.
 //
 // Errors are those of Attach, with the ledger as it was.
 func (e *Engine) Adopt(ctx context.Context, req Request) error {
@@ -85,7 +85,7 @@ func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice
 		if r.PCI != req.VF || r.Phase != journal.Free && r.Phase != journal.Quarantined {
 			return alloc.Choice{}, nil
 		}
-		records[i] = journal.Record{ID: r.ID, PCI: r.PCI, Generation: r.Generation, Phase: journal.Free, Baseline: r.Baseline, Released: r.Released}
+		records[i] = journal.Record{ID: r.ID, PCI: r.PCI, Generation: r.Generation, Phase: journal.Free, Baseline: r.Baseline, Released: r.Released, Owed: r.Owing()}
 	}
 	choice, err := alloc.Choose(alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: e.Spec()}, alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Owned: true})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// setAllow gives every pool of a node an allow.
+// setAllow sets the key allow of every pool of a node.
 func setAllow(n *node.Node, a *desired.Allow) {
 	spec := n.Engine.Spec()
 	spec.Pools = slices.Clone(spec.Pools)
@@ -80,8 +80,8 @@ func TestI9AllowIsEnforced(t *testing.T) {
 	}
 }
 
-// I9: a pool that selects namespaces by label serves those that have the labels, and
-// refuses while the labels cannot be read.
+// I9: a pool that selects namespaces by label serves the namespaces that have the labels, and
+// refuses every request while culvertd cannot read the labels.
 func TestI9AllowByLabelRefusesUnknownLabels(t *testing.T) {
 	_, n := newNode(t)
 	req := everything(t)

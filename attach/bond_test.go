@@ -21,7 +21,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// fullBond is a request for a bond that needs every kind of step there is.
+// fullBond is a request for a bond that needs every kind of step.
 func fullBond(t *testing.T) attach.Request {
 	req := everything(t)
 	req.Spec.Guard = vf.GuardIP
@@ -142,7 +142,7 @@ func TestI2BondFailingAtAnyStepRestoresTheStart(t *testing.T) {
 	}
 }
 
-// CHECK accepts that another member sends: the bond then has that one's MAC address.
+// CHECK accepts that another member sends. The bond then has the MAC address of that member.
 func TestCheckOfABond(t *testing.T) {
 	k, n := newNode(t)
 	req := plainBond(t)
@@ -173,7 +173,7 @@ func TestCheckOfABond(t *testing.T) {
 	}
 }
 
-// Without an MTU of the network the bond has the smallest of its VFs.
+// If the network sets no MTU, the bond has the smallest MTU of its VFs.
 func TestBondHasTheSmallestMTU(t *testing.T) {
 	k, n := newNode(t)
 	err := n.Ledger.Update(func(tx *journal.Tx) error {
@@ -280,8 +280,8 @@ func TestI4AddressesStayWithTheirBond(t *testing.T) {
 	})
 }
 
-// While the bond cannot be removed, no owner gets its VFs or addresses. The retry removes it, and no
-// later bond of that name.
+// While the bond cannot be removed, no owner gets its VFs or addresses. The retry removes that
+// bond, and never a later bond of the same name.
 func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {
 	k, n := newNode(t)
 	req := plainBond(t)
@@ -365,8 +365,9 @@ func TestBondWithLateAddresses(t *testing.T) {
 	}
 }
 
-// A bond whose IPv6 address another machine has gets another address, and the bond with the
-// duplicate leaves nothing. Detection is about the bond, since its members have no addresses.
+// If another machine has the IPv6 address of a bond, the attach is undone without a trace, and the
+// next try gets another address. The kernel detects duplicates on the bond, since its members have
+// no addresses.
 func TestDuplicateOfABondIsReplaced(t *testing.T) {
 	k, n := newNode(t)
 	k.SetElsewhere(netip.MustParseAddr("fd00::2"), true)
@@ -398,8 +399,9 @@ func TestDuplicateOfABondIsReplaced(t *testing.T) {
 	clean(t, n, 14)
 }
 
-// A duplicate that the kernel finds on a bond after the wait is found as the VFs are read back.
-// Without carrier there is no result: the attach answers, and CHECK reports the duplicate later.
+// The attach finds a duplicate on a bond as it reads the VFs back, even if the kernel finds it only
+// after the wait. Without carrier, duplicate detection has no result: the attach succeeds, and
+// CHECK reports the duplicate later.
 func TestDuplicateOfABondIsFoundLater(t *testing.T) {
 	k, n := newNode(t)
 	k.SetElsewhere(netip.MustParseAddr("fd00::2"), true)
@@ -446,7 +448,7 @@ func TestDuplicateOfABondIsFoundLater(t *testing.T) {
 }
 
 // The VFs of all PFs of a bond are made anew by force: the bond does not stay in the pod without members.
-// With the VFs of one PF it goes on.
+// If only the VFs of one PF are made anew, the bond goes on with its other members.
 func TestBondWhoseVFsAreTaken(t *testing.T) {
 	k, n := newNode(t)
 	got := bonded(t, n, fullBond(t))
@@ -483,9 +485,9 @@ func TestBondThatThePodRenames(t *testing.T) {
 	}
 }
 
-// The VF that has the addresses of a bond vanishes while another one is being released. What that one got
-// handed over meanwhile is not lost: the DEL of an IPAM plugin is still owed, also if it goes into
-// quarantine.
+// The VF that holds the addresses of a bond vanishes while another member is being released. The
+// member that is released keeps all that it takes over meanwhile: culvertd still owes the DEL to
+// the IPAM plugin, even if the member goes into quarantine.
 func TestBondThatHandsOverDuringARelease(t *testing.T) {
 	for name, fails := range map[string]error{"free": nil, "in quarantine": errInjected} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (e *Engine) checkBond(ctx context.Context, rec journal.Record, req Request)
 	if have, want := len(members), rec.Lease.Bond.Links; have != want {
 		wrong = append(wrong, fmt.Sprintf("it has %d of %d VFs", have, want))
 	}
-	macs := map[vf.MAC]bool{} // that the bond may have
+	macs := map[vf.MAC]bool{} // those that the bond may have
 	if req.LinkMAC != nil {
 		macs[*req.LinkMAC] = true
 	}

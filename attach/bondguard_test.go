@@ -123,8 +123,8 @@ func TestMissingGuardOfAMember(t *testing.T) {
 	}
 }
 
-// P12 I4: a bond that has lost its first VF sends by the other one from the same addresses. That one's
-// guard stays as it is, also when its VF holds the addresses.
+// P12 I4: a bond that has lost its first VF sends by the other one from the same addresses. The
+// guard of the remaining VF stays as it is, even when that VF's lease now holds the addresses.
 func TestGuardOfABondThatLosesAVF(t *testing.T) {
 	k, n := newNode(t)
 	req := guardedBond(t)

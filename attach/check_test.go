@@ -12,15 +12,15 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// CHECK tolerates what later plugins of a chain did: the CNI project's tuning changed the
-// MAC address, which it writes into the result, and the MTU, which it does not; a
-// default-route removed the default routes. All else is compared.
+// CHECK tolerates the changes of later plugins of a chain. The CNI project's tuning changed the MAC
+// address, which it writes into the result, and the MTU, which it does not. A default-route plugin
+// removed the default routes. CHECK compares everything else.
 func TestCheckOfAChain(t *testing.T) {
 	tuned := vf.MAC{2, 0, 0, 0, 0, 0x77}
 	for name, tc := range map[string]struct {
 		meddle  func(*vf.State)
 		linkMAC *vf.MAC
-		mtu     bool // is asked for
+		mtu     bool // the request has an MTU
 		want    string
 	}{
 		"MAC and MTU":           {func(s *vf.State) { s.Link.MAC, s.Link.MTU = tuned, 1300 }, &tuned, false, ""},
@@ -58,8 +58,8 @@ func TestCheckOfAChain(t *testing.T) {
 	}
 }
 
-// STATUS of a network fails while every VF that it could use is held, and for a pool that
-// is not there.
+// STATUS of a network fails while every VF that the network could use is held, and if its pool does
+// not exist.
 func TestReadyOfANetwork(t *testing.T) {
 	_, n := newNode(t)
 	ready := func(pool string, pci vf.PCIAddr) error {

@@ -22,10 +22,10 @@ func (e *Engine) isNews(r journal.Record, text string) bool {
 	return text != ""
 }
 
-// driftOf lists the differences between an attached VF and its lease, as far as a listing of
-// the host shows: the PF's settings for it, its driver, and a netdevice that is back on the
-// host. Of the owner's netns, which the owner may change, only the guard counts (guardDrift);
-// CHECK looks at all of it.
+// driftOf lists the differences between an attached VF and its lease, as far as a listing of the
+// host shows. It compares the PF's settings for the VF and its driver, and reports a netdevice that
+// is back on the host. In the owner's netns, which the owner may change, culvertd compares only the
+// guard (guardDrift). CHECK compares all of it.
 func driftOf(rec journal.Record, st vf.State) []vf.Difference {
 	d := LeaseDiff(rec, st)
 	if st.Link == nil {
@@ -78,8 +78,8 @@ func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
 	return nil
 }
 
-// reportDrift emits the events of the drift of a VF: of what was mended, and of what is left if
-// that is news.
+// reportDrift emits the events of the drift of a VF: one about the differences that were mended,
+// and one about those that are left if they are news.
 func (e *Engine) reportDrift(at site, rec journal.Record, before, left []vf.Difference) error {
 	var events []journal.Event
 	if done := without(before, left); len(done) > 0 {
@@ -154,8 +154,8 @@ func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) err
 }
 
 // keepsMAC reports whether a VF still uses the MAC of its lease, although the PF has another one
-// for it. A trusted VF may have set its own MAC, which the PF then reports: that one stays. What a
-// guest uses cannot be read, so it counts as the lease's if the PF has none.
+// for it. A trusted VF may have set its own MAC, which the PF then reports: that one stays. The MAC
+// that a guest uses cannot be read, so it counts as the lease's if the PF has none.
 func keepsMAC(rec journal.Record, st vf.State) bool {
 	if rec.Lease.Wanted.Driver == vf.DriverVFIO {
 		return st.Admin.MAC.IsZero()
@@ -171,7 +171,7 @@ func (e *Engine) driftEvent(at site, rec journal.Record, reason string, d []vf.D
 	return journal.Event{Type: journal.Warning, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}
 }
 
-// isOfPF reports whether a difference is in what the PF holds for a VF.
+// isOfPF reports whether a difference is in a setting that the PF holds for a VF.
 func isOfPF(d vf.Difference) bool {
 	return !slices.Contains([]string{"driver", "netns", "interface", "guard"}, d.Attribute)
 }

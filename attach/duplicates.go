@@ -161,11 +161,11 @@ func (e *Engine) followDetection(ctx context.Context, at site, rec journal.Recor
 	}()
 }
 
-// Duplicate is an address of a pool of which an attach found that another machine has it.
+// Duplicate is an address of a pool that an attach found on another machine.
 type Duplicate struct {
 	Pool         string // as journal.Address.Network
 	Addr         netip.Addr
-	Owner        vf.Owner // that was to get it
+	Owner        vf.Owner // the owner that was to get it
 	Chosen       bool     // the node chose it from the pool, and chooses it no more before Until
 	Found, Until time.Time
 }
@@ -215,7 +215,7 @@ func (s *setAside) remove(pool string, addresses []vf.Address) {
 }
 
 // list returns the duplicates whose time is not over, ordered by pool and address. It forgets the
-// others, and those that are from the future because the clock was set back.
+// expired ones, and those with a Found after now, since the clock was set back.
 func (s *setAside) list(now time.Time) (out []Duplicate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -58,8 +58,8 @@ func reported(t *testing.T) (attach.Request, *[]string) {
 	return req, got
 }
 
-// An address of the pool that another machine has is replaced by another one and reported. It
-// stays out of the pool for a while, and comes back after that.
+// If another machine has an address of the pool, the attach reports it and gets another address.
+// The duplicate stays out of the pool for setAsideTime.
 func TestDuplicateOfThePoolIsReplaced(t *testing.T) {
 	k, n := newNode(t)
 	now := time.Now()
@@ -106,7 +106,7 @@ func TestDuplicateOfThePoolIsReplaced(t *testing.T) {
 	attachAndDetach(t, n, req, "fd00::2")
 }
 
-// attachAndDetach wants the request to get an address.
+// attachAndDetach fails the test unless the request gets the address want.
 func attachAndDetach(t *testing.T, n *node.Node, req attach.Request, want string) {
 	t.Helper()
 	rec, err := n.Engine.Attach(t.Context(), req)
@@ -121,8 +121,8 @@ func attachAndDetach(t *testing.T, n *node.Node, req attach.Request, want string
 	}
 }
 
-// An address that the pod names, that the network fixes or that another project's plugin gave is
-// refused and undone, and the error and the events name it. Nothing is tried again.
+// A duplicate that the pod names, that the network fixes or that another project's plugin gave
+// fails the attach, which is undone and not tried again. The error and the events name the address.
 func TestDuplicateByNameIsRefused(t *testing.T) {
 	static := ipam.Config{Type: ipam.TypeStatic, Static: []vf.Address{{Prefix: netip.MustParsePrefix("fd00::2/64")}}}
 	for name, change := range map[string]func(*attach.Request){
@@ -160,7 +160,7 @@ func TestDuplicateByNameIsRefused(t *testing.T) {
 			if diff := cmp.Diff(before, k.String()); diff != "" {
 				t.Error(diff)
 			}
-			k.SetElsewhere(netip.MustParseAddr("fd00::2"), false) // the other machine lets go
+			k.SetElsewhere(netip.MustParseAddr("fd00::2"), false) // the other machine gives it up
 			rec, err := n.Engine.Attach(t.Context(), req)
 			if err != nil || !has6(rec, "fd00::2") {
 				t.Errorf("once the address is free: %v %v", addressesOf(rec), err)
@@ -172,8 +172,8 @@ func TestDuplicateByNameIsRefused(t *testing.T) {
 	}
 }
 
-// Where a machine answers for every address, an attach ends after a few tries, and the number of
-// addresses that are set aside is bounded.
+// If another machine answers for every address, an attach fails after a few tries, and culvertd
+// sets aside a bounded number of addresses.
 func TestDuplicatesWithoutEnd(t *testing.T) {
 	k, n := newNode(t)
 	before := k.String()
@@ -194,8 +194,8 @@ func TestDuplicatesWithoutEnd(t *testing.T) {
 	}
 }
 
-// Only addresses of IPv6 wait, all of them at once; those that several pods share on purpose and
-// VFs for vfio do not.
+// An attach waits for duplicate detection of its IPv6 addresses only, for all of them at once. It
+// waits neither for addresses that several pods share on purpose nor for VFs of vfio.
 func TestOnlyIPv6WaitsForDetection(t *testing.T) {
 	two, err := ipam.Parse([]byte(`{"type":"static","addresses":[{"address":"fd00::5/64"},{"address":"fd01::5/64"},{"address":"10.1.0.5/24"}]}`))
 	if err != nil {
@@ -236,8 +236,8 @@ func TestOnlyIPv6WaitsForDetection(t *testing.T) {
 	}
 }
 
-// Without carrier there is no result: the attach answers, and a duplicate that the kernel finds
-// later is reported by an event, by CHECK and by the status.
+// Without carrier, duplicate detection has no result: the attach succeeds. An event, CHECK and the
+// status report a duplicate that the kernel finds later.
 func TestDuplicateThatIsFoundLater(t *testing.T) {
 	k, n := newNode(t)
 	k.SetElsewhere(netip.MustParseAddr("fd00::2"), true)
@@ -292,7 +292,8 @@ func TestDuplicateThatIsFoundLater(t *testing.T) {
 	clean(t, n, 14)
 }
 
-// A duplicate that the kernel finds after the wait, and before the VF is read back, is replaced too.
+// The attach also replaces a duplicate that the kernel finds after the wait and before the VF is
+// read back.
 func TestDuplicateIsFoundByReadingBack(t *testing.T) {
 	k, n := newNode(t)
 	k.SetElsewhere(netip.MustParseAddr("fd00::2"), true)
@@ -354,7 +355,8 @@ func TestI4FailingAfterADuplicateLeaksNoAddress(t *testing.T) {
 	}
 }
 
-// A pod of a StatefulSet whose kept address another machine has gets another one, and keeps that.
+// If another machine has the address that was kept for a pod of a StatefulSet, the pod gets another
+// address and keeps that one.
 func TestKeptAddressThatIsADuplicate(t *testing.T) {
 	p := newPair(t)
 	r := stateful(t, 1)

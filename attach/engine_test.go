@@ -36,7 +36,7 @@ func newNode(t *testing.T) (machine, *node.Node) {
 	return m, start(t, m)
 }
 
-// machine is the fake kernel and what makes it fail.
+// machine is the fake kernel, and a wrapper that makes its steps fail.
 type machine struct {
 	*fake.Kernel
 	faults *faulty.Kernel
@@ -53,7 +53,7 @@ func startIn(t testing.TB, m machine, book *blocks.Book) *node.Node {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	n := node.New(node.Config{Kernel: m.faults, Ledger: l, BootID: "boot 1", Blocks: book})
-	n.Engine.Patience = time.Minute // after a pass, all is mended, also on a busy machine
+	n.Engine.Patience = time.Minute // a pass waits until all is mended, even on a busy machine
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
@@ -70,7 +70,7 @@ func startIn(t testing.TB, m machine, book *blocks.Book) *node.Node {
 
 func ptr[T any](v T) *T { return &v }
 
-// everything is a request that needs every kind of step there is.
+// everything is a request that needs every kind of step.
 func everything(t *testing.T) attach.Request {
 	t.Helper()
 	cfg, err := ipam.Parse([]byte(`{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/24"}],[{"subnet":"fd00::/64"}]],
@@ -144,7 +144,7 @@ func TestI2DetachRestoresTheBaseline(t *testing.T) {
 	}
 }
 
-// clean wants every VF of the ledger free and no address held.
+// clean fails the test unless every VF of the ledger is free and no address is held.
 func clean(t *testing.T, n *node.Node, vfs int) {
 	t.Helper()
 	err := n.Ledger.View(func(tx *journal.Tx) error {
@@ -174,9 +174,9 @@ func clean(t *testing.T, n *node.Node, vfs int) {
 
 var errInjected = errors.New("injected")
 
-// I2: an attach that fails at step k, before or after its effect, leaves the
-// machine as it was; for every k there is. Steps of the undo are spared: what
-// happens when those fail too is quarantine, tested below.
+// I2: an attach that fails at any step k, before or after its effect, leaves the machine as it was.
+// The steps of the undo do not fail here; if they do, the VF is quarantined, which a test below
+// covers.
 func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
 	for _, moment := range []faulty.Moment{faulty.Before, faulty.After} {
 		for failAt := 0; ; failAt++ {
@@ -212,8 +212,8 @@ func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
 	}
 }
 
-// I3: a VF that cannot be reset is kept from everybody, with the reason, and
-// given out again only after a later reset was read back.
+// I3: a VF that cannot be reset is quarantined with the reason. No request gets it before a later
+// reset was read back.
 func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 	k, n := newNode(t)
 	rec, err := n.Engine.Attach(t.Context(), everything(t))
@@ -243,7 +243,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 	}
 }
 
-// Refused before anything is touched: what the driver cannot do.
+// Attach refuses a setting that the driver lacks before it touches anything.
 func TestUnableIsRefusedUntouched(t *testing.T) {
 	k, n := newNode(t)
 	before := k.String()
@@ -260,8 +260,8 @@ func TestUnableIsRefusedUntouched(t *testing.T) {
 	clean(t, n, 14)
 }
 
-// A runtime that goes away before anything was touched leaves a VF that is
-// free, and no address held: its going says nothing about the VF.
+// A runtime that disconnects before Attach has touched anything leaves the VF free and no address
+// held. The disconnect is no reason to quarantine the VF.
 func TestI2CallerThatHasGoneCostsNoVF(t *testing.T) {
 	k, n := newNode(t)
 	before := k.String()
@@ -276,8 +276,8 @@ func TestI2CallerThatHasGoneCostsNoVF(t *testing.T) {
 	clean(t, n, 14)
 }
 
-// patient is a kernel as Linux is: a call that has begun comes to its end,
-// whoever still waits for it.
+// patient behaves like Linux: a call that has begun runs to its end, even after its caller's
+// context has ended.
 type patient struct{ node.Kernel }
 
 func (k patient) Do(ctx context.Context, s step.Step) error {
@@ -288,8 +288,8 @@ func (k patient) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State
 	return k.Kernel.VF(context.WithoutCancel(ctx), pci, netns)
 }
 
-// A runtime that goes away at the last step has sent its DEL perhaps, and that
-// found nothing: the VF must not become its own after that.
+// A runtime that disconnects at the last step may already have sent its DEL, which found no
+// attachment. So the attach must not complete after that.
 func TestI2CallerThatGoesLateCostsNoVF(t *testing.T) {
 	k, n := newNode(t)
 	before := k.String()
@@ -310,17 +310,16 @@ func TestI2CallerThatGoesLateCostsNoVF(t *testing.T) {
 	clean(t, n, 14)
 }
 
-// A runtime that killed its plugin deletes the attachment and adds it again. The
-// second ADD waits for what is left of the first, be it still attaching or being
-// undone, and gets its VF.
+// A runtime that killed its plugin deletes the attachment and adds it again. The second ADD waits
+// until the first one, which is still attaching or being undone, has ended, and then gets its VF.
 func TestADDAfterOneThatWasGivenUp(t *testing.T) {
 	for at, stuck := range map[string]step.Step{"attaching": step.Move{}, "being undone": step.Unbind{}} {
 		t.Run(at, func(t *testing.T) { addAfterOneThatWasGivenUp(t, stuck) })
 	}
 }
 
-// addAfterOneThatWasGivenUp stops the first ADD before its move of the VF to the
-// netns, or when it takes the VF from there again.
+// addAfterOneThatWasGivenUp stops the first ADD before it moves the VF to the netns, or when its
+// undo takes the VF back.
 func addAfterOneThatWasGivenUp(t *testing.T, stuck step.Step) {
 	k, n := newNode(t)
 	n.Engine.Kernel = patient{k.faults}

@@ -100,8 +100,8 @@ func checkGuard(rec journal.Record, spec vf.Spec) error {
 		spec.Guard, vf.ErrInvalid, rec.PCI, vf.DriverVFIO)
 }
 
-// HasRDMA reports whether one of the VFs has an RDMA device, as the hardware was last listed. What is
-// sent through that device passes by the VF's guard.
+// HasRDMA reports whether one of the VFs has an RDMA device, as the hardware was last listed.
+// Traffic through that device bypasses the VF's guard.
 func (e *Engine) HasRDMA(vfs ...journal.Record) bool {
 	seen := e.Hardware.PFs()
 	return slices.ContainsFunc(vfs, func(r journal.Record) bool {
@@ -150,7 +150,7 @@ func (e *Engine) needsGuardLook(r journal.Record) bool {
 }
 
 // tendGuard mends or reports the guard of a VF that differs in nothing else from its lease. It
-// reads no more than the guard while that is as it should be. It runs with the VF locked.
+// reads nothing but the guard unless the guard differs. It runs with the VF locked.
 func (e *Engine) tendGuard(ctx context.Context, rec journal.Record) error {
 	done, err := e.waitForTurn(ctx, lookPatience)
 	if err != nil {

@@ -35,8 +35,8 @@ func guardedRequest(t *testing.T) attach.Request {
 	return req
 }
 
-// P12: the guard pins the VF's MAC address and what IPAM gave, before the pod can send, and is gone
-// when the VF is back.
+// P12: the guard pins the VF's MAC address and the addresses from IPAM before the pod can send. It
+// is gone when the VF is back.
 func TestGuardIsSetBeforeThePodSends(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	var order []string
@@ -71,7 +71,8 @@ func TestGuardIsSetBeforeThePodSends(t *testing.T) {
 	}
 }
 
-// The addresses of another project's plugin come when the interface is up. The guard gets them.
+// The addresses of another project's plugin come when the interface is up. culvertd then adds them
+// to the guard.
 func TestGuardGetsLateAddresses(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	req := guardedRequest(t)
@@ -87,8 +88,8 @@ func TestGuardGetsLateAddresses(t *testing.T) {
 	}
 }
 
-// A guard is refused where it would pin nothing: a VF of vfio-pci, and a kernel without the hook.
-// The VF is as it was.
+// Attach refuses a guard that would pin nothing: on a VF of vfio-pci, and on a kernel without the
+// hook. The VF stays as it was.
 func TestGuardThatCannotHoldIsRefused(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	before := k.String()
@@ -137,8 +138,8 @@ func (u *guardless) Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf
 	return u.Kernel.Guard(ctx, pci, netns)
 }
 
-// I3, I8: a guard that cannot be read keeps its VF in quarantine, and not with the pod: the VF is
-// reset all the same.
+// I3, I8: a DEL takes a VF from its pod and resets it, even if culvertd cannot read the guard. The
+// VF then stays in quarantine.
 func TestI8GuardThatCannotBeRead(t *testing.T) {
 	k := &guardless{Kernel: fake.New(fake.IGB, 1)}
 	k.AddNetns(podNetns)
@@ -188,8 +189,8 @@ func TestRebaseRemovesTheGuard(t *testing.T) {
 	}
 }
 
-// withdrawing holds up a TakeVFs of the PF of a record when it has withdrawn the guards. It returns its
-// end, which makes take fail.
+// withdrawing starts a TakeVFs of the PF of a record, and holds it up after it has withdrawn the
+// guards. The returned end makes take fail.
 func withdrawing(t *testing.T, n *node.Node, rec journal.Record) (end func() error) {
 	t.Helper()
 	begun, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -206,9 +207,9 @@ func withdrawing(t *testing.T, n *node.Node, rec journal.Record) (end func() err
 	return end
 }
 
-// culvertd is killed after it has withdrawn the guard of a VF, and before it has taken the VF. The next
-// one sets the guard, and the interface is up again, with its addresses and routes. An interface that
-// the pod itself had set down stays so.
+// culvertd is killed after it has withdrawn the guard of a VF, and before it has taken the VF. The
+// next culvertd sets the guard again, and brings the interface up with its addresses and routes. An
+// interface that the pod itself had set down stays down.
 func TestWithdrawnGuardComesBackWithTheInterface(t *testing.T) {
 	for _, wasUp := range []bool{true, false} {
 		k, n := nodeOf(t, fake.IGB)
@@ -241,8 +242,8 @@ func TestWithdrawnGuardComesBackWithTheInterface(t *testing.T) {
 	}
 }
 
-// An address that cannot be added again, since its owner keeps culvertd from it, does not keep the
-// record withdrawn: upkeep of the VF goes on.
+// If the owner prevents culvertd from adding an address again, the record is marked as withdrawn no
+// longer, so upkeep of the VF goes on.
 func TestWithdrawnGuardEndsWithoutAnAddress(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	req := everything(t)
@@ -274,8 +275,8 @@ func TestWithdrawnGuardEndsWithoutAnAddress(t *testing.T) {
 	}
 }
 
-// While VFs are made anew by force, upkeep does not set the guards again that were withdrawn. If the
-// VFs stay, they get their guards.
+// While culvertd makes VFs anew by force, upkeep does not restore the withdrawn guards. If the VFs
+// stay after all, their guards are restored.
 func TestUpkeepLeavesAWithdrawnGuard(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	now := time.Now()

@@ -38,9 +38,9 @@ func (c *countingGuards) Guard(ctx context.Context, pci vf.PCIAddr, netns string
 	return c.Kernel.Guard(ctx, pci, netns)
 }
 
-// Each read of a guard needs a thread. Upkeep reads eight at a time, each at most every 20 seconds,
-// and mends those that drifted meanwhile. A guard whose turn does not come within a second, as on a
-// busy machine, is left to the next pass.
+// Each read of a guard needs a thread. Upkeep reads at most eight guards at a time, and each guard
+// at most every 20 seconds, and mends the guards that have drifted. A guard whose turn does not
+// come within a second, as on a busy machine, is left to the next pass.
 func TestGuardsAreReadInTurn(t *testing.T) {
 	const all = 40
 	k := &countingGuards{Kernel: fake.New(fake.ICE, 2), reads: map[vf.PCIAddr]int{}}

@@ -23,7 +23,7 @@ func guestWants(spec vf.Spec) attach.Request {
 	return attach.Request{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "6695eb01", Name: "db1", Interface: "net1"}, Spec: spec}
 }
 
-// forGuests has the pool's VFs bound to vfio-pci.
+// forGuests makes the pool's type vfio, so that its VFs are bound to vfio-pci.
 func forGuests(t *testing.T, n *node.Node) {
 	t.Helper()
 	spec := n.Engine.Spec()
@@ -43,9 +43,10 @@ func check(t *testing.T, n *node.Node, rec journal.Record) (st vf.State, left []
 	return st, attach.LeaseDiff(rec, st)
 }
 
-// P13: a guest's rate on every NIC that has rates: out of range it is refused untouched,
-// what the hardware keeps to is in the lease, a driver that drops it with the link's speed
-// is given it again when the link is back, and the guest's end takes it away.
+// P13: culvertd handles a guest's rate on every NIC that has rates. It refuses a rate that is out
+// of range before it touches anything, and the lease has the rate that the hardware applies. A
+// driver may drop the rate with the link's speed: culvertd sets it again when the link is back. The
+// guest's end clears the rate.
 func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 	for name, p := range fake.Profiles() {
 		p.TotalVFs = 2
@@ -82,7 +83,7 @@ func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 	}
 }
 
-// failures calls a function for each that Tend tells.
+// failures is a log handler that calls told for each failure of Tend.
 type failures struct {
 	slog.Handler
 	told func()
@@ -97,8 +98,8 @@ func (f failures) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// By the time that a pass tells what it could not do, the VF is free for the next pass: the
-// change that makes it possible may have come meanwhile, and wakes only one.
+// When a pass reports its failure on a VF, it has already unlocked the VF for the next pass. The
+// change that makes the repair possible may come at that moment, and wakes only one pass.
 func TestPassesOnTheHeelsOfEachOther(t *testing.T) {
 	k, n := nodeOf(t, fake.IXGBE)
 	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(170))}))
@@ -124,7 +125,7 @@ func TestPassesOnTheHeelsOfEachOther(t *testing.T) {
 	}
 }
 
-// linkChanges takes the PF's link to another speed and back.
+// linkChanges changes the speed of the PF's link and changes it back.
 func linkChanges(t *testing.T, k machine, n *node.Node, p fake.Profile, rec journal.Record) {
 	t.Helper()
 	pf := pfOf(t, n, rec.ID.PF).PCI
@@ -141,7 +142,7 @@ func linkChanges(t *testing.T, k machine, n *node.Node, p fake.Profile, rec jour
 	if err := k.SetLinkSpeed(pf, p.SpeedMbps); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reconciler.Pass(t.Context()); err != nil { // the change of the link wakes it: kernel.Watch
+	if err := n.Reconciler.Pass(t.Context()); err != nil { // kernel.Watch would cause it
 		t.Error(err)
 	}
 	if _, left := check(t, n, rec); len(left) > 0 {
@@ -163,9 +164,9 @@ func linkChanges(t *testing.T, k machine, n *node.Node, p fake.Profile, rec jour
 	}
 }
 
-// P12: a driver that answers ENOMEM to clearing a MAC that is clear (ixgbe) is not asked to,
-// whatever libvirt and the guest did to the address; and where the error comes all the same the
-// VF ends clean, or in quarantine until it is.
+// P12: ixgbe answers ENOMEM when a MAC that is clear is cleared. culvertd does not ask it to,
+// regardless of the changes of libvirt and the guest to the address. If the driver returns the
+// error all the same, the VF ends clean, or in quarantine until it is clean.
 func TestP12ClearingAMACThatIsClear(t *testing.T) {
 	for name, meddle := range map[string]func(*vf.State){
 		"as Culvert set it":    func(*vf.State) {},
@@ -220,9 +221,9 @@ func recordOf(t *testing.T, n *node.Node, of journal.Record) (rec journal.Record
 	return rec
 }
 
-// P12: a guest's VF is reset as a function before anybody else gets it, when nobody has it
-// open any more; one whose reset fails or hangs is in quarantine, with the reason. A NIC
-// without such a reset is no reason.
+// P12: culvertd resets the PCI function of a guest's VF, once no process has it open, before
+// another owner gets it. A VF whose reset fails or hangs is quarantined with the reason. A VF whose
+// NIC has no function reset is not quarantined for that.
 func TestP12FunctionIsReset(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails error
@@ -270,7 +271,7 @@ func TestP12FunctionIsReset(t *testing.T) {
 	}
 }
 
-// P12: no function is reset that somebody has open.
+// P12: culvertd does not reset a PCI function that a process has open.
 func TestP12NoResetUnderAGuest(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{}))
@@ -291,7 +292,8 @@ func TestP12NoResetUnderAGuest(t *testing.T) {
 	}
 }
 
-// P10: a refusal tells of the pool what is known, also while the kubelet does not answer.
+// P10: a refusal describes the pool as far as the ledger shows, even while the kubelet does not
+// answer.
 func TestP10RoomWithoutTheKubelet(t *testing.T) {
 	_, n := newNode(t)
 	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{}))

@@ -23,8 +23,8 @@ type hang struct {
 }
 
 // findCall returns an error if a call that changes the VF, or makes the bond of its lease, has not
-// come back from the kernel. It may take effect at any time, so the VF gets no owner before it has
-// come back.
+// returned from the kernel. The call may take effect at any time, so the VF gets no owner before
+// the call has returned.
 func (e *Engine) findCall(at site, rec journal.Record) error {
 	for _, s := range e.Kernel.Hung() {
 		bond, _ := s.(step.AddBond)
@@ -35,8 +35,8 @@ func (e *Engine) findCall(at site, rec journal.Record) error {
 	return nil
 }
 
-// mendSteps carries out steps for an attached VF. A step that fails does not stop the others,
-// but one that hangs does, and mendSteps remembers that for the release of the lease.
+// mendSteps carries out steps for an attached VF. A step that fails does not stop the others. A
+// step that hangs does, and mendSteps remembers the hang for the release of the lease.
 func (e *Engine) mendSteps(ctx context.Context, rec journal.Record, steps []step.Step) error {
 	var errs []error
 	for _, s := range steps {

@@ -168,7 +168,7 @@ func TestI1AttachPassesOverAVFWithACallThatHangs(t *testing.T) {
 	}
 }
 
-// A call that hung once is tried again after some time, and the pod's VF is mended.
+// culvertd repeats a call that hung once after some time, and so mends the pod's VF.
 func TestMendingGoesOnAfterAHang(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {

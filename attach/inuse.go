@@ -111,8 +111,8 @@ func (n *neighbours) deviceWithMAC(mac vf.MAC) string {
 	return ""
 }
 
-// heldAddresses returns the addresses that are in use on the VF's segment and VLAN, with
-// their holders: those of other leases, of whatever pool of addresses, and those of the
+// heldAddresses returns the addresses that are in use on the VF's segment and VLAN, with their
+// holders. These are the addresses of other leases, from any pool of addresses, and those of the
 // host's PFs, which are on no VLAN.
 func (n *neighbours) heldAddresses(all []journal.Address) map[netip.Addr]vf.Owner {
 	held := map[netip.Addr]vf.Owner{}
@@ -165,8 +165,8 @@ func (n *neighbours) reachesVLAN(r journal.Record) bool {
 }
 
 // onSegment reports whether a PF is on the segment of the VF's PF. A PF that is not listed at the
-// moment counts as on the segment, and so does one that cannot be read, whose pools are unknown,
-// unless the segments of both have names.
+// moment counts as on the segment. A PF that cannot be read counts too, since its pools are
+// unknown, unless the segments of both PFs have names.
 func (n *neighbours) onSegment(id vf.PFID) bool {
 	if id == n.pf {
 		return true

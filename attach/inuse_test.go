@@ -20,8 +20,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// newWires returns a node with four PFs of two VFs each: one pool has VFs of the first
-// and the second, another one those of the third, no pool those of the fourth.
+// newWires returns a node with four PFs of two VFs each. One pool has the VFs of the first and
+// second PF, another pool those of the third. The VFs of the fourth PF are in no pool.
 func newWires(t *testing.T) *node.Node {
 	t.Helper()
 	k := fake.New(fake.IGB, 4)
@@ -105,7 +105,7 @@ func TestI9MACInUseIsRefused(t *testing.T) {
 		pf, index int
 		mac       func(*node.Node) vf.MAC
 		vlan      uint16
-		holder    string // empty: it is given
+		holder    string // empty: the request succeeds
 	}{
 		"another pod's":                      {"b", 0, 1, nil, 7, "pod d/a"},
 		"another pod's, over a pool":         {"b", 1, 0, nil, 7, "pod d/a"},
@@ -146,8 +146,8 @@ func TestI9MACInUseIsRefused(t *testing.T) {
 	}
 }
 
-// I9: of two pods that ask for one MAC address at once, one gets it. The pod that had it
-// gives it free.
+// I9: of two pods that ask for one MAC address at once, one gets it. When the pod ends, another pod
+// can have the address.
 func TestI9OneMACAtOnce(t *testing.T) {
 	n := newWires(t)
 	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
@@ -219,8 +219,8 @@ func TestI9MACOfALostSandboxComesBack(t *testing.T) {
 	}
 }
 
-// A VF whose own MAC address another pod has, as after an upgrade from a version that let
-// pods take it, keeps no pod from the other VFs of the pool.
+// A VF whose own MAC address another pod has is passed over, and pods get the other VFs of the
+// pool. An upgrade from a version that let pods take such an address leads to this state.
 func TestVFWithAForeignersMACIsPassedOver(t *testing.T) {
 	n := newWires(t)
 	rec, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, vf.Spec{}))
@@ -266,8 +266,7 @@ func TestI9GuestComesBackToItsVF(t *testing.T) {
 }
 
 // I9: no network gives a pod an address that is in use on its segment and VLAN, also
-// when the two addresses are of different pools. An address that is not named is
-// another one.
+// when the two addresses are of different pools. A request that names no address gets another one.
 func TestI9AddressInUseIsRefused(t *testing.T) {
 	const ranged, static = `{"type":"host-local","scope":"node","subnet":"10.1.0.0/24"}`, `{"type":"static","addresses":[{"address":"10.1.0.2/24"}]}`
 	for name, tc := range map[string]struct {
@@ -314,8 +313,8 @@ func TestI9AddressInUseIsRefused(t *testing.T) {
 	}
 }
 
-// I9: while a PF cannot be read, culvertd does not know its pools. What its pods have counts as in
-// use on every segment.
+// I9: while a PF cannot be read, culvertd does not know its pools. The addresses of its pods count
+// as in use on every segment.
 func TestI9UnreadPFKeepsWhatItsPodsHave(t *testing.T) {
 	const static = `{"type":"static","addresses":[{"address":"10.1.0.2/24"}]}`
 	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
@@ -343,7 +342,7 @@ func TestI9UnreadPFKeepsWhatItsPodsHave(t *testing.T) {
 	}
 }
 
-// A PF that cannot be read is on every segment, but for one with another name.
+// A PF that cannot be read counts as on every segment, except one with another name.
 func TestUnreadPFAndNamedSegments(t *testing.T) {
 	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
 	for name, named := range map[string]bool{"without names": false, "with names": true} {
@@ -397,8 +396,9 @@ func parsedIPAM(t *testing.T, section string) ipam.Config {
 	return c
 }
 
-// I9, and its limit that docs/kubernetes.md names: nodes do not compare their MAC addresses,
-// so two may give one that networks name. A pool whose allow has no macs refuses it on each.
+// I9, and its limit that docs/kubernetes.md names: nodes do not compare their MAC addresses, so two
+// nodes may give out the same MAC address if networks name it. A pool whose allow has no macs
+// refuses such an address on each node.
 func TestI9MACAcrossNodes(t *testing.T) {
 	first, second := newWires(t), newWires(t)
 	spec := vf.Spec{MAC: &vf.MAC{2, 0xaa, 0, 0, 0, 1}}

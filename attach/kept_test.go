@@ -18,7 +18,8 @@ func stateful(t *testing.T, sandbox int) attach.Request {
 }
 
 // I4: a pod of a StatefulSet gets its address again on the other node, although that is in the
-// first node's block. No other pod gets it meanwhile, and any pod when its time is over.
+// first node's block. No other pod gets the address until KeepAddress is over; then any pod can get
+// it.
 func TestI4StatefulPodKeepsItsAddress(t *testing.T) {
 	p := newPair(t)
 	on := func(node int, r attach.Request) string {
@@ -62,7 +63,7 @@ func TestI4StatefulPodKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// The address of a pod that another attachment has got does not keep the pod from starting.
+// If another attachment has got the kept address of a pod, the pod starts with another address.
 func TestKeptAddressThatIsHeld(t *testing.T) {
 	p := newPair(t)
 	r := stateful(t, 1)

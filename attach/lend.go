@@ -12,18 +12,19 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// LongestLoan bounds a loan: one that is further from its end was written before the clock
-// was set back.
+// LongestLoan bounds a loan. A loan whose end is further away was written before the clock was set
+// back.
 const LongestLoan = time.Hour
 
 // Lend gives an attached VF another max_tx_rate for a while, to measure with. The wanted rate of
-// the lease stays as it is. The loan and its end are in the ledger before the kernel is touched,
-// so that the loan ends whatever happens: by GiveBack, by Tend when its time is up, by Replay
-// when culvertd starts again, and when the VF is released.
+// the lease stays as it is. The loan and its end are in the ledger before the kernel is touched, so
+// that the loan always ends. It ends by GiveBack, by Tend when its time is up, by Replay when
+// culvertd starts again, and when the VF is released.
 //
 // Errors: vf.ErrNotFound when the VF at that address has no owner, vf.ErrHeld when a rate is lent
-// to it already, vf.ErrUnable when the PF's driver would refuse the rate, vf.ErrInvalid for a
-// time that is not positive. After an error the VF has the lease's rate, or Tend sets it.
+// to it already, vf.ErrUnable when the PF's driver would refuse the rate, vf.ErrInvalid for a time
+// that is not positive or longer than LongestLoan. After an error the VF has the lease's rate, or
+// Tend sets it.
 func (e *Engine) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, long time.Duration) (journal.Record, error) {
 	if long <= 0 || long > LongestLoan {
 		return journal.Record{}, fmt.Errorf("lend a rate for %s: %w: it is lent for more than 0 s and at most %s", long, vf.ErrInvalid, LongestLoan)

@@ -12,8 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I2, I6: the hardware keeps to a rate that is lent, and culvertd does not take it for
-// drift. When the loan ends the VF has the rate of its lease again.
+// I2, I6: the hardware applies a lent rate, and culvertd does not take the rate for drift. When the
+// loan ends the VF has the rate of its lease again.
 func TestI6RateIsLentAndGivenBack(t *testing.T) {
 	for _, own := range []*uint32{nil, ptr(uint32(200))} {
 		k, n := nodeOf(t, fake.I40E)
@@ -33,7 +33,7 @@ func TestI6RateIsLentAndGivenBack(t *testing.T) {
 		if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err != nil {
 			t.Error(err)
 		}
-		for range 2 { // once is enough, and twice is no error
+		for range 2 { // GiveBack may be repeated
 			if err := n.Engine.GiveBack(t.Context(), lent); err != nil || k.String() != before {
 				t.Errorf("%v\n%s, want\n%s", err, k, before)
 			}
@@ -41,8 +41,8 @@ func TestI6RateIsLentAndGivenBack(t *testing.T) {
 	}
 }
 
-// I2: culvertd ends, as it starts, every loan of the one before it, whatever its
-// deadline.
+// I2: when culvertd starts, it ends every loan of the earlier culvertd, even if its time is not
+// over.
 func TestI2ReplayEndsLoans(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	rec, err := n.Engine.Attach(t.Context(), limited(vf.Spec{MaxTxRate: ptr(uint32(200))}))
@@ -58,7 +58,8 @@ func TestI2ReplayEndsLoans(t *testing.T) {
 	}
 }
 
-// What cannot be lent is refused, and nothing is touched.
+// Lend refuses a rate that the driver lacks, a time out of bounds and a VF without an owner, and
+// touches nothing.
 func TestLendRefuses(t *testing.T) {
 	k, n := nodeOf(t, fake.IXGBE)
 	rec, err := n.Engine.Attach(t.Context(), limited(vf.Spec{MaxTxRate: ptr(uint32(100))}))
@@ -94,7 +95,8 @@ func TestLendRefuses(t *testing.T) {
 	}
 }
 
-// I8: a late return does not hit the next owner, and a release needs no return.
+// I8: a late GiveBack does not change the VF of the next owner, and a release ends the loan without
+// GiveBack.
 func TestI8LateGiveBack(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	before := k.String()

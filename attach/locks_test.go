@@ -84,7 +84,7 @@ func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
 	late("the detach from "+owner.String(), func() error { return n.Engine.Settle(gone, rec, true) })
 	late("the detach from "+owner.String(), func() error { return n.Engine.Adopt(gone, attach.Request{VF: rec.PCI, Owner: owner}) })
 	returned := make(chan error, 1)
-	go func() { returned <- n.Engine.GiveBack(gone, lent) }() // its borrower has left, the loan must end all the same
+	go func() { returned <- n.Engine.GiveBack(gone, lent) }() // although the borrower has gone
 	release()
 	if err := <-returned; err != nil {
 		t.Errorf("the loan of a borrower that left: %v", err)

@@ -40,7 +40,7 @@ func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, s
 			if first != nil {
 				err = first()
 			}
-			if e.needsLook(r, pf) { // what cannot be mended does not hide the interface
+			if e.needsLook(r, pf) { // even if the PF's settings could not be mended
 				err = errors.Join(err, e.tendLink(ctx, r, pf))
 			}
 			return err

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// answers is a cluster as the engine asks about pods, and a clock.
+// answers has the cluster's answer to the engine's questions about pods, and a clock.
 type answers struct {
 	knows bool
 	err   error
@@ -25,7 +25,7 @@ func (a *answers) knowsPod(context.Context, journal.Lease) (bool, error) {
 	return a.knows, a.err
 }
 
-// serve has an engine ask these answers and read their clock.
+// serve makes the engine of a node use these answers and their clock.
 func (a *answers) serve(n *node.Node) {
 	a.now = time.Now()
 	n.Engine.KnowsPod = a.knowsPod

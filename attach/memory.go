@@ -41,7 +41,7 @@ func (m *memory[T]) storeValue(r journal.Record, value T) {
 	m.of[r.ID] = memorized[T]{r.Generation, r.Lease.Owner.UID, value}
 }
 
-// forgetValue deletes the value of a VF, whatever lease it is of.
+// forgetValue deletes the value of a VF for any lease.
 func (m *memory[T]) forgetValue(id vf.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 // mendsDrift reports whether culvertd repairs the drift of a VF, which the pool's key drift
-// decides. After a call for the VF hung, culvertd only reports drift for hangPause. It does so, too,
-// while the pool may be one that it does not know yet.
+// decides. After a call for the VF hung, culvertd only reports drift for hangPause. It also only
+// reports drift while the VF may be in a pool that it does not know yet.
 func (e *Engine) mendsDrift(rec journal.Record) bool {
 	if e.hungOfLate(rec) {
 		return false
@@ -28,9 +28,9 @@ func (e *Engine) mendsDrift(rec journal.Record) bool {
 }
 
 // mendLink repairs the interface of an attached VF in its owner's netns, after a reset of its PF.
-// The owner's own changes stay. It emits an event with the differences that it has repaired, and if
-// it is news, one with those that remain, which only a restart of the pod removes. It returns the
-// state that it has read last.
+// The owner's own changes stay. It emits an event with the differences that it has repaired. If the
+// remaining differences are news, it emits another event with these, which only a restart of the
+// pod removes. It returns the state that it has read last.
 func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, last *podLink) (vf.State, error) {
 	broken := without(linkDrift(rec, st), last.own)
 	if len(broken) == 0 {
@@ -102,8 +102,9 @@ func withAddresses(rec journal.Record, addrs []netip.Prefix) journal.Record {
 }
 
 // missingSteps returns the steps that add the addresses and routes of a lease that are missing. An
-// interface that was down has lost its routes, and its addresses of IPv6. What the owner had
-// removed before, which is in own, is not added. A bond keeps what it has.
+// interface that was down has lost its routes, and its addresses of IPv6. It does not add those
+// that the owner had removed before, which are in own. There are no such steps for a member of a
+// bond, which keeps its addresses and routes.
 func missingSteps(p place, rec journal.Record, l vf.Link, broken, own []vf.Difference) (out []step.Step) {
 	if rec.Lease.Bond != nil {
 		return nil

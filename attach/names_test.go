@@ -17,8 +17,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// noUdev is a machine without udev: a VF that is bound gets the first ethN
-// that is free.
+// noUdev is a machine without udev: the netdevice of a newly bound VF gets the first free name
+// ethN.
 type noUdev struct {
 	*fake.Kernel
 	binds *atomic.Int32 // how many VFs it has bound to their own driver
@@ -102,7 +102,7 @@ func vfWithName(n *node.Node, name string) (found vf.PCIAddr) {
 	return found
 }
 
-// I2, I3: VFs that sit on each other's names come home.
+// I2, I3: VFs whose interfaces have each other's names get their own names back.
 func TestI2NamesOfEachOther(t *testing.T) {
 	k, n := newNodeWithoutUdev(t)
 	for _, ring := range []int{2, 3, 7} {
@@ -110,7 +110,7 @@ func TestI2NamesOfEachOther(t *testing.T) {
 		if err := n.Reconciler.Pass(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := n.Reconciler.Pass(t.Context()); err != nil { // for those that had to make room
+		if err := n.Reconciler.Pass(t.Context()); err != nil { // for VFs that got a temporary name
 			t.Error(err)
 		}
 		n.Engine.Wait()

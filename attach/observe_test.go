@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The engine observes each attach and detach with its outcome, also one that is refused.
+// The engine reports each attach and detach with its outcome to Observe, even if it is refused.
 func TestDurationsAreObserved(t *testing.T) {
 	_, n := newNode(t)
 	var seen []string

@@ -93,8 +93,8 @@ func addressSteps(p place, rec journal.Record, detect bool) (out []step.Step) {
 // The VF leaves its owner first and loses the owner's VLAN after that, so that
 // a pod that still runs never sends a frame outside its VLAN.
 //
-// One round may leave a difference that only shows after a bind (an MTU, a
-// name); the caller reads back and asks again.
+// One round may leave a difference that appears only after a bind (an MTU, a name). The caller
+// reads the VF back and calls resetSteps again.
 func resetSteps(p place, b vf.Baseline, st vf.State, rebind bool) []step.Step {
 	lost := b.Name != "" && st.Link == nil
 	tuned := st.Link != nil && len(b.Attributes.Diff(st.Link.Attributes)) > 0

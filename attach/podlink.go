@@ -13,8 +13,8 @@ import (
 
 // Each pass reads the interface of an attached VF in its owner's netns, unless it was read within
 // the last linkLook. After a reset of the PF, the next pass reads it as soon as the PF has a link
-// again. A reset of the PF can continue in the VF's driver for up to resetBound. Passes read the guard of a VF
-// at most every linkLook, too.
+// again. A reset of the PF can continue in the VF's driver for up to resetBound. Passes read the
+// guard of a VF at most every linkLook, too.
 const (
 	linkLook   = 20 * time.Second
 	resetBound = time.Minute

@@ -75,9 +75,9 @@ func (w *watchedPod) ledgerEvents(since int) (out []string) {
 	return out
 }
 
-// After a reset of its PF, of every NIC, a held VF has what its lease says again, and the
-// interface in the pod is mended in place: it is up, with its MTU, its addresses and its routes.
-// The pod need not be started again.
+// After a reset of its PF, on every NIC, culvertd restores the settings of a held VF to its lease,
+// and mends the interface in the pod in place. The interface is up, with its MTU, addresses and
+// routes. The pod need not be started again.
 func TestResetOfAPFIsMendedInPlace(t *testing.T) {
 	for name, p := range fake.Profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestResetOfAPFIsMendedInPlace(t *testing.T) {
 	}
 }
 
-// After a reset of the PF of a member, or of all PFs, the members of a bond are as before, and the bond
-// has kept what it had. The pod need not be started again.
+// After a reset of the PF of a member, or of all PFs, the members of a bond are as before, and the
+// bond has kept its addresses and routes. The pod need not be started again.
 func TestResetOfAPFOfABondIsMendedInPlace(t *testing.T) {
 	for name, resets := range map[string][]int{"the first": {0}, "the second": {1}, "both": {0, 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestPodKeepsItsMemberDown(t *testing.T) {
 }
 
 // culvertd keeps the changes that a pod makes itself: without a reset of the PF, and also after one
-// if the pod made them before. In a pool with drift: report all stays.
+// if the pod made them before. In a pool with drift: report culvertd changes nothing.
 func TestPodKeepsItsOwnChanges(t *testing.T) {
 	mtu := func(w *watchedPod, to int) {
 		w.do(w.k.Do(t.Context(), step.SetMTU{VF: w.rec.PCI, Netns: podNetns, MTU: to}))
@@ -218,8 +218,8 @@ func TestPodKeepsItsOwnChanges(t *testing.T) {
 	}
 }
 
-// While the pool of a VF may be one that culvertd does not know yet, drift is reported and not mended:
-// the pool may have drift: report.
+// While a VF may be in a pool that culvertd does not know yet, culvertd reports drift and does not
+// mend it, since that pool may have drift: report.
 func TestDriftWaitsForThePool(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	before := w.k.String()
@@ -243,7 +243,7 @@ func TestPodKeepsWhatItRemoved(t *testing.T) {
 	removed := netip.MustParsePrefix("10.1.0.2/24")
 	for name, test := range map[string]struct {
 		remove        func(*vf.Link)
-		addrs, routes int // are left
+		addrs, routes int // left afterwards
 	}{
 		"address": {func(l *vf.Link) { l.Addrs, l.Routes = l.Addrs[1:], nil }, 1, 0},
 		"route":   {func(l *vf.Link) { l.Routes = l.Routes[1:] }, 2, 1},
@@ -269,8 +269,8 @@ func TestPodKeepsWhatItRemoved(t *testing.T) {
 	}
 }
 
-// A reset goes on for some time in the driver of a VF, so that what changes later is mended too,
-// and what changes long after is the pod's doing.
+// A reset goes on for some time in the driver of a VF. So culvertd also mends changes that appear
+// later, and takes changes long after the reset for the pod's own.
 func TestLateEffectsOfAReset(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	down := func() { w.do(w.k.Do(t.Context(), step.SetUp{VF: w.rec.PCI, Netns: podNetns})) }
@@ -304,8 +304,8 @@ func TestLateEffectsOfAReset(t *testing.T) {
 	}
 }
 
-// A trusted VF may set its own MAC address, which the PF then reports: that one stays. One that
-// the PF forgot is set again.
+// A trusted VF may set its own MAC address, which the PF then reports: that address stays. culvertd
+// sets an address again that the PF forgot.
 func TestForgottenMACIsSetAgain(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	set := func(admin, link vf.MAC) {
@@ -415,7 +415,7 @@ func TestPodWhoseVFIsBackIsToldToRestart(t *testing.T) {
 	}
 }
 
-// A pod that has a VF of vfio is never told that its VF is back.
+// A pod with a VF of vfio never gets the event that its VF is back on the host.
 func TestVFIOIsNotBack(t *testing.T) {
 	req := everything(t)
 	req.IPAM, req.Spec = ipam.Config{}, vf.Spec{Interface: "net1"}
@@ -436,9 +436,10 @@ func TestVFIOIsNotBack(t *testing.T) {
 	}
 }
 
-// A VF that its PF does not answer has no carrier, although the PF has a link. It is reported once
-// that lasts, its pod gets an event, and its driver is bound anew before another pod has it. A VF
-// whose driver then makes up a MAC address is set aside, and pods get others.
+// A VF that its PF does not answer has no carrier, although the PF has a link. If that lasts,
+// culvertd reports it, emits an event of the pod, and binds the VF's driver anew before another pod
+// gets the VF. If the driver then makes up a MAC address, the VF is set aside, and pods get other
+// VFs.
 func TestVFWithoutCarrier(t *testing.T) {
 	req := everything(t)
 	req.Spec.MAC = nil // else its driver is bound anew at each release
@@ -584,7 +585,7 @@ func TestDroppedRatesAreReported(t *testing.T) {
 }
 
 // A setting of the PF that cannot be mended, such as a rate that the driver refuses, does not hide
-// that the interface has no carrier. What was mended of the reset is in the events.
+// that the interface has no carrier. The events list the settings that were mended after the reset.
 func TestUnmendableDriftHidesNothing(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	since := len(w.ledgerEvents(0))

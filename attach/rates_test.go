@@ -72,8 +72,8 @@ func pfOf(t *testing.T, n *node.Node, id vf.PFID) vf.PF {
 	return vf.PF{}
 }
 
-// P13: what the driver would refuse is refused before anything is touched,
-// naming PF, driver and range.
+// P13: Attach refuses a rate that the driver would refuse, before it touches anything. The error
+// names the PF, the driver and the range.
 func TestRatesOutsideAreRefusedUntouched(t *testing.T) {
 	for _, tt := range []struct {
 		p    fake.Profile

@@ -59,6 +59,9 @@ func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
 		return nil, err
 	}
+	if err := e.removeBond(ctx, rec); err != nil { // its addresses stay held
+		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.label, err), e.quarantineVF(rec, err))
+	}
 	changed, err := e.rebaseVF(ctx, at, &rec, accept)
 	err = e.removeGuardAfter(ctx, rec, err)
 	switch {

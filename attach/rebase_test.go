@@ -50,8 +50,8 @@ func recordAt(t *testing.T, n *node.Node, pci vf.PCIAddr) (found journal.Record)
 	return found
 }
 
-// I2, I3: a VF whose interface is made otherwise than before is free again when an
-// administrator has seen the difference and accepted it.
+// I2, I3: a VF whose new interface differs from its baseline is free again when an administrator
+// has seen the difference and accepted it.
 func TestRebase(t *testing.T) {
 	k, n, rec := quarantined(t)
 	seen, err := n.Engine.RebaseDiff(t.Context(), rec.PCI)
@@ -66,7 +66,7 @@ func TestRebase(t *testing.T) {
 	if now.Phase != journal.Free || now.Reason != "" || !now.Lease.Owner.IsZero() {
 		t.Errorf("it is %+v", now)
 	}
-	// It goes through owners as before, and what they change is seen.
+	// The VF can be attached as before, and the release finds and undoes the owner's changes.
 	req := everything(t)
 	req.VF = rec.PCI
 	if _, err := n.Engine.Attach(t.Context(), req); err != nil {

@@ -141,7 +141,7 @@ func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error)
 			tx.Event(journal.Event{Type: kind, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
 	})
 	if err == nil {
-		e.forgetLease(rec.ID) // and not before: a further try must know of a call that hung
+		e.forgetLease(rec.ID) // not earlier: a retry must still find a call that hung
 	}
 	return err
 }

@@ -35,11 +35,11 @@ type Request struct {
 	Bond *vf.Bond
 	VFs  []vf.PCIAddr
 
-	// Power says what the pod's containers may do; it is empty if that is unknown.
+	// Power is the power of the pod's containers; it is empty if that is unknown.
 	Power vf.Power
 
 	// Netns is the path of the pod's network namespace; it is empty for VFs that are passed
-	// through by vfio. These include all VFs of guests, whatever their pool's type.
+	// through by vfio. These include all VFs of guests, even those of a pool of netdevices.
 	Netns string
 	// Spec is the wanted state of the VF. Attach fills in Addresses and Routes from IPAM.
 	Spec vf.Spec
@@ -52,7 +52,7 @@ type Request struct {
 	// KeepAddress is the time for which the addresses are kept for a pod of this name after this
 	// one has ended. If it is set, the pod gets the addresses that were kept for its name.
 	KeepAddress time.Duration
-	// Addresses are those that the pod requests by name; they must be among IPAM's.
+	// Addresses are the addresses that the pod requests by name; they must be among IPAM's.
 	Addresses []netip.Prefix
 
 	// LinkMAC is the MAC address that Check expects of the interface after later plugins of the

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/keylock"
@@ -145,8 +147,8 @@ var errBusy = errors.New("other work is under way on it")
 
 // reserveVF chooses a VF and addresses, locks the VF and writes the lease, in one transaction:
 // the intent is durable before the kernel is touched, and the VF stays locked between the
-// reservation and the work. It passes over free VFs that Tend is working on, and waits for them
-// only if no other VF is free.
+// reservation and the work. It passes over free VFs that culvertd is working on. Only if no other VF
+// is free, it waits until the first of them is idle, and chooses again.
 func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error) {
 	busy := map[vf.ID]*keylock.Work{}
 	for {
@@ -171,15 +173,37 @@ func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error
 		if err == nil || len(busy) == 0 {
 			return got, err
 		}
-		for id, work := range busy {
-			select {
-			case <-work.Done():
-			case <-ctx.Done():
-				return got, fmt.Errorf("%w; VF %s may be free soon, %s has not ended: %w", err, id, work, context.Cause(ctx))
-			}
+		if ended := waitForIdle(ctx, busy); ended != nil {
+			return got, fmt.Errorf("%w; %w", err, ended)
 		}
 		clear(busy)
 	}
+}
+
+// errIdle ends the waits of waitForIdle.
+var errIdle = errors.New("a VF is idle")
+
+// waitForIdle waits until the first of the busy VFs is idle. It does not wait for the others, since
+// the work on one VF may hang as long as a kernel call does (TestAttachWaitsForOneBusyVF). If ctx
+// ends before, the error names one of the VFs with its work, and wraps ctx's cause.
+func waitForIdle(ctx context.Context, busy map[vf.ID]*keylock.Work) error {
+	g, waiting := errgroup.WithContext(ctx)
+	for _, work := range busy {
+		g.Go(func() error {
+			select {
+			case <-work.Done():
+				return errIdle
+			case <-waiting.Done():
+				return context.Cause(waiting)
+			}
+		})
+	}
+	err := g.Wait()
+	if errors.Is(err, errIdle) {
+		return nil
+	}
+	id := slices.MinFunc(slices.Collect(maps.Keys(busy)), vf.ID.Compare)
+	return fmt.Errorf("VF %s may be free soon, %s has not ended: %w", id, busy[id], err)
 }
 
 // askGiven asks which VFs the kubelet has given to pods. reserveVF asks again after every wait,
@@ -326,7 +350,7 @@ func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (j
 	spec := req.Spec
 	spec.Driver = choice.Driver
 	if req.Owner.Kind == vf.OwnerGuest {
-		spec.Driver = vf.DriverVFIO // whatever the pool's type: QEMU takes PCI functions and no netdevices
+		spec.Driver = vf.DriverVFIO // for any pool: QEMU takes PCI functions, no netdevices
 	}
 	if spec.Driver != vf.DriverVFIO && req.Netns == "" {
 		return rec, fmt.Errorf("netns: %w: VF %s is a network interface and needs the pod's network namespace", vf.ErrInvalid, rec.PCI)

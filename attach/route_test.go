@@ -10,9 +10,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I6: a route of IPv6 that the netns has by another interface stays that one's, and the
-// lease says so. One of IPv4 goes in front of those that are there, as the CNI project's
-// plugins add it.
+// I6: if another interface of the netns already has an IPv6 route, that route stays, and the lease
+// lacks it. A new IPv4 route takes precedence over the existing ones, as with the CNI project's
+// plugins.
 func TestI6RouteOfAnotherInterface(t *testing.T) {
 	k, n := newNode(t)
 	dual := func() attach.Request {

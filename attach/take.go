@@ -17,7 +17,7 @@ import (
 //
 // TakeVFs removes the guards first: afterwards no record says where they are. It brings each
 // interface down before, so that the owner does not send without the guard. If take fails, the VFs
-// stay, and TakeVFs undoes this, whatever the drift policy of their pools is.
+// stay, and TakeVFs undoes this, for every drift policy of their pools.
 func (e *Engine) TakeVFs(ctx context.Context, pf vf.PFID, take func() error) error {
 	unlock, err := e.lockVFs(ctx, pf)
 	defer unlock()
@@ -153,10 +153,7 @@ func (e *Engine) endWithdrawal(ctx context.Context, seen journal.Record) error {
 		return err // nil when the owner gave the VF back meanwhile
 	}
 	err = e.restoreGuard(ctx, rec, rec.Lease.Withdrawn.WasUp)
-	if errors.Is(err, vf.ErrNetnsGone) {
-		return nil // its DEL ends the lease
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, vf.ErrNetnsGone) { // else no guard is needed, and upkeep ends the lease if its DEL is lost
 		return fmt.Errorf("set the guard of VF %s of %s again: %w", rec.PCI, rec.Lease.Owner, err)
 	}
 	rec.Lease.Withdrawn = nil
@@ -182,7 +179,8 @@ func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) 
 	if err != nil || !up || st.Link == nil {
 		return err
 	}
-	// The guard is set. What the owner keeps culvertd from adding must not keep the record withdrawn.
+	// The guard is set. If the owner prevents culvertd from adding addresses or routes, the record
+	// must not stay withdrawn.
 	missing := missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}, nil)
 	if err := e.mendSteps(ctx, rec, missing); err != nil {
 		e.Log.Warn("add the addresses and routes of an interface again", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)

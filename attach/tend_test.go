@@ -67,7 +67,7 @@ func TestI7FreeVFsThatCannotBeReadStayFree(t *testing.T) {
 		pf.VFs[i].Admin, pf.VFs[i].Link = vf.Admin{}, nil
 	}
 	n.Engine.Kernel = &mute{k.faults}
-	_ = n.Engine.Tend(t.Context(), []vf.PF{pf}) // an error is right
+	_ = n.Engine.Tend(t.Context(), []vf.PF{pf}) // an error is expected
 	err := n.Ledger.View(func(tx *journal.Tx) error {
 		for _, r := range tx.Records() {
 			if r.Phase != journal.Free {
@@ -91,7 +91,7 @@ func (*mute) VF(context.Context, vf.PCIAddr, string) (vf.State, error) {
 // unreadable is a ledger that fails after some reads.
 type unreadable struct {
 	node.Ledger
-	reads int // that work yet
+	reads int // reads that still succeed
 }
 
 func (u *unreadable) View(f func(*journal.Tx) error) error {
@@ -102,8 +102,8 @@ func (u *unreadable) View(f func(*journal.Tx) error) error {
 	return u.Ledger.View(f)
 }
 
-// A ledger that cannot be read is no VF that has been forgotten: Tend and
-// WithIdle return the error.
+// Tend and WithIdle return the error of a ledger that cannot be read, and do not take the VF for a
+// forgotten one.
 func TestLedgerErrorsAreReturned(t *testing.T) {
 	_, n := newNode(t)
 	seen := n.Inventory.PFs()

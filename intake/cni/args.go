@@ -101,8 +101,8 @@ func parseBool(s string) (bool, error) {
 	return false, fmt.Errorf("%s: want 1 or 0", excerpt.Quote(s))
 }
 
-// ownerOf says who gets the VF. The CNI container ID is the sandbox's, unique
-// for all time, and so the owner's UID.
+// ownerOf returns the owner of the VF. Its UID is the CNI container ID, which names the sandbox and
+// is unique for all time.
 func (a arguments) ownerOf(containerID, ifName string) vf.Owner {
 	o := vf.Owner{Kind: vf.OwnerContainer, UID: containerID, Interface: ifName}
 	if a.podName != "" {

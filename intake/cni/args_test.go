@@ -79,8 +79,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// ADD wants the name of an attachment and its sandbox, DEL the name alone: the sandbox may have
-// gone. The refusal names the variable and its value.
+// ADD needs the name of an attachment and the path of its sandbox. DEL needs the name alone, since
+// the sandbox may be gone. The error names the variable and its value.
 func TestNamesOfAnAttachment(t *testing.T) {
 	const (
 		container = `invalid environment variable CNI_CONTAINERID "a/b": want a letter or digit, then letters, digits, '_', '.' and '-', at most 253`

@@ -14,12 +14,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// fillRequested fills in where the addresses of a request come from, and which are asked for by
-// name. As with the CNI project's plugins, host-local gives each address that CNI_ARGS,
-// args.cni or runtimeConfig names; static gives those of runtimeConfig, else those of
+// fillRequested fills in the pool from which the addresses of a request come, and the addresses
+// that the request names. As with the CNI project's plugins, host-local gives each address that
+// CNI_ARGS, args.cni or runtimeConfig names; static gives those of runtimeConfig, else those of
 // args.cni, else its own and those of CNI_ARGS.
 //
-// Another project's plugin reads all that itself, see delegate.
+// An IPAM plugin of another project reads these keys itself, see delegateIPAM.
 func (c Config) fillRequested(a arguments, req *attach.Request) error {
 	if c.IPAM.IsDelegated() {
 		return nil

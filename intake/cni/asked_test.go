@@ -12,8 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The addresses that are asked for by name, in each way there is, as host-local 1.9.1 and
-// static 1.9.1 take them.
+// A request can name addresses in several ways. Culvert reads each of them as host-local 1.9.1 and
+// static 1.9.1 do.
 func TestAskedAddresses(t *testing.T) {
 	const (
 		dual   = `"ipam":{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/29"}],[{"subnet":"fd00::/64"}]]}`
@@ -54,7 +54,7 @@ func TestAskedAddresses(t *testing.T) {
 	}
 }
 
-// givenAddresses allocates what a request asks for.
+// givenAddresses allocates the addresses of a request and returns them, or the error, as text.
 func givenAddresses(r api.CNIRequest) string {
 	_, req, err := parseRequest(r)
 	var got ipam.Result
@@ -89,8 +89,8 @@ func TestAskedAddressesOfOldVersions(t *testing.T) {
 	}
 }
 
-// The SR-IOV CNI plugin without ipam gives no address, whatever is asked for; a network of
-// type culvert says so.
+// A network of type sriov without ipam ignores the addresses that a request names, like the SR-IOV
+// CNI plugin. A network of type culvert refuses the request.
 func TestAskedAddressesWithoutIPAM(t *testing.T) {
 	c := Config{Name: "n", Lenient: true}
 	if got, err := c.parseAddresses([]string{"10.0.0.5"}); err != nil || len(got) != 0 || !c.ignoresIPs() {

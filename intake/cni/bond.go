@@ -36,8 +36,9 @@ func (c *Config) readBond(o *strictjson.Object) {
 	c.readVFs(o)
 }
 
-// defaultMissedMax is how many intervals without a packet the member of a bond that sends may have.
-// With the kernel's own value of 2, a fail-over by ARP takes up to 3.5 intervals (docs/design/0024).
+// defaultMissedMax is the number of ARP intervals without a packet that the active member of a bond
+// may have. With the kernel's own value of 2, a fail-over by ARP takes up to 3.5 intervals
+// (docs/design/0024).
 const defaultMissedMax = 1
 
 // bondKeys are the keys of the object bond.
@@ -76,7 +77,7 @@ func parseBond(o *strictjson.Object) *vf.Bond {
 	return b
 }
 
-// readARP reads by which requests the kernel finds out whether a member works.
+// readARP reads the ARP requests by which the kernel finds out whether a member works.
 func readARP(o *strictjson.Object, b *vf.Bond) {
 	if n, ok := o.Uint("arpInterval", 0, vf.MaxARPInterval); ok {
 		b.ARPInterval = int(n)

@@ -28,9 +28,9 @@ func (e *events) PodEvent(p api.Pod, _, reason, text string) {
 	e.texts = append(e.texts, p.UID+" "+reason+" "+text)
 }
 
-// I9: Multus copies the cni-args of a pod's annotation into args.cni. The addresses there
-// count only with the capability, and do not reach a plugin that gets the configuration,
-// whatever the case of the key.
+// I9: Multus copies the cni-args of a pod's annotation into args.cni. The addresses in args.cni
+// count only if the network declares the capability. Otherwise they reach no plugin that gets the
+// configuration, in whatever case the key is written.
 func TestI9ArgsOfPodsCountByCapability(t *testing.T) {
 	const kubernetes = "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1"
 	for name, tc := range map[string]struct {

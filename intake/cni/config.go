@@ -18,9 +18,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Config is a plugin configuration as the runtime hands it over (CNI
-// specification, section 3, "deriving request configuration"): the network's own
-// settings and what the runtime put in.
+// Config is a plugin configuration as the runtime hands it over (CNI specification, section 3,
+// "deriving request configuration"): the network's own settings and the runtime's additions.
 type Config struct {
 	Version string
 	Name    string // of the network
@@ -30,7 +29,7 @@ type Config struct {
 	// Lenient: unknown keys are warnings.
 	Lenient bool
 
-	// Pool and VF say which VF; both zero leaves it to alloc.
+	// Pool and VF restrict the choice of the VF. If both are zero, package alloc chooses it.
 	Pool string
 	VF   vf.PCIAddr
 	// Segment is the segment that the VF must be on; empty: any.
@@ -46,8 +45,8 @@ type Config struct {
 	Section json.RawMessage
 	DNS     ipam.DNS
 
-	// MAC and IPs are what the runtime asks for, over what the network says; ArgIPs is what
-	// args.cni asks for.
+	// MAC and IPs are the addresses that the runtime asks for; they override those of the network.
+	// ArgIPs are the addresses that args.cni asks for.
 	MAC         *vf.MAC
 	IPs, ArgIPs []string
 	// Ranges is runtimeConfig.ipRanges, for ipam.Config.AddRanges.
@@ -56,12 +55,12 @@ type Config struct {
 	// Prev is the result of the plugin before this one in a chain (ADD) or of
 	// the whole chain (CHECK), as version 1.1.0; nil where there is none.
 	Prev *current.Result
-	// Valid are the attachments that GC keeps; nil, unlike empty, says that the
-	// runtime did not tell.
+	// Valid are the attachments that GC keeps; nil, unlike an empty list, means that the runtime
+	// passed none.
 	Valid []vf.Owner
 
-	// Warnings says what was accepted and is not as the network's author may think: only
-	// networks of type sriov have them.
+	// Warnings lists accepted settings that may not have the effect that the network's author
+	// expects. Only networks of type sriov have them.
 	Warnings []string
 }
 
@@ -79,8 +78,8 @@ var configKeys = []string{
 // errVersion.
 func ParseConfig(raw []byte) (Config, error) { return parseConfig(raw, nil) }
 
-// parseConfig parses a plugin in a list like ParseConfig, and gives it the list's name and
-// version; list is nil where the runtime has put them in.
+// parseConfig parses a plugin in a list like ParseConfig, and gives it the list's name and version;
+// list is nil if the runtime has put both into the configuration.
 func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 	o, err := openConfig(raw)
 	if err != nil {
@@ -171,7 +170,7 @@ func (c *Config) readIdentity(o *strictjson.Object) {
 	o.String("logFile")
 }
 
-// readDevice reads which VF it must be.
+// readDevice reads the keys that restrict the choice of the VF.
 func (c *Config) readDevice(o *strictjson.Object) {
 	c.Pool = o.String("pool")
 	prefix, bare, qualified := strings.Cut(c.Pool, "/")
@@ -196,7 +195,7 @@ func (c *Config) readDevice(o *strictjson.Object) {
 	}
 }
 
-// readSettings reads what the VF must look like.
+// readSettings reads the settings of the VF.
 func (c *Config) readSettings(o *strictjson.Object) {
 	s := &c.Spec
 	s.VLAN = readVLAN(o)
@@ -245,8 +244,8 @@ func (c *Config) checkGuard(o *strictjson.Object, wrong error) {
 	}
 }
 
-// readSwitch reads spoofchk or trust. The SR-IOV CNI plugin switches off what has any
-// text but "on".
+// readSwitch reads spoofchk or trust. The SR-IOV CNI plugin switches the setting off for every text
+// but "on".
 func readSwitch(o *strictjson.Object, name vf.Setting) (on, ok bool) {
 	key, text := string(name), ""
 	if err := json.Unmarshal(o.Raw(key), &text); err != nil || !o.IsLenient() || slices.Contains([]string{"", "on", "off"}, text) {

@@ -57,7 +57,7 @@ func parseDefinition(raw []byte, name string) (netconf.List, error) {
 	return parseSingle(raw, p)
 }
 
-// parseSingle reads the configuration of one plugin, which stands for a list of it.
+// parseSingle reads the configuration of a single plugin as a list of one plugin.
 func parseSingle(raw []byte, p netconf.Plugin) (netconf.List, error) {
 	l := netconf.List{Plugins: []netconf.Plugin{p}}
 	var head struct {
@@ -73,15 +73,15 @@ func parseSingle(raw []byte, p netconf.Plugin) (netconf.List, error) {
 	return l.Checked()
 }
 
-// parseList reads a list. Other plugins get their configurations as libcni writes
-// them, which is what runtimes and Multus hand over. Culvert's own keep their text,
-// in which keys that are given twice still are.
+// parseList reads a list. Other plugins get their configurations as libcni writes them, which is
+// what runtimes and Multus hand over. Culvert's own plugins keep their text, in which duplicate
+// keys are still visible.
 func parseList(raw []byte, plugins json.RawMessage) (netconf.List, error) {
 	var (
 		partial netconf.List
 		texts   []json.RawMessage
 	)
-	_ = json.Unmarshal(plugins, &texts) // libcni says what is wrong with it
+	_ = json.Unmarshal(plugins, &texts) // libcni reports the error
 	for _, text := range texts {
 		if p, err := netconf.ParsePlugin(text); err == nil {
 			partial.Plugins = append(partial.Plugins, p)
@@ -162,9 +162,9 @@ func OwnConfigs(l netconf.List) ([]Config, error) {
 	return out, nil
 }
 
-// Own returns the configurations that Culvert serves of a network attachment
-// definition: none where all its plugins are others', or where its configuration is
-// a file on the nodes.
+// Own returns the configurations of those plugins of a network attachment definition that Culvert
+// serves. It returns none if all plugins are of other projects, or if the configuration is a file
+// on the nodes.
 func Own(n api.NetworkDefinition) ([]Config, error) {
 	if err := netconf.CheckSize(len(n.Config)); err != nil { // before it is parsed
 		return nil, err

@@ -11,7 +11,8 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Whatever a definition holds, it has configurations of Culvert's or none.
+// Own returns the configurations of Culvert's plugins in a definition, if any, or refuses the
+// definition.
 func TestOwn(t *testing.T) {
 	for config, want := range map[string]int{
 		``:     0,
@@ -38,9 +39,9 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// Other plugins get what libcni hands over, and nothing else: the text of a single
-// one as it is written, that of one in a list without what is in it twice. Culvert's
-// own keep their text.
+// Plugins of other projects get exactly the text that libcni hands over. A single plugin gets its
+// text as it is written, a plugin in a list gets it without duplicate keys. Culvert's own plugins
+// keep their text.
 func TestDefinitionKeepsTheText(t *testing.T) {
 	for config, want := range map[string]string{
 		`{"type": "macvlan", "cniVersion": "1.0.0", "x": [1e3, "<"], "mode": 1, "mode": 2}`:                             `n 1.0.0: {"type": "macvlan", "cniVersion": "1.0.0", "x": [1e3, "<"], "mode": 1, "mode": 2}`,
@@ -61,8 +62,8 @@ func TestDefinitionKeepsTheText(t *testing.T) {
 	}
 }
 
-// A file of the runtime's folder has a list or one plugin, by the end of its name. A list of
-// Culvert's own plugins alone has the newest version, and others the version that they name.
+// A file of the runtime's folder has a list or one plugin, by the end of its name. A list that has
+// only Culvert's plugins gets the newest version; other lists keep the version that they name.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	for name, tc := range map[string]struct{ text, want, refused string }{

@@ -1,6 +1,8 @@
 package cni
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,17 +20,18 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Bounds on the DELs of IPAM plugins that are not those of the call: the undo of an ADD that
-// failed, and what earlier calls have left owing.
+// Bounds on the DELs of IPAM plugins besides the call's own: the undo of a failed ADD, and the DELs
+// that earlier calls still owe.
 const (
 	undoPluginBound = 20 * time.Second
 	owedBound       = 5 * time.Second
 	mostAtOnce      = 4
 )
 
-// delegateIPAM makes the plugin that ipam.type names give the addresses of a request. The plugin
-// runs when the interface is in the sandbox, since dhcp sends from it. The plugin gets what
-// ipam.ExecAdd of the CNI project gives it: the call's environment, and the whole configuration.
+// delegateIPAM lets the plugin that ipam.type names give the addresses of a request. The plugin
+// runs when the interface is in the sandbox, since the dhcp plugin sends from the interface. The
+// plugin gets what ipam.ExecAdd of the CNI project gives it: the call's environment, and the whole
+// configuration.
 func (h *Handler) delegateIPAM(r api.CNIRequest, c *Config, req *attach.Request, ask Ask) {
 	req.Delegation = &journal.Delegation{
 		Plugin: c.IPAM.Type, Network: c.Name, ContainerID: r.ContainerID, Interface: r.IfName, Netns: r.Netns, Args: r.Args, Path: r.Path,
@@ -49,8 +52,8 @@ func (h *Handler) delegateIPAM(r api.CNIRequest, c *Config, req *attach.Request,
 	}
 }
 
-// ownSection makes Culvert serve a section of type whereabouts, where that plugin does not
-// (ServesWhereabouts).
+// ownSection replaces an ipam section of type whereabouts by one that Culvert serves, unless the
+// whereabouts plugin serves it (ServesWhereabouts).
 func (h *Handler) ownSection(ctx context.Context, c *Config) error {
 	if c.IPAM.Type != ipam.TypeWhereabouts {
 		return nil
@@ -71,8 +74,8 @@ func (h *Handler) ownSection(ctx context.Context, c *Config) error {
 // errNotInstalled: the plugin did not run at all.
 var errNotInstalled = errors.New("the plugin is not installed")
 
-// notInstalled says what to do about a plugin that is not there. The error wraps
-// errNotInstalled.
+// notInstalled adds to the error of a plugin that is not installed how to correct it. The error
+// wraps errNotInstalled.
 func notInstalled(err error, c Config) error {
 	if !errors.Is(err, vf.ErrNotFound) {
 		return err
@@ -84,8 +87,9 @@ func notInstalled(err error, c Config) error {
 	return fmt.Errorf("network %s: ipam.type %s: %w: %w: install that plugin on every node, or %s", c.Name, c.IPAM.Type, errNotInstalled, err, instead)
 }
 
-// parseDelegated reads the result of an IPAM plugin as a section with these addresses. They are
-// unique on the node: which node gives out which is the plugin's to know.
+// parseDelegated reads the result of an IPAM plugin as a section with these addresses. Culvert
+// keeps them unique on this node only, since only the plugin knows which node gives out which
+// address.
 func parseDelegated(out []byte, version string) (ipam.Config, ipam.DNS, error) {
 	if err := netconf.CheckSize(len(out)); err != nil {
 		return ipam.Config{}, ipam.DNS{}, err
@@ -184,8 +188,9 @@ func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api
 	return errors.Join(errs...)
 }
 
-// payOwed runs the DELs of IPAM plugins that earlier calls still owe, for example after
-// culvertd died in an ADD. A later call repeats those that fail.
+// payOwed runs the DELs of IPAM plugins that earlier calls still owe, for example after culvertd
+// died in an ADD. It goes on after the delegation that was tried last, so that DELs that always
+// fail or hang do not keep it from the others. A later call repeats the DELs that fail.
 func (h *Handler) payOwed(ctx context.Context, ask Ask) {
 	_, owed, err := h.engine.Delegations()
 	if err != nil || len(owed) == 0 || ask == nil {
@@ -193,11 +198,41 @@ func (h *Handler) payOwed(ctx context.Context, ask Ask) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, owedBound)
 	defer cancel()
-	for _, d := range owed[:min(len(owed), mostAtOnce)] {
+	for range min(len(owed), mostAtOnce) {
+		if ctx.Err() != nil {
+			return // the delegations that are left keep their turn
+		}
+		d := h.nextOwed(owed)
 		if err := h.deleteDelegated(ctx, d, ask); err != nil {
 			h.Log.Warn("DEL of an IPAM plugin, left for a later call", "net", d.Network, "plugin", d.Plugin, "container", d.ContainerID, "err", err)
 		}
 	}
+}
+
+// nextOwed returns the delegation that follows the one it returned last, in the order of
+// compareDelegations. After the last one it starts again. owed is not empty.
+func (h *Handler) nextOwed(owed []journal.Delegation) journal.Delegation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	round := func(d journal.Delegation) int {
+		if compareDelegations(d, h.lastOwed) > 0 {
+			return 0
+		}
+		return 1
+	}
+	h.lastOwed = slices.MinFunc(owed, func(a, b journal.Delegation) int {
+		return cmp.Or(cmp.Compare(round(a), round(b)), compareDelegations(a, b))
+	})
+	return h.lastOwed
+}
+
+// compareDelegations orders delegations by attachment, plugin and configuration. The ledger may
+// have two that differ only in their configuration: of two ADDs of one attachment.
+func compareDelegations(a, b journal.Delegation) int {
+	return cmp.Or(
+		cmp.Compare(a.ContainerID, b.ContainerID), cmp.Compare(a.Interface, b.Interface),
+		cmp.Compare(a.Plugin, b.Plugin), bytes.Compare(a.Config, b.Config),
+	)
 }
 
 func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask Ask) error {
@@ -210,10 +245,10 @@ func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask
 	return h.engine.Undone(d)
 }
 
-// undoFailed undoes the work that the IPAM plugin may have done for an ADD that failed. The
-// caller may have disconnected. A DEL that fails now stays owed; a plugin that did not run is
-// owed no DEL. If the attachment has a lease nevertheless, that is of an earlier ADD, and keeps
-// its addresses.
+// undoFailed undoes the work that the IPAM plugin may have done for an ADD that failed. The caller
+// may have disconnected. A DEL that fails now stays owed; a plugin that did not run is owed no DEL.
+// If the attachment has a lease nevertheless, the lease is of an earlier ADD and keeps its
+// addresses.
 func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d journal.Delegation, cause error) {
 	if errors.Is(cause, errNotInstalled) {
 		if err := h.engine.Undone(d); err != nil {

@@ -159,7 +159,7 @@ func TestDelegatedIPAM(t *testing.T) {
 		t.Errorf("CHECK that fails: %v", err)
 	}
 	d.calls = nil
-	for range 2 { // the ledger does not know the attachment any more at the second one
+	for range 2 { // at the second DEL, the ledger no longer has the attachment
 		if _, err := d.call(t, cmdDel, "c1", borrowed); err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +168,9 @@ func TestDelegatedIPAM(t *testing.T) {
 	d.wantFree(t)
 }
 
-// The plugin that Culvert replaced made an attachment, which the ledger does not know: its DEL is
-// the IPAM plugin's too, or the address stays taken. The pod ends though that plugin fails.
+// The plugin that Culvert replaced made an attachment that the ledger does not have. Its DEL runs
+// the DEL of the IPAM plugin, too; otherwise the address would stay taken. The pod ends even if the
+// IPAM plugin fails.
 func TestDelegatedIPAMOfAnAttachmentFromBeforeCulvert(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config string
@@ -194,7 +195,7 @@ func TestDelegatedIPAMOfAnAttachmentFromBeforeCulvert(t *testing.T) {
 	}
 }
 
-// What fails after the plugin's ADD undoes it; what the plugin answers is checked.
+// A failure after the ADD of the IPAM plugin undoes that ADD. Culvert checks the plugin's result.
 func TestDelegatedIPAMIsUndone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		result string
@@ -230,8 +231,8 @@ func TestDelegatedIPAMIsUndone(t *testing.T) {
 	}
 }
 
-// A network whose plugin is not installed says what to do, and its pods can end. Only a plugin
-// that ran is owed a DEL.
+// The error of a network whose IPAM plugin is not installed says how to correct it, and the
+// network's pods can end. Only a plugin that ran is owed a DEL.
 func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
 	d := newDelegates(t, lease1)
 	d.fail[cmdAdd], d.fail[cmdDel] = vf.ErrNotFound, vf.ErrNotFound
@@ -244,7 +245,7 @@ func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
 	if _, err := d.call(t, cmdDel, "c1", borrowed); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
-	d.wantCalls(t, "ADD whereabouts2 c1 net1", "DEL whereabouts2 c1 net1") // none is owed; the DEL may be of before Culvert
+	d.wantCalls(t, "ADD whereabouts2 c1 net1", "DEL whereabouts2 c1 net1") // no DEL is owed; this one may be for an attachment from before Culvert
 	d.wantFree(t)
 
 	delete(d.fail, cmdAdd)
@@ -264,8 +265,8 @@ func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
 	d.wantFree(t)
 }
 
-// I8: the DEL of a plugin needs the ledger only, and comes though culvertd died in the ADD or
-// the DEL failed at first.
+// I8: the DEL of an IPAM plugin needs only the ledger. It runs even if culvertd died in the ADD, or
+// if the DEL failed at first.
 func TestI8DelegatedIPAMIsDeletedFromTheLedger(t *testing.T) {
 	for name, cut := range map[string]func(t *testing.T, d *delegates){
 		"culvertd died in the ADD": func(t *testing.T, d *delegates) {
@@ -317,8 +318,81 @@ func TestI8DelegatedIPAMIsDeletedFromTheLedger(t *testing.T) {
 	}
 }
 
-// GC calls the plugin's DEL for what it does not keep, and the plugin's GC; STATUS asks the
-// plugin, too.
+// I8: each owed DEL has its turn. Neither DELs that always fail nor one that uses up the time of a
+// call keep those after them in the ledger from being tried.
+func TestI8EachOwedDELHasItsTurn(t *testing.T) {
+	errRefused := errors.New("no API server")
+	for name, tc := range map[string]struct {
+		hangs bool // until the call ends, instead of an answer
+		want  [][]string
+	}{
+		"those that fail": {false, [][]string{
+			{"stuck1", "stuck2", "stuck3", "stuck4"},
+			{"works", "stuck1", "stuck2", "stuck3"},
+			{"stuck4", "stuck1", "stuck2", "stuck3"},
+		}},
+		"those that hang": {true, [][]string{{"stuck1"}, {"stuck2"}, {"stuck3"}, {"stuck4"}, {"works", "stuck1"}, {"stuck2"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDelegates(t)
+			owe(t, d.ledger, "stuck1", "stuck2", "stuck3", "stuck4", "works")
+			for i, tried := range tc.want {
+				ctx, cancel := context.WithCancel(t.Context())
+				ask := func(ctx context.Context, method string, params, result any) error {
+					delete(d.fail, cmdDel)
+					if r, ok := params.(api.PluginRequest); ok && r.Call.ContainerID != "works" {
+						d.fail[cmdDel] = errRefused
+						if tc.hangs {
+							cancel()
+						}
+					}
+					return d.ask(ctx, method, params, result)
+				}
+				r := api.CNIRequest{Command: cmdDel, ContainerID: fmt.Sprint("other", i), IfName: "net1"}
+				if _, err := d.h.Run(ctx, r, ask); err != nil {
+					t.Fatal(err)
+				}
+				cancel()
+				for j := range tried {
+					tried[j] = "DEL whereabouts2 " + tried[j] + " net1"
+				}
+				d.wantCalls(t, tried...)
+			}
+			_, owed, err := d.Engine.Delegations()
+			var left []string
+			for _, o := range owed {
+				left = append(left, o.ContainerID)
+			}
+			slices.Sort(left)
+			if want := []string{"stuck1", "stuck2", "stuck3", "stuck4"}; err != nil || !slices.Equal(left, want) {
+				t.Errorf("owed: %v, %v, want %v", left, err, want)
+			}
+		})
+	}
+}
+
+// owe makes VFs in the ledger owe the DELs of these containers, in this order: one for each VF.
+func owe(t *testing.T, l *journal.Ledger, containers ...string) {
+	t.Helper()
+	err := l.Update(func(tx *journal.Tx) error {
+		for i, rec := range tx.Records() {
+			if i == len(containers) {
+				break
+			}
+			rec.Owed = []journal.Delegation{{Plugin: "whereabouts2", Network: "n", ContainerID: containers[i], Interface: "net1", Config: []byte(borrowed)}}
+			if err := tx.Put(rec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// GC runs the IPAM plugin's DEL for each attachment that it does not keep, and the plugin's GC.
+// STATUS runs the plugin's STATUS, too.
 func TestDelegatedIPAMIsCollected(t *testing.T) {
 	newest := strings.Replace(borrowed, "1.0.0", "1.1.0", 1)
 	d := newDelegates(t, strings.Replace(lease1, "1.0.0", "1.1.0", 1), strings.Replace(lease2, "1.0.0", "1.1.0", 1))

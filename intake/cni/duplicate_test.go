@@ -22,8 +22,8 @@ func (m meetsDuplicate) Attach(ctx context.Context, req attach.Request) (journal
 	return m.memory.Attach(ctx, req)
 }
 
-// The pod gets an event of what the engine reports, also in an ADD that fails; without a cluster,
-// and of a container that is no pod, there is none.
+// A report of the engine becomes an event of the pod, also if the ADD fails. There is no event
+// without a cluster, and none for a container that is no pod.
 func TestReportsBecomeEventsOfThePod(t *testing.T) {
 	const kubernetes = "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1"
 	for name, broken := range map[string]error{"replaced": nil, "refused": vf.DuplicateError{}} {

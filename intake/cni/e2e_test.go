@@ -211,7 +211,7 @@ func (h *hanging) Attach(ctx context.Context, _ attach.Request) (journal.Record,
 	return journal.Record{}, ctx.Err()
 }
 
-// A runtime that loses patience kills the shim; the attach is told.
+// A runtime that times out kills the shim, and that cancels the attach.
 func TestKilledShimEndsTheAttach(t *testing.T) {
 	e := &hanging{memory: newMemory(1), entered: make(chan struct{})}
 	socket := daemon(t, e, everybody)

@@ -100,7 +100,7 @@ func (m *memory) Attach(ctx context.Context, req attach.Request) (journal.Record
 	return rec, nil
 }
 
-// AttachBond gives out one VF, and says that the others are as it.
+// AttachBond gives out one VF, and returns copies of it as the other members.
 func (m *memory) AttachBond(ctx context.Context, req attach.Request) (attach.Bonded, error) {
 	rec, err := m.Attach(ctx, req)
 	if err != nil {

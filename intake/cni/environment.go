@@ -25,15 +25,15 @@ const longestPath = 4095
 
 const wantName = "want a letter or digit, then letters, digits, '_', '.' and '-'"
 
-// Valid checks what the runtime says of an attachment: CNI_CONTAINERID, CNI_IFNAME
-// and CNI_NETNS.
+// Valid checks the variables by which the runtime describes an attachment: CNI_CONTAINERID,
+// CNI_IFNAME and CNI_NETNS.
 func Valid(r api.CNIRequest) error { return errors.Join(checkAttachment(r), checkSandbox(r)) }
 
 // ValidNames checks a request like Valid, for a command that needs no sandbox: DEL.
 func ValidNames(r api.CNIRequest) error { return checkAttachment(r) }
 
-// checkAttachment checks what names an attachment: CNI_CONTAINERID and CNI_IFNAME.
-// The error wraps errEnvironment and names the variable.
+// checkAttachment checks the variables that name an attachment: CNI_CONTAINERID and CNI_IFNAME. The
+// error wraps errEnvironment and names the variable.
 func checkAttachment(r api.CNIRequest) error {
 	switch {
 	case !isIdentifier(r.ContainerID):

@@ -41,8 +41,8 @@ var (
 	errUndecodable = errors.New("not a configuration")
 )
 
-// outcomes says which code an error has and what its reader may do next. The
-// first that matches is taken.
+// outcomes has the code of each error, and advice to its reader. The first entry that matches
+// counts.
 var outcomes = []struct {
 	err     error
 	code    uint

@@ -14,9 +14,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A configuration that is accepted names its network and pool by identifiers,
-// and its result is one of its version. One that is not is refused with a
-// documented error that is short and printable.
+// A configuration that is accepted names its network and pool by identifiers, and its result is one
+// of its version. Any other configuration is refused with a documented error that is short and
+// printable.
 func FuzzParseConfig(f *testing.F) {
 	f.Add(with(`"vlan":100,"vlanQoS":5,"ipam":{"type":"host-local","subnet":"10.0.0.0/24"}`))
 	f.Add(with(`"prevResult":{"interfaces":[{"name":"eth0","sandbox":"/n"}],"ips":[{"interface":7,"address":"10.0.0.9/24"}],"routes":[{"dst":"::/0"}],"dns":{}}`))
@@ -72,9 +72,8 @@ func wantShort(t *testing.T, text string) {
 	}
 }
 
-// Whatever a runtime puts into the environment, the answer is JSON, an error
-// has a code and is short, and what is attached is named so that it can stand
-// in a message, a table and, but for the netns, in a path.
+// The answer to any environment is JSON, and an error is short and has a code. The names of an
+// attachment can stand in a message, a table and, except for the netns, in a path.
 func FuzzInvocation(f *testing.F) {
 	config := with(pool)
 	for _, command := range []string{cmdAdd, cmdDel, cmdCheck, cmdGC, cmdStatus, cmdVersion, ""} {

@@ -12,7 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A bond may have a guard, but not in a mode in which the kernel itself sends what the guard drops.
+// A bond may have a guard, but not in a mode in which the kernel itself sends frames that the guard
+// drops.
 func TestGuardOfABond(t *testing.T) {
 	for keys, want := range map[string]string{
 		`"guard":"ip","bond":{}`:                                   "",
@@ -32,8 +33,8 @@ func TestGuardOfABond(t *testing.T) {
 	}
 }
 
-// The key guard is read as strictly in a network of type sriov, and only where IPAM gives
-// addresses before the pod sends.
+// The key guard is read strictly in a network of type sriov, too. It needs an ipam section that
+// gives addresses before the pod sends.
 func TestGuardKey(t *testing.T) {
 	const own = `"ipam":{"type":"host-local","subnet":"10.0.0.0/24"}`
 	for _, with := range []func(string) string{with, strict} {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
@@ -27,7 +28,7 @@ type attachments interface {
 	Check(context.Context, vf.Owner, attach.Request) error
 }
 
-// node is the part of attach.Engine that serves all of them.
+// node is the part of attach.Engine that serves all attachments of the node.
 type node interface {
 	Collect(ctx context.Context, network string, valid []vf.Owner) error
 	Ready(context.Context, attach.Request) error
@@ -62,6 +63,9 @@ type Handler struct {
 	ServesWhereabouts func(context.Context) (bool, error)
 	engine            engine
 	resolvDirs        []string // where resolvConf may be
+
+	mu       sync.Mutex         // guards lastOwed
+	lastOwed journal.Delegation // the last one whose DEL payOwed tried
 }
 
 // New makes a handler over an engine.
@@ -174,8 +178,8 @@ func (h *Handler) askPower(ctx context.Context, r api.CNIRequest, req *attach.Re
 	return err
 }
 
-// reportGuard makes an event of the pod whose guard does not hold whole at the VFs of the attachment.
-// The attach does not depend on it.
+// reportGuard emits an event of the pod if the guard does not fully hold on the VFs of the
+// attachment. The attach does not depend on the event.
 func (h *Handler) reportGuard(ctx context.Context, r api.CNIRequest, req attach.Request, vfs ...journal.Record) {
 	a, err := parseArguments(r.Args)
 	if err != nil || req.Spec.Guard == "" || a.podName == "" || h.Cluster == nil {
@@ -306,8 +310,8 @@ func (h *Handler) collectGarbage(ctx context.Context, r api.CNIRequest, ask Ask)
 	return err
 }
 
-// checkStatus fails for a configuration with which no ADD would work, too, and while every VF
-// that the network could use is held.
+// checkStatus serves STATUS. It also fails for a configuration with which no ADD would work, and
+// while every VF that the network could use is held.
 func (h *Handler) checkStatus(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	c, err := configOf(r)
 	if err != nil {
@@ -332,9 +336,8 @@ func configOf(r api.CNIRequest) (Config, error) {
 	return ParseConfig(r.Config)
 }
 
-// parseRequest reads everything that ADD and CHECK need. The lease keeps their
-// configuration, so it is bounded. GC's may be longer, as the list of valid
-// attachments is.
+// parseRequest reads everything that ADD and CHECK need. The lease keeps their configuration, so it
+// is bounded. The configuration of GC may be longer, since it has the list of valid attachments.
 func parseRequest(r api.CNIRequest) (Config, attach.Request, error) {
 	if err := netconf.CheckSize(len(r.Config)); err != nil {
 		return Config{}, attach.Request{}, err

@@ -31,12 +31,12 @@ func serve(t *testing.T, e engine, r api.CNIRequest) api.CNIResponse {
 	return resp
 }
 
-// invocation is of a container c1's net1.
+// invocation returns a request for interface net1 of container c1.
 func invocation(command, config string) api.CNIRequest {
 	return api.CNIRequest{Command: command, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(config)}
 }
 
-// refused is "code msg (details)" of an error answer.
+// refused returns an error answer as "code msg (details)".
 func refused(t *testing.T, resp api.CNIResponse) string {
 	t.Helper()
 	if resp.Exit == 0 {
@@ -279,7 +279,7 @@ func TestMACPrecedence(t *testing.T) {
 	}
 }
 
-// BenchmarkServe is what the intake adds to an attach and a detach.
+// BenchmarkServe measures what the intake adds to the time of an attach and a detach.
 func BenchmarkServe(b *testing.B) {
 	h := New(newMemory(1))
 	add, err := json.Marshal(invocation(cmdAdd, strings.ReplaceAll(strings.Replace(whole, "MORE", "", 1), "VERSION", api.CNINewest)))

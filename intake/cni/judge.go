@@ -16,7 +16,7 @@ type Judgement struct {
 	List netconf.List
 	// Own are the configurations of Culvert's plugins.
 	Own []Config
-	// Warnings says what is accepted and may not be meant.
+	// Warnings lists accepted settings that the author may not have meant.
 	Warnings []string
 	// Err is the reason why nodes refuse a pod that asks for the network. If List has none of
 	// Culvert's plugins, nodes refuse it only where culvertd sets up the networks of pods.

@@ -11,9 +11,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// What the SR-IOV CNI plugin (pkg/types, pkg/config and pkg/sriov of
-// k8snetworkplumbingwg/sriov-cni) takes is taken, with its meaning. It decodes with
-// encoding/json, which finds the field of a key in any case.
+// A network of type sriov takes every setting that the SR-IOV CNI plugin (pkg/types, pkg/config and
+// pkg/sriov of k8snetworkplumbingwg/sriov-cni) takes, with the same meaning. That plugin decodes
+// with encoding/json, which finds the field of a key in any case.
 func TestNetworkOfTypeSRIOV(t *testing.T) {
 	for keys, want := range map[string]struct {
 		spec     vf.Spec
@@ -62,7 +62,8 @@ func TestNetworkOfTypeSRIOV(t *testing.T) {
 	}
 }
 
-// What would weaken isolation, or be applied as something else, is refused as well.
+// A network of type sriov refuses a value that would weaken isolation, or that would be applied as
+// another value.
 func TestNetworkOfTypeSRIOVRefuses(t *testing.T) {
 	for keys, want := range map[string]string{
 		`"spoofchk":"ON"`:                `spoofchk ON: want "on" or "off": the SR-IOV CNI plugin switches it off for every text but "on"`,

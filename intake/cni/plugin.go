@@ -40,8 +40,8 @@ func RunPlugin(ctx context.Context, ask Ask, plugin string, r api.CNIRequest) ([
 	return out.Stdout, nil
 }
 
-// readRefusal returns the error of a plugin that failed: the specification's error, or what
-// is on its standard error.
+// readRefusal returns the error of a plugin that failed: the specification's error object, or the
+// text on its standard error.
 func readRefusal(out api.PluginResponse) error {
 	e := &types.Error{}
 	if err := json.Unmarshal(out.Stdout, e); err == nil && e.Msg != "" {
@@ -54,8 +54,8 @@ func readRefusal(out api.PluginResponse) error {
 	return fmt.Errorf("exit status %d: %.500q", out.Exit, said)
 }
 
-// isUnimplemented reports whether a plugin has refused a command because it does not have it. There is
-// no code for that: whereabouts 0.9.2 answers CHECK so.
+// isUnimplemented reports whether a plugin has refused a command because it does not implement it.
+// The specification has no code for that. whereabouts 0.9.2 refuses CHECK with this text.
 func isUnimplemented(err error) bool {
 	var theirs *types.Error
 	return errors.As(err, &theirs) && strings.Contains(strings.ToLower(theirs.Msg), "not implemented")

@@ -36,10 +36,9 @@ type pools interface {
 	Section(c ipam.Config, namespace string) (ipam.Config, string, error)
 }
 
-// choosePool sets the pool that the addresses of a request come from: that of the
-// network attachment definition, of the one whose pool it shares, or the AddressPool that
-// it names. A network of a
-// file, and of a host without Kubernetes, keeps the pool of its CNI name.
+// choosePool sets the pool from which the addresses of a request come: the pool of the network
+// attachment definition, the pool of another definition that it shares, or the AddressPool that it
+// names. A network of a file, or of a host without Kubernetes, keeps the pool of its CNI name.
 func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, req *attach.Request) error {
 	if c.IPAM.IsZero() {
 		return nil
@@ -98,8 +97,8 @@ func (h *Handler) declaredSection(c ipam.Config, namespace string) (ipam.Config,
 	return h.Pools.Section(c, namespace)
 }
 
-// keepTime returns for how long the addresses of a request are kept for the name of its pod
-// after the pod has ended: what the pod's annotation says, as far as the AddressPool allows it.
+// keepTime returns for how long the addresses of a request are kept for the name of its pod after
+// the pod has ended: the time in the pod's annotation, up to the limit of the AddressPool.
 func (h *Handler) keepTime(ctx context.Context, r api.CNIRequest, c ipam.Config) (time.Duration, error) {
 	a, err := parseArguments(r.Args)
 	if err != nil || a.podName == "" || h.Cluster == nil {
@@ -120,9 +119,9 @@ func (h *Handler) keepTime(ctx context.Context, r api.CNIRequest, c ipam.Config)
 	return min(keep, c.KeepAtMost), nil
 }
 
-// sharedSection returns the ipam section of the network that owns a pool, if its author
-// lets networks of a namespace share it. To another namespace every refusal reads the
-// same, so that it does not say which networks there are.
+// sharedSection returns the ipam section of the network that owns a pool, if its author lets
+// networks of a namespace share it. To another namespace every refusal reads the same, so that it
+// does not reveal which networks exist.
 func (h *Handler) sharedSection(ctx context.Context, namespace, pool string) (ipam.Config, error) {
 	ownerNamespace, name, _ := strings.Cut(pool, "/")
 	c, err := h.ownerSection(ctx, ownerNamespace, name)
@@ -152,8 +151,8 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 	return ipam.Config{}, fmt.Errorf("%w: that network has no addresses of its own: name the network that has the range", vf.ErrInvalid)
 }
 
-// findDefinition returns the network attachment definition that a request carries out; the
-// zero value stands for a file on the node.
+// findDefinition returns the network attachment definition to which a request belongs; the zero
+// value stands for a file on the node.
 func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
 	if r.Definition == "" {
 		return h.findAnnotated(ctx, r, c)
@@ -166,10 +165,10 @@ func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c Config
 	return d, nil
 }
 
-// findAnnotated finds the definition of a request of Multus, which says the pod and the
-// interface: among those that the pod's annotations name, it has the request's
-// configuration. A pod whose annotations leave the choice open is refused, and tried
-// again by the kubelet: a wrong pool would give an address twice.
+// findAnnotated finds the definition of a request of Multus, which names only the pod and the
+// interface. Of the definitions that the pod's annotations name, it is the one with the request's
+// configuration. If the annotations leave the choice open, the request is refused, and the kubelet
+// tries again: a wrong pool would give an address twice.
 func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
 	a, err := parseArguments(r.Args)
 	if err != nil || a.podName == "" {
@@ -220,8 +219,8 @@ func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c Config)
 // podNetwork is a network that a pod's annotations ask for.
 type podNetwork struct {
 	netannotation.Element
-	// isFixed is set if the network has its interface for certain. Multus names the others by
-	// their place, and it may count in another way.
+	// isFixed is set if the annotation, or its kind, fixes the interface name. Multus derives the
+	// other names from the position of the network, and may count in another way.
 	isFixed bool
 }
 

@@ -234,8 +234,9 @@ func (p storagePool) Section(c ipam.Config, namespace string) (ipam.Config, stri
 	return c, "pool:storage", err
 }
 
-// A network that names an AddressPool has the addresses and the pool of that, and no pool by its
-// own name. The namespace of the definition, and not the pod's, decides whether it may.
+// A network that names an AddressPool has the addresses and the pool of the AddressPool, and no
+// pool by its own name. The namespace of the definition, not the pod's, decides whether the network
+// may use the AddressPool.
 func TestAddressPoolOfANetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		definition, more string
@@ -264,8 +265,9 @@ func TestAddressPoolOfANetwork(t *testing.T) {
 	}
 }
 
-// The annotation culvert.dev/keep-address of a pod counts up to what the AddressPool allows, and
-// an event reports what it does not. A text that is no time is refused with its value.
+// The annotation culvert.dev/keep-address of a pod counts up to the time that the AddressPool
+// allows, and an event reports a longer time. A text that is no duration is refused, and the error
+// has the text.
 func TestPodKeepsTheAddressOfItsName(t *testing.T) {
 	const kept = `pool "pool:storage", former "": 10.9.0.2/24 fd09::2/64`
 	for name, tc := range map[string]struct {

@@ -36,8 +36,8 @@ func prevResult(o *strictjson.Object, version string) *current.Result {
 	return r
 }
 
-// refuseParts refuses what the library lets through: addresses and routes that are
-// none. We pass them on in our own result.
+// refuseParts refuses addresses without an IP and routes without a destination, which the library
+// lets through. Culvert passes them on in its own result.
 func refuseParts(o *strictjson.Object, r *current.Result) {
 	for i, ip := range r.IPs {
 		if ip.Address.IP == nil {
@@ -112,7 +112,7 @@ func expectedRequest(c Config, req attach.Request) (attach.Request, error) {
 	return req, checkAsked(req)
 }
 
-// checkAsked compares the addresses asked for by name with those that there are.
+// checkAsked checks that prevResult has each address that the request names.
 func checkAsked(req attach.Request) error {
 	for _, w := range req.Addresses {
 		has := false

@@ -18,9 +18,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// resolvDirs returns where a network's resolvConf may be, links followed: who may
-// write a network is often a tenant, and culvertd reads the file as root. All
-// of them are root's alone to write in.
+// resolvDirs returns the folders in which a network's resolvConf may be, after links are followed.
+// The author of a network is often a tenant, and culvertd reads the file as root. Only root may
+// write to these folders.
 func resolvDirs() []string {
 	return []string{"/etc", "/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf"}
 }
@@ -70,8 +70,8 @@ func isWithin(dirs []string, path string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
 }
 
-// readResolvConf reads the form of resolv.conf(5), at most netconf.MaxText of it. Lines
-// that are none of it are left out.
+// readResolvConf reads the form of resolv.conf(5), at most netconf.MaxText of it. Lines of another
+// form are left out.
 func readResolvConf(r io.Reader) (ipam.DNS, error) {
 	var d ipam.DNS
 	lines := bufio.NewScanner(io.LimitReader(r, netconf.MaxText))
@@ -93,14 +93,14 @@ func readResolvConf(r io.Reader) (ipam.DNS, error) {
 			d.Options = append(d.Options, words[1:]...)
 		}
 	}
-	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) { // a line of 64 KiB is none of it either
+	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) { // a line of 64 KiB has another form, too
 		return d, err
 	}
 	return d, nil
 }
 
-// isNoWord reports whether s is longer than a domain name, or has what a
-// terminal would act upon.
+// isNoWord reports whether s is longer than a domain name, or has characters that a terminal would
+// act upon.
 func isNoWord(s string) bool {
 	return len(s) > longestName+1 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

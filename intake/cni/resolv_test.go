@@ -12,8 +12,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// addResolving attaches to a network whose resolvConf is file, where it may be
-// below dir.
+// addResolving attaches to a network whose resolvConf is file. The handler allows files below dir.
 func addResolving(t *testing.T, dir, file string) api.CNIResponse {
 	t.Helper()
 	raw := with(`"ipam":{"type":"static","addresses":[{"address":"10.0.0.5/24"}],"resolvConf":` + quoted(t, file) + `}`)
@@ -59,8 +58,8 @@ func TestResolvConf(t *testing.T) {
 	golden(t, "resolvconf.json", addResolving(t, dir, link).Stdout)
 }
 
-// A network cannot make culvertd, which is root, read any other file, nor open
-// what hangs or acts when it is opened.
+// A network cannot make culvertd, which is root, read any other file. It cannot make culvertd open
+// a file that blocks, or that has an effect when it is opened.
 func TestResolvConfIsNowhereElse(t *testing.T) {
 	top := t.TempDir()
 	dir, secret := filepath.Join(top, "etc"), filepath.Join(top, "secret")

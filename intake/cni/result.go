@@ -17,9 +17,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// formatResult writes the CNI result of an attachment in the configuration's
-// version (specification, section 5): what the plugins before this one made, and
-// our interface, addresses and routes after it.
+// formatResult writes the CNI result of an attachment in the configuration's version
+// (specification, section 5): the result of the plugins before this one, and after it Culvert's
+// interface, addresses and routes.
 //
 // A VF that went to vfio-pci has no interface in the sandbox. Its entry nevertheless has the
 // sandbox, the admin MAC and the MTU, like the SR-IOV CNI plugin's result: Multus leaves

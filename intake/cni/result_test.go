@@ -68,8 +68,8 @@ func TestResultOfEveryVersion(t *testing.T) {
 	}
 }
 
-// The routes of a network keep all that their author says of them, from the version of the
-// specification on that has room for it.
+// The routes of a network keep all attributes that their author sets, if the version of the
+// specification has room for them.
 func TestRoutesOfAResult(t *testing.T) {
 	for version, want := range map[string]string{
 		"1.1.0": `[{"advmss":1300,"dst":"10.7.0.0/16","gw":"10.0.0.9","mtu":1400,"priority":7,"scope":200,"table":100}]`,
@@ -86,7 +86,7 @@ func TestRoutesOfAResult(t *testing.T) {
 	}
 }
 
-// The DNS section of a network wins over that of its ipam, and that over the file which
+// The DNS section of a network wins over the one of its ipam section, which wins over the file that
 // ipam.resolvConf names. A result of a plugin before this one keeps its DNS.
 func TestPrecedenceOfDNS(t *testing.T) {
 	const file, section, own = `"resolvConf":"/etc/none"`, `"dns":{"nameservers":["10.0.0.52"]}`, `"dns":{"nameservers":["10.0.0.51"]},`

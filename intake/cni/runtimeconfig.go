@@ -5,10 +5,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// runtimeKeys are the capabilities that a runtime may pass on (CNI
-// conventions, "well-known capabilities"). Those from portMappings on are
-// accepted and left to others: port mappings and the like are the business of
-// the pod's default network.
+// runtimeKeys are the capabilities that a runtime may pass on (CNI conventions, "well-known
+// capabilities"). Culvert accepts and ignores portMappings, dns, aliases and cgroupPath, since
+// these concern the pod's default network.
 var runtimeKeys = []string{
 	"mac", "ips", "deviceID", "CNIDeviceInfoFile",
 	"portMappings", "dns", "aliases", "cgroupPath",

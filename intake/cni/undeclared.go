@@ -10,12 +10,11 @@ import (
 	"github.com/culvert-net/culvert/netconf"
 )
 
-// leaveOutUndeclared returns the request of a pod without the MAC address and the addresses
-// that it asks for of a network which does not declare that capability, and the
-// capabilities that are missing. Multus copies the pod's annotation into CNI_ARGS, and its
-// cni-args into args.cni, whatever the network declares (its DelegateAdd and
-// LoadDelegateNetConf). Outside Kubernetes the caller of the runtime is root, and its
-// arguments count. A request that cannot be read stays as it is: parse refuses it.
+// leaveOutUndeclared returns a pod's request without the MAC address and the addresses for which
+// the network does not declare the capability, and the capabilities that are missing. Multus copies
+// the pod's annotation into CNI_ARGS, and its cni-args into args.cni, whatever the network declares
+// (its DelegateAdd and LoadDelegateNetConf). Outside Kubernetes the caller of the runtime is root,
+// and its arguments count. A request that cannot be read stays as it is: parseRequest refuses it.
 func leaveOutUndeclared(r api.CNIRequest) (api.CNIRequest, []string) {
 	a, err := parseArguments(r.Args)
 	if err != nil || a.podName == "" || netconf.CheckSize(len(r.Config)) != nil {
@@ -43,8 +42,8 @@ func leaveOutUndeclared(r api.CNIRequest) (api.CNIRequest, []string) {
 	return r, missing
 }
 
-// withoutUndeclaredArgs returns the configuration of a plugin without what Plugin.LeaveOutUndeclared
-// takes out of its args.cni.
+// withoutUndeclaredArgs returns the configuration of a plugin without the keys that
+// Plugin.LeaveOutUndeclared takes out of its args.cni.
 func withoutUndeclaredArgs(p netconf.Plugin) (json.RawMessage, []string) {
 	var config, args, asked map[string]json.RawMessage // keys count as they are written
 	if json.Unmarshal(p.Raw, &config) != nil || json.Unmarshal(config["args"], &args) != nil || json.Unmarshal(args["cni"], &asked) != nil {
@@ -57,7 +56,7 @@ func withoutUndeclaredArgs(p netconf.Plugin) (json.RawMessage, []string) {
 	raw, err1 := json.Marshal(rest)
 	raw, err2 := netconf.SetKeys(config["args"], map[string]json.RawMessage{"cni": raw})
 	changed, err3 := p.With(map[string]json.RawMessage{"args": raw})
-	if errors.Join(err1, err2, err3) != nil { // no text that was read makes one
+	if errors.Join(err1, err2, err3) != nil { // a text that could be read causes no error
 		return p.Raw, nil
 	}
 	return changed.Raw, missing

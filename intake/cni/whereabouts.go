@@ -33,12 +33,12 @@ func ParseWhereaboutsMode(s string) (WhereaboutsMode, error) {
 // whereabouts is installed, though its plugin may not have arrived on a new node.
 const whereaboutsGroup = "whereabouts.cni.cncf.io"
 
-// whereaboutsLook is how long the cluster's answer counts: attaches do not wait for it each time.
+// whereaboutsLook is how long the cluster's answer counts, so that not every attach waits for it.
 const whereaboutsLook = time.Minute
 
-// Serves returns a function for Handler.ServesWhereabouts. hasGroup reports whether the cluster
-// has an API group. Nil stands for no connection to a cluster: then auto is plugin, since pools
-// of this node alone would give out what other nodes do.
+// Serves returns a function for Handler.ServesWhereabouts. hasGroup reports whether the cluster has
+// an API group. Nil stands for no connection to a cluster: then auto is plugin, since pools of this
+// node alone would give out the same addresses as other nodes.
 func (m WhereaboutsMode) Serves(hasGroup func(ctx context.Context, group string) (bool, error)) func(context.Context) (bool, error) {
 	if m != WhereaboutsAuto || hasGroup == nil {
 		return func(context.Context) (bool, error) { return m == WhereaboutsPools, nil }

@@ -96,7 +96,7 @@ func TestRealWhereaboutsIsDelegatedTo(t *testing.T) {
 	}
 	wantAllocated("2")
 	apiserver.Eventually(t, "the address of c2 is free", func() error {
-		call("DEL", "c3", "", config) // of any other pod; each tries for a few seconds to pay what is owed
+		call("DEL", "c3", "", config) // of another pod; each DEL tries for a few seconds to run the owed DELs
 		if got, err := allocated(s); err != nil || len(got) > 0 {
 			return fmt.Errorf("whereabouts has %v, %w", got, err)
 		}

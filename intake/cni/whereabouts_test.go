@@ -76,8 +76,8 @@ func TestWhereaboutsNetworkIsRefused(t *testing.T) {
 	}
 }
 
-// Culvert serves a whereabouts network from a pool that all of them share; with the plugin it
-// asks that.
+// Culvert serves a whereabouts network from a pool that all whereabouts networks share. In mode
+// plugin, it runs the whereabouts plugin instead.
 func TestWhereaboutsNetwork(t *testing.T) {
 	const config = `{"cniVersion":"1.0.0","name":"n","type":"sriov","ipam":{"type":"whereabouts","range":"10.5.0.0/24","log_level":"debug","unknown":1}}`
 	d := newDelegates(t, lease1)

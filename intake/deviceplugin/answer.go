@@ -104,6 +104,6 @@ func nodesOf(d device) (nodes []string) {
 	return nodes
 }
 
-// groupNode returns the node of a VF's IOMMU group, which is what VFIO gives away
-// (Linux Documentation/driver-api/vfio.rst).
+// groupNode returns the node of a VF's IOMMU group, which is the unit that VFIO passes to a
+// container (Linux Documentation/driver-api/vfio.rst).
 func groupNode(d device) string { return fmt.Sprintf("/dev/vfio/%d", d.group) }

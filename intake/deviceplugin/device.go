@@ -14,21 +14,22 @@ import (
 type host struct {
 	spec desired.Spec
 	pfs  []vf.PF
-	// unread are PFs that cannot be read, with the VFs that they had when they
-	// could, as far as pfs has them not.
+	// unread are the PFs that cannot be read, each with the VFs of its last reading that pfs does
+	// not have.
 	unread []vf.PF
-	// lately are the PFs in pfs that cannot be read for less than unreadGrace, as they were before.
+	// lately has the PFs that have been unreadable for less than unreadGrace. They are in pfs as
+	// they were at an earlier reading.
 	lately  map[vf.PCIAddr]earlier
 	records []journal.Record
-	// newer says of a record whether pfs were listed after it became what it is.
-	// Otherwise they tell where the VF was, not where it is.
+	// newer reports whether pfs were listed after a record entered its present state. Otherwise pfs
+	// show where the VF was, not where it is.
 	newer func(r journal.Record, listed time.Time) bool
 	// listed is when pfs were listed.
 	listed time.Time
 	// isDark and isDoubtful are those of Config.
 	isDark     func(journal.Record) bool
 	isDoubtful func(vf.PF, []journal.Record) bool
-	// given are pods by the VFs that the kubelet gave them, as it last said.
+	// given has the pod of each VF, as the kubelet last reported it.
 	given map[vf.PCIAddr]string
 }
 
@@ -119,8 +120,8 @@ func describeUnread(pf vf.PF) string {
 	return fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)
 }
 
-// wholePF is a PF as it was when it could be read, when that was, and since when it cannot be read; the
-// zero time if it can.
+// wholePF is a PF as it was when it could last be read. listed is the time of that reading. unread
+// is the time since which the PF cannot be read, or zero.
 type wholePF struct {
 	vf.PF
 	listed, unread time.Time
@@ -136,7 +137,7 @@ func (e earlier) lists(a vf.PCIAddr) bool {
 	return slices.ContainsFunc(e.now, func(st vf.State) bool { return st.PCI == a })
 }
 
-// unreadGrace is how long the netdevices of a PF that cannot be read are what they were at the last
+// unreadGrace is how long the netdevices of a PF that cannot be read keep the health of the last
 // reading. If the kubelet sees no healthy VF at the moment when it admits a pod, the pod fails for
 // good. If it gives one to the pod, the pod's ADD is refused, and the runtime tries again.
 const unreadGrace = 10 * time.Second
@@ -153,10 +154,10 @@ func (h host) mixedPools() map[string]string {
 	return out
 }
 
-// findUnread finds the PFs that cannot be read and the VFs that they had, in what was read of each
-// before (whole), which it keeps. A VF that is not on the kubelet's list is no device of the node any
-// more, and its PF's trouble may be over soon. A PF that cannot be read for less than unreadGrace is
-// not among unread: findUnread puts it into pfs as it was before.
+// findUnread returns the PFs that cannot be read, with the VFs of their last readings. It finds
+// these readings in whole, and adds the new ones. A VF that is not on the kubelet's list is no
+// device of the node any more, although its PF may soon be readable again. A PF that cannot be read
+// for less than unreadGrace is not among unread: findUnread puts it into pfs as it was before.
 func findUnread(pfs []vf.PF, listed time.Time, whole map[vf.PCIAddr]wholePF, now time.Time) (unread []vf.PF, lately map[vf.PCIAddr]earlier) {
 	for a := range whole {
 		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return pf.PCI == a }) {
@@ -189,8 +190,9 @@ func findUnread(pfs []vf.PF, listed time.Time, whole map[vf.PCIAddr]wholePF, now
 	return unread, lately
 }
 
-// judgeRecord says what the ledger means for the kubelet, which gave the VF to the pod given. A
-// VF that an earlier device plugin served is in no ledger while its pod runs.
+// judgeRecord sets the health of a device by its record in the ledger. given is the pod to which
+// the kubelet gave the VF. A VF that an earlier device plugin served is in no ledger while its pod
+// runs.
 func (d *device) judgeRecord(rec journal.Record, known bool, ours func(journal.Record) bool, given string) {
 	switch {
 	case !known && given != "":
@@ -210,9 +212,9 @@ func (d *device) judgeRecord(rec journal.Record, known bool, ours func(journal.R
 	}
 }
 
-// findDriverProblem returns why a VF's driver keeps it from being given out. While it is being
-// given or taken back it may have any, and what its pod does with it is the
-// pod's affair.
+// findDriverProblem returns why a VF's driver keeps the VF from being given out. A VF that is being
+// given or taken back may have any driver or none. A VF that a pod has may have any driver, since
+// the pod may change it.
 func findDriverProblem(pool desired.Pool, st vf.State, phase journal.Phase) string {
 	vfio, wanted := st.Driver == vf.DriverVFIO, pool.KindOf(st)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/durable"
 )
 
-// Places where others look for what a device plugin has to tell.
+// Folders in which other programs look for the files of a device plugin.
 const (
 	// DefaultInfoDir has the files of the device-info specification 1.1.0
 	// (k8snetworkplumbingwg/device-info-spec), where Multus reads them.
@@ -95,19 +95,19 @@ func cdiSpec(pools []desired.Pool, devices map[string][]device) ([]byte, error) 
 // other device plugins have files of the same form beside them.
 type files struct {
 	list    string
-	listed  string // what the list says
+	listed  string // the content of the list on disk
 	written map[string]string
 }
 
 const listFile = ".culvert"
 
-// takeOver returns what an earlier run has written into the folders, which may
-// say anything now. The list is in the first.
+// takeOver returns the files that an earlier run has written into the folders. Their content is not
+// known. The list is in the first folder.
 func takeOver(dirs ...string) *files {
 	f := &files{list: filepath.Join(dirs[0], listFile), written: map[string]string{}}
 	text, err := os.ReadFile(f.list)
 	if err != nil {
-		return f // none, or none that can be read: those files stay
+		return f // there is no list, or it cannot be read: the files stay
 	}
 	f.listed = string(text)
 	for _, path := range strings.Fields(f.listed) {
@@ -118,9 +118,9 @@ func takeOver(dirs ...string) *files {
 	return f
 }
 
-// keepFiles makes the files what is wanted, by path. Each is replaced as a whole; one
-// that fails does not keep the others from being written. A file is on the list
-// before it is there, and until it has gone.
+// keepFiles writes the wanted files, by path, and removes all others. It replaces each file as a
+// whole. A file that cannot be written does not keep the others from being written. A file is on
+// the list before it is written, and until it is removed.
 func (f *files) keepFiles(want map[string]string) error {
 	if err := f.writeList(want); err != nil {
 		return err
@@ -149,7 +149,8 @@ func (f *files) keepFiles(want map[string]string) error {
 	return errors.Join(append(errs, f.writeList(nil))...)
 }
 
-// writeList writes the list: what is there, and more that may soon be.
+// writeList writes the list: the files that are there, and the files of more, which will be written
+// next.
 func (f *files) writeList(more map[string]string) error {
 	all := maps.Clone(f.written)
 	maps.Copy(all, more)

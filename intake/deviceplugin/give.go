@@ -12,9 +12,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// isOurs says of a lease whether its owner is the pod that the kubelet gave the VF
-// to. Where that is not known it is taken for granted of a pod: a VF that is
-// unhealthy and held counts twice for the scheduler.
+// isOurs reports whether the owner of a lease is the pod to which the kubelet gave the VF. It
+// returns true for a pod about which the kubelet was not asked yet: a VF that is unhealthy and held
+// counts twice for the scheduler.
 func (p *Plugin) isOurs(r journal.Record) bool {
 	if r.Lease.Owner.Kind != vf.OwnerPod {
 		return false
@@ -41,10 +41,10 @@ func (h host) hasNewcomer() bool {
 	return false
 }
 
-// learnPods asks the kubelet about leases of pods that are new, and where a newcomer, a VF
-// that is in no ledger, may be a pod's. It then judges again each lease that the kubelet did not
-// list before: a kubelet that has just started lists no pod until it has read them from the API
-// server. An error means that the kubelet did not answer.
+// learnPods asks the kubelet about new leases of pods. It also asks if there is a newcomer: a VF
+// that is in no ledger, and that a pod may have. It then judges again each lease that the kubelet
+// did not list before: a kubelet that has just started lists no pod until it has read them from the
+// API server. An error means that the kubelet did not answer.
 func (p *Plugin) learnPods(ctx context.Context, records []journal.Record, newcomer bool) error {
 	held := map[lease]bool{}
 	unlisted := map[lease]journal.Record{}
@@ -145,9 +145,9 @@ func (p *Plugin) giveVFs(ctx context.Context, pool string, vfs []vf.PCIAddr) (de
 	}
 }
 
-// freeDevices returns devices of a pool if a pod can have all of them now or, as
-// netdevices, when its networks are set up. With patience, those that are being
-// given back are refused, to be asked for again.
+// freeDevices returns devices of a pool if a pod can have all of them now or, as netdevices, when
+// its networks are set up. With patience, it refuses devices that are being given back, and giveVFs
+// asks for them again.
 func (p *Plugin) freeDevices(pool string, vfs []vf.PCIAddr, patience bool) ([]device, error) {
 	spec, _ := p.Spec()
 	h, err := p.readHost(spec)
@@ -173,7 +173,8 @@ func (p *Plugin) freeDevices(pool string, vfs []vf.PCIAddr, patience bool) ([]de
 	return out, errors.Join(errs...)
 }
 
-// promiseVFs notes VFs as the kubelet's; undo takes back what was not noted before.
+// promiseVFs records that VFs are promised to the kubelet. undo removes the promises that this call
+// added.
 func (p *Plugin) promiseVFs(vfs []vf.PCIAddr) (undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

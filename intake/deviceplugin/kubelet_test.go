@@ -22,10 +22,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// fakeKubelet does what a kubelet does with device plugins
-// (k8s.io/kubernetes pkg/kubelet/cm/devicemanager): it clears its folder when it
-// starts, dials back whoever registers before it answers, and keeps the last
-// list of each resource. It is PodResources as well.
+// fakeKubelet treats device plugins as a kubelet does (k8s.io/kubernetes
+// pkg/kubelet/cm/devicemanager): it clears its folder when it starts, dials back to a plugin that
+// registers before it answers it, and keeps the last list of each resource. It is PodResources as
+// well.
 type fakeKubelet struct {
 	pluginapi.UnimplementedRegistrationServer
 	t   *testing.T
@@ -41,7 +41,7 @@ type fakeKubelet struct {
 	refuses   map[string]bool
 }
 
-// resource is one that is registered.
+// resource is a registered resource.
 type resource struct {
 	conn     *grpc.ClientConn
 	client   pluginapi.DevicePluginClient
@@ -62,7 +62,7 @@ func newKubelet(t *testing.T) *fakeKubelet {
 	return k
 }
 
-// start is a kubelet that starts.
+// start starts the kubelet.
 func (k *fakeKubelet) start() {
 	k.t.Helper()
 	if err := os.MkdirAll(k.dir, 0o750); err != nil {
@@ -98,7 +98,7 @@ func (k *fakeKubelet) eachSocket(f func(path string)) {
 	}
 }
 
-// stop is a kubelet that ends: its connections break, its socket stays.
+// stop ends the kubelet: its connections break, and its socket stays.
 func (k *fakeKubelet) stop() {
 	k.mu.Lock()
 	srv, done, resources := k.srv, k.done, maps.Clone(k.resources)
@@ -116,7 +116,7 @@ func (k *fakeKubelet) stop() {
 	}
 }
 
-// Register is what plugins call.
+// Register serves the registration of a device plugin.
 func (k *fakeKubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
 	k.mu.Lock()
 	refused := k.refuses[r.GetResourceName()]
@@ -163,13 +163,13 @@ func (k *fakeKubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) 
 	return &pluginapi.Empty{}, nil
 }
 
-// ring is called with mu.
+// ring wakes the waits for a change. The caller holds mu.
 func (k *fakeKubelet) ring() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
-// Given is PodResources'.
+// Given answers like kubelet.PodResources.
 func (k *fakeKubelet) Given(context.Context) (map[vf.PCIAddr]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,9 +187,9 @@ func (k *fakeKubelet) gives(pci vf.PCIAddr, pod string) {
 	k.given[pci] = pod
 }
 
-// knows waits until what the kubelet knows of a resource is as wanted, as text:
-// "h" for each healthy device and "u" for each other, "-" for a resource that is
-// not registered or whose plugin has gone.
+// knows waits until the kubelet's list of a resource is as wanted. Its text has "h" for each
+// healthy device and "u" for each other. It is "-" if the resource is not registered or its plugin
+// is gone.
 func (k *fakeKubelet) knows(name, want string) {
 	k.t.Helper()
 	late := time.After(patience)
@@ -226,7 +226,7 @@ func (k *fakeKubelet) resource(name string) *resource {
 	return k.resources[name]
 }
 
-// allocate is the kubelet that starts a pod with the devices.
+// allocate calls Allocate as the kubelet does when it starts a pod with the devices.
 func (k *fakeKubelet) allocate(name string, ids ...string) (*pluginapi.ContainerAllocateResponse, error) {
 	out, err := k.resource(name).client.Allocate(k.t.Context(),
 		&pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: ids}}})

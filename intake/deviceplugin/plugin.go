@@ -27,8 +27,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// DefaultDir is where a kubelet with the root folder /var/lib/kubelet and its
-// device plugins meet.
+// DefaultDir has the sockets of a kubelet with the root folder /var/lib/kubelet and of its device
+// plugins.
 const DefaultDir = "/var/lib/kubelet/device-plugins"
 
 // hardware is inventory.Inventory.
@@ -59,8 +59,7 @@ type Config struct {
 	Hardware hardware
 	Ledger   ledger
 	Kubelet  kubelet
-	// Spec returns what is wanted of the host, and a channel that is closed when
-	// that changes.
+	// Spec returns the wanted Spec of the host, and a channel that is closed when the Spec changes.
 	Spec func() (desired.Spec, <-chan struct{})
 	// Bond returns a bond that a network of a pool has; nil if no network of the pool has one. The
 	// function is nil where the node knows no networks.
@@ -72,7 +71,7 @@ type Config struct {
 	IsDoubtful func(vf.PF, []journal.Record) bool
 	// Watch wakes after each change in a folder, see kernel/dirwatch.
 	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
-	// Now is the clock by which a PF cannot be read for long; nil is time.Now.
+	// Now is the clock that measures for how long a PF cannot be read; nil stands for time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil discards
 }
@@ -98,9 +97,9 @@ type Plugin struct {
 	folder socket.Folder // Dir
 
 	mu sync.Mutex // guards all below
-	// promised are VFs that the kubelet was given for a pod, and since when.
+	// promised has the time at which each VF was promised to the kubelet for a pod.
 	promised map[vf.PCIAddr]time.Time
-	// known says of leases of pods whether the kubelet gave the VF to that pod.
+	// known has, for each lease of a pod, whether the kubelet gave the VF to that pod.
 	known    map[lease]bool
 	states   map[vf.ID]state        // nil before the first look
 	whole    map[vf.PCIAddr]wholePF // as they were when they could be read
@@ -123,9 +122,8 @@ func New(c Config) *Plugin {
 	}
 }
 
-// Run serves until ctx ends, and takes the sockets away then. A kubelet that is
-// not there is waited for. It returns an error only when it could not go on at
-// all.
+// Run serves until ctx ends, and then removes the sockets. It waits for a kubelet that is not
+// there. It returns an error only if it cannot go on at all.
 func (p *Plugin) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { p.folder.Follow(ctx); return nil })
@@ -133,7 +131,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// followHost keeps what is served as the host is.
+// followHost updates the served pools whenever the hardware, the ledger or the Spec changes.
 func (p *Plugin) followHost(ctx context.Context, g *errgroup.Group, written *files) error {
 	for {
 		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
@@ -162,8 +160,8 @@ func (p *Plugin) followHost(ctx context.Context, g *errgroup.Group, written *fil
 	}
 }
 
-// updateOnce looks at everything and passes it on. again is whether the kubelet did not answer what
-// depends on it, or a PF has lately become one that cannot be read.
+// updateOnce reads the hardware, the ledger and the kubelet's pods, and updates the served pools
+// and the files. again is true if one of these failed or a PF has lately become unreadable.
 func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired.Spec, written *files) (again bool, err error) {
 	h, err := p.readHost(spec)
 	if err != nil {
@@ -219,8 +217,8 @@ func (s state) matchesRecord(r journal.Record) bool {
 	return s.phase == r.Phase && s.generation == r.Generation
 }
 
-// noteStates keeps the states of the records. A state that is there at the start has lasted for
-// long.
+// noteStates keeps the states of the records. A state that the first call finds counts as an old
+// one.
 func (p *Plugin) noteStates(records []journal.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +237,7 @@ func (p *Plugin) noteStates(records []journal.Record) {
 	p.states = states
 }
 
-// fileContents returns the files that others want, by path.
+// fileContents returns the content of the device-info files and of the CDI file, by path.
 func (p *Plugin) fileContents(pools []desired.Pool, devices map[string][]device) map[string]string {
 	out := map[string]string{}
 	for _, pool := range pools {
@@ -255,8 +253,8 @@ func (p *Plugin) fileContents(pools []desired.Pool, devices map[string][]device)
 	return out
 }
 
-// servePools starts, changes and ends what is served of each pool. A pool keeps its
-// name without any VF, so that the node says 0 of it.
+// servePools starts, updates and stops the endpoints of the pools. A pool without VFs is served,
+// too, so that the node reports 0 of it.
 func (p *Plugin) servePools(ctx context.Context, g *errgroup.Group, pools []desired.Pool, devices map[string][]device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

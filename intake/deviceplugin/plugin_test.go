@@ -29,7 +29,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// patience bounds a wait for what must come, on a machine with much else to do.
+// patience bounds a wait for an event that must come, on a busy machine.
 const patience = time.Minute
 
 // machine is a node on the fake kernel with a device plugin, and its kubelet.
@@ -87,7 +87,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// boot is culvertd that starts.
+// boot starts culvertd.
 func (m *machine) boot() {
 	m.t.Helper()
 	m.node = node.New(node.Config{Kernel: m.faults, Ledger: m.ledger, BootID: "boot 1"})
@@ -118,7 +118,7 @@ func (m *machine) run() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if _, err := m.node.Inventory.Refresh(ctx); err != nil { // what happened when nobody watched
+	if _, err := m.node.Inventory.Refresh(ctx); err != nil { // the changes while culvertd did not watch
 		m.t.Fatal(err)
 	}
 	var g errgroup.Group
@@ -140,7 +140,7 @@ func (m *machine) run() {
 	m.t.Cleanup(func() { m.end() })
 }
 
-// started is a machine whose pools are registered.
+// started returns a machine whose pools are registered.
 func started(t *testing.T) *machine {
 	t.Helper()
 	m := newMachine(t)
@@ -151,10 +151,10 @@ func started(t *testing.T) *machine {
 	return m
 }
 
-// pci is a VF of a PF, counted from 1 and 0.
+// pci returns the address of a VF. PFs count from 1, and the VFs of a PF from 0.
 func (m *machine) pci(pf, index int) vf.PCIAddr { return m.node.Inventory.PFs()[pf-1].VFs[index].PCI }
 
-// request is for an owner's VF in the netns of its name.
+// request returns an owner's request for a VF, in the netns of the owner's name.
 func (m *machine) request(kind, name string, pci vf.PCIAddr) attach.Request {
 	m.AddNetns("/run/netns/" + name)
 	return attach.Request{
@@ -176,7 +176,7 @@ func (m *machine) attach(kind, name string, pci vf.PCIAddr) journal.Record {
 	return rec
 }
 
-// troubles waits until the plugin reports so many problems.
+// troubles waits until the plugin reports n problems.
 func (m *machine) troubles(n int) []api.Problem {
 	m.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -190,8 +190,8 @@ func (m *machine) troubles(n int) []api.Problem {
 	}
 }
 
-// A kubelet that is not there yet is waited for; one that starts anew is
-// registered with anew; one that dies without a word too.
+// The plugin waits for a kubelet that is not there yet. It registers again with each kubelet that
+// starts, also after one that ended without notice.
 func TestKubeletComesAndGoes(t *testing.T) {
 	m := newMachine(t)
 	m.run()
@@ -213,7 +213,7 @@ func TestKubeletComesAndGoes(t *testing.T) {
 	if registered < 4 || registered > 8 { // a try whose answer was late is repeated
 		t.Errorf("x/a was registered %d times for 4 kubelets", registered)
 	}
-	// One that only clears its folder, as when its own socket was taken away.
+	// A kubelet only clears its folder, as it does when its own socket was removed.
 	m.kubelet.eachSocket(func(path string) {
 		if !strings.HasSuffix(path, "kubelet.sock") {
 			_ = os.Remove(path)
@@ -355,11 +355,11 @@ func TestUnreadablePF(t *testing.T) {
 	m.kubelet.knows("x/a", "hhhhhhh")
 }
 
-// While nothing happens nobody looks for a whole second: what the kubelet is told
-// follows events, and is not polled.
+// While nothing happens, the plugin does not list the hardware for a whole second: the kubelet's
+// list follows events, and the plugin does not poll.
 func TestNothingIsPolled(t *testing.T) {
 	m := started(t)
-	for end := time.Now().Add(patience); ; { // what the start has set off comes first
+	for end := time.Now().Add(patience); ; { // first, the work that the start caused ends
 		listed := m.node.Inventory.Listed()
 		m.steady("x/a", "hhhhhhh")
 		again := m.node.Inventory.Listed()
@@ -388,9 +388,8 @@ func (m *machine) detach(name string) {
 	m.must(m.node.Engine.Detach(m.t.Context(), vf.Owner{UID: name, Interface: "net1"}))
 }
 
-// A VF that the kubelet gave to the pod which has it is healthy all the time,
-// also for a culvertd that was not there when it was given, and while the
-// kubelet does not answer.
+// A VF that the kubelet gave to the pod which has it is healthy all the time, also if culvertd
+// started after the kubelet gave it, and while the kubelet does not answer.
 func TestHolderThatTheKubeletKnows(t *testing.T) {
 	m := started(t)
 	pci := m.pci(1, 0)
@@ -440,8 +439,7 @@ func TestHolderThatTheKubeletListsLater(t *testing.T) {
 	m.kubelet.knows("x/a", "hhhhhhh")
 }
 
-// culvertd is killed and started again: the devices are as before, and who has
-// one keeps it.
+// culvertd is killed and started again: the devices are as before, and each owner keeps its VF.
 func TestKilledAndStartedAgain(t *testing.T) {
 	m := started(t)
 	pci := m.pci(1, 0)
@@ -461,7 +459,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	}
 }
 
-// steady wants the kubelet to be told of nothing else for a while.
+// steady requires that the kubelet's list of a resource stays as wanted for a second.
 func (m *machine) steady(name, want string) {
 	m.t.Helper()
 	for end := time.After(time.Second); ; {
@@ -479,8 +477,7 @@ func (m *machine) steady(name, want string) {
 	}
 }
 
-// Pools appear, change and vanish with what is wanted, and VFs with the
-// hardware.
+// Pools appear, change and vanish with the Spec, and VFs with the hardware.
 func TestPoolsFollowTheSpec(t *testing.T) {
 	m := started(t)
 	s := spec()
@@ -564,14 +561,14 @@ func TestI1AllocateAndOthers(t *testing.T) {
 	if rec, err := m.node.Engine.Attach(t.Context(), req); err == nil {
 		t.Errorf("%s was promised to a pod", rec.PCI)
 	}
-	// What was refused is not promised.
+	// A VF that the plugin refused is not promised.
 	m.detach("db1")
 	if rec, err := m.node.Engine.Attach(t.Context(), req); err != nil || rec.PCI != held {
 		t.Errorf("%s, %v; want %s", rec.PCI, err, held)
 	}
 }
 
-// I3: a VF that its last pod is giving back is waited for, and is clean then.
+// I3: Allocate waits for a VF that its last pod is giving back, and the VF is clean then.
 func TestI3AllocateWaitsForTheLastPod(t *testing.T) {
 	m := started(t)
 	pci := m.pci(1, 0)

@@ -8,14 +8,13 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// preferDevices chooses size of the available devices: all of must, then free ones
-// before those whose last pod is not gone yet, and those of sound PFs before those of
-// doubtful ones, on as few
-// NUMA nodes as there can be, and there spread over the PFs, so that two VFs of
-// one pod are on two wires and load is spread as alloc.Choose does it. The SR-IOV
-// network device plugin has no preference, or packs by address
-// (pkg/resources/allocator.go), which puts both VFs of a bond on one wire. Fewer
-// than size, or a must that is not known, have no answer: nil.
+// preferDevices chooses size of the available devices: all of must, then free ones before those
+// whose last pod is not gone yet, and those of sound PFs before those of doubtful ones, on as few
+// NUMA nodes as there can be, and there spread over the PFs, so that two VFs of one pod are on two
+// wires and load is spread as alloc.Choose does it. The SR-IOV network device plugin has no
+// preference, or packs by address (pkg/resources/allocator.go), which puts both VFs of a bond on
+// one wire. It returns nil if there are fewer devices than size, or if a device of must is not
+// known.
 //
 // If a network of the pool has a bond, none of these rules leaves out the VFs without which the bond
 // has too few links: its attach would be refused. A pod that asks for fewer VFs has no bond.
@@ -66,9 +65,8 @@ func preferDevices(devices []device, available, must []vf.PCIAddr, size int, bon
 	return out
 }
 
-// onFewestNodes leaves of rest what is on the NUMA nodes that chosen is on
-// already and, where that is not enough, on as few others as can be: those with
-// most devices first.
+// onFewestNodes returns the devices of rest on the NUMA nodes of chosen and, if these are too few,
+// on as few other nodes as possible: those with most devices first.
 func onFewestNodes(chosen, rest []device, missing int) []device {
 	count := map[int]int{}
 	for _, d := range rest {
@@ -93,8 +91,9 @@ func onFewestNodes(chosen, rest []device, missing int) []device {
 	return slices.DeleteFunc(slices.Clone(rest), func(d device) bool { return !taken[d.numa] })
 }
 
-// onNodesForBond is onFewestNodes, unless a bond has fewer links on these nodes than on all. Then it
-// leaves the VFs of one other node that has enough of both, or else all of rest.
+// onNodesForBond returns the devices of onFewestNodes, unless a bond has fewer links on these nodes
+// than on all. Then it returns the devices of one node that has enough devices and links, or else
+// all of rest.
 func onNodesForBond(chosen, rest []device, missing int, bond *vf.Bond) []device {
 	links := countLinks(bond, chosen, rest)
 	near := onFewestNodes(chosen, rest, missing)
@@ -136,8 +135,8 @@ func countLinks(bond *vf.Bond, parts ...[]device) int {
 	return min(bond.Links, bond.AntiAffinity.CountApart(pfs))
 }
 
-// spreadNext returns which of rest comes next: on the PF that chosen has fewest of, then on the PF
-// with most left, then the one given back longest ago.
+// spreadNext returns the index in rest of the next device: one on the PF with fewest devices in
+// chosen, then one on the PF with most devices left, then the one given back longest ago.
 func spreadNext(chosen, rest []device, bond *vf.Bond) int {
 	have, left := map[vf.PCIAddr]int{}, map[vf.PCIAddr]int{}
 	for _, d := range chosen {
@@ -160,10 +159,10 @@ func spreadNext(chosen, rest []device, bond *vf.Bond) int {
 	return best
 }
 
-// compareForBond compares two devices for the next link of a bond. First comes the one that shares
-// less with those chosen of what the bond's VFs must not share, then the one on the primary PF if
-// none is yet. Then free and sound ones come first, and those of other PFs and cards. Without a bond
-// it returns 0.
+// compareForBond compares two devices for the next link of a bond. First comes the device that
+// shares the part of the bond's anti-affinity with fewer chosen devices, then the one on the
+// primary PF if no chosen device is. Then free devices come first, then those of sound PFs, then
+// those of other PFs and cards. Without a bond it returns 0.
 func compareForBond(a, b device, chosen []device, bond *vf.Bond) int {
 	if bond == nil {
 		return 0

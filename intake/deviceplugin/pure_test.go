@@ -18,7 +18,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// four PFs with two VFs each: 1 and 2 on NUMA node 0, 3 and 4 on node 1.
+// eight returns the VFs of four PFs with two VFs each: PFs 1 and 2 on NUMA node 0, 3 and 4 on node
+// 1.
 func eight() (all []device) {
 	for pf := range 4 {
 		for i := range 2 {
@@ -36,7 +37,7 @@ func onPF(bus uint8, numa int) vf.PF {
 	return vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, bus}}, Name: fmt.Sprintf("ens%d", bus), PCI: vf.PCIAddr{Bus: bus}, NUMA: numa}
 }
 
-// short is a VF as "bus.function".
+// short returns a VF as "bus.function".
 func short(a vf.PCIAddr) string {
 	return strings.TrimPrefix(a.String(), "0000:")[1:2] + a.String()[10:]
 }
@@ -202,7 +203,7 @@ func TestPreferForABondAmongDoubtfulPFs(t *testing.T) {
 	}
 }
 
-// A VF rests before it is used again, as with alloc.Choose.
+// The VF that was given back longest ago comes first, as with alloc.Choose.
 func TestPreferTheLongestAtRest(t *testing.T) {
 	devices := eight()
 	devices[0].released = time.Unix(20, 0)
@@ -213,7 +214,7 @@ func TestPreferTheLongestAtRest(t *testing.T) {
 	}
 }
 
-// A VF whose last pod is not gone yet comes last, whatever else speaks for it.
+// A VF whose last pod is not gone yet comes last, even if all other rules prefer it.
 func TestPreferTheFree(t *testing.T) {
 	devices := eight()
 	devices[0].free, devices[2].free = false, false
@@ -228,7 +229,8 @@ func TestPreferTheFree(t *testing.T) {
 	}
 }
 
-// What a container gets with VFs of each kind, and what others are told of them.
+// A container gets the environment variables of its VFs and, by the kubelet's list or by CDI, the
+// device nodes that VFs of its kind need.
 func TestAnswer(t *testing.T) {
 	vhost := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: onPF(1, 0), group: 12, vhost: true, vfio: true}
 	other := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, pf: onPF(1, 0), group: 13, vfio: true}
@@ -319,7 +321,8 @@ func TestFiles(t *testing.T) {
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// Another run removes what is of no pool any more, and nobody else's.
+	// Another run removes the files of VFs that are in no pool any more, and no files of other
+	// programs.
 	others := filepath.Join(p.InfoDir, "intel.com-gone-0000:09:10.0-device.json")
 	if err := os.WriteFile(others, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -337,7 +340,7 @@ func TestFiles(t *testing.T) {
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	// One that cannot be written does not keep the others away (I7).
+	// A file that cannot be written does not keep the others from being written (I7).
 	p.CDIDir = filepath.Join(dir, "dp", "intel.com-net-0000:02:10.0-device.json")
 	devices["intel.com/dpdk"] = []device{{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12, vfio: true}}
 	err := written.keepFiles(p.fileContents(pools, devices))
@@ -346,8 +349,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// What the list of an earlier run says is removed only where our files are, and
-// a file is on the list before it is there.
+// culvertd removes a file on the list of an earlier run only if it is in one of culvertd's folders.
+// A file is on the list before it is written.
 func TestListOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	dp, cdi, elsewhere := filepath.Join(dir, "dp"), filepath.Join(dir, "cdi"), filepath.Join(dir, "precious")
@@ -378,7 +381,7 @@ func TestListOfFiles(t *testing.T) {
 	}
 }
 
-// A PF that cannot be read has its VFs, unfit, until it has gone.
+// A PF that cannot be read keeps its VFs, as unhealthy devices, until the PF is gone.
 func TestUnread(t *testing.T) {
 	a, b := vf.PCIAddr{Bus: 1}, vf.PCIAddr{Bus: 2}
 	st := func(n uint8) vf.State { return vf.State{PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: n}} }
@@ -390,7 +393,7 @@ func TestUnread(t *testing.T) {
 		unread []vf.PF
 		lately []vf.PF // as it is in pfs then
 	}{
-		{0, []vf.PF{{PCI: a, Err: "no answer"}}, nil, nil}, // what it has is not known
+		{0, []vf.PF{{PCI: a, Err: "no answer"}}, nil, nil}, // its VFs are not known
 		{0, x("", st(0), st(1)), nil, nil},
 		{1, []vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, nil, x("no answer", st(0), st(1))},
 		{unreadGrace, []vf.PF{{PCI: a, Err: "partly", VFs: []vf.State{st(1)}}, {PCI: b}}, nil, x("partly", st(0), st(1))},
@@ -441,7 +444,8 @@ func read(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// NUMA nodes are told unless the pool keeps them, or there are none.
+// The kubelet's list has the NUMA nodes of devices, unless the pool excludes them or a device has
+// none.
 func TestListing(t *testing.T) {
 	devices := []device{{pci: vf.PCIAddr{Bus: 1}, numa: 1}, {pci: vf.PCIAddr{Bus: 2}, numa: -1, unfit: "x"}}
 	for _, exclude := range []bool{false, true} {

@@ -21,8 +21,8 @@ type service struct {
 	hungUp func() // called when the kubelet does not listen any more
 }
 
-// GetDevicePluginOptions says that there is a preferred allocation, and that
-// nothing is to be called before a container starts.
+// GetDevicePluginOptions says that there is a preferred allocation, and that the kubelet need not
+// call PreStartContainer.
 func (s *service) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
 	return pluginOptions(), nil
 }
@@ -69,8 +69,8 @@ func listDevices(pool desired.Pool, devices []device) *pluginapi.ListAndWatchRes
 	return out
 }
 
-// GetPreferredAllocation answers with what prefer chooses; with nothing where it
-// does not know, and then the kubelet chooses.
+// GetPreferredAllocation answers with the choice of preferDevices. If there is none, the answer is
+// empty and the kubelet chooses.
 func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
 	_, devices := s.getDevices()
 	var bond *vf.Bond

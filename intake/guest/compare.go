@@ -41,8 +41,8 @@ const (
 type Seen struct {
 	UUID, Name string
 	Running    bool
-	// Live is the definition that a running guest has now, Next the one that the next start of a
-	// persistent guest has.
+	// Live is the present definition of a running guest, Next the definition for the next start of
+	// a persistent guest.
 	Live, Next guest.Definition
 	// Unread says that a definition could not be read, so the guest's VFs are not known.
 	Unread bool
@@ -125,7 +125,7 @@ func (c *Comparer) settleLease(ctx context.Context, r journal.Record, guests []S
 		return nil
 	}
 	if err := c.engine.InUse(ctx, r); err != nil {
-		return nil //nolint:nilerr // it runs, whatever libvirt knows of it
+		return nil //nolint:nilerr // a process uses the VF, although libvirt's list does not show it
 	}
 	return c.engine.End(ctx, r)
 }

@@ -52,8 +52,8 @@ type Follower struct {
 	pace    pace
 
 	mu     sync.Mutex    // guards what follows
-	wrong  []api.Problem // what the last comparison found
-	absent *api.Problem  // why there is no connection; nil: there is one, or none is missed
+	wrong  []api.Problem // the problems of the last comparison
+	absent *api.Problem  // why there is no connection; nil: there is one, or none is needed
 }
 
 // NewFollower returns the Follower of this host's libvirt. Call Run once.
@@ -89,7 +89,7 @@ func (f *Follower) Run(ctx context.Context) {
 
 var errStopped = errors.New("it does not run")
 
-// followConnection follows one libvirt until that goes, and says why.
+// followConnection follows libvirt until the connection ends, and returns the reason.
 func (f *Follower) followConnection(ctx context.Context) (err error) {
 	if !f.runs() {
 		return errStopped

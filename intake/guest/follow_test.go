@@ -75,8 +75,8 @@ func uuidOf(n int) string {
 	return strings.ReplaceAll("nnnnnnnn-f6a4-8304-79aa-97f2502e193f", "n", fmt.Sprint(n))
 }
 
-// following is a follower of a libvirt in memory, whose looks come out of the channel.
-// Some guest has a VF.
+// following returns a Follower of a libvirt in memory, and a channel with the lists of guests that
+// it compares. One guest has a VF.
 func following(t *testing.T, l *libvirtFake, problems func() []api.Problem) (*Follower, <-chan []Seen) {
 	t.Helper()
 	ledger, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
@@ -137,7 +137,8 @@ func says(t *testing.T, f *Follower, words string) {
 	t.Fatalf("the problems are %q, want %q", got, words)
 }
 
-// P11: culvertd does not need libvirt, notices it whenever it comes, and hears of each change.
+// P11: culvertd does not need libvirt, connects whenever libvirt starts, and compares after each
+// event.
 func TestP11LibvirtComesAndGoes(t *testing.T) {
 	l := &libvirtFake{}
 	var wrong atomic.Bool
@@ -211,7 +212,7 @@ func TestP11LibvirtComesAndGoes(t *testing.T) {
 	says(t, f, "")
 }
 
-// A libvirt that runs where no guest has a VF and then does not is nobody's loss.
+// If no guest has a VF, it is no problem that libvirt does not run.
 func TestLibvirtIsNotMissedWithoutGuests(t *testing.T) {
 	l := &libvirtFake{}
 	f, _ := following(t, l, func() []api.Problem { return nil })
@@ -224,7 +225,8 @@ func TestLibvirtIsNotMissedWithoutGuests(t *testing.T) {
 	says(t, f, "")
 }
 
-// A libvirt that never answers keeps the follower for as long as it may, which is said.
+// A libvirt that never answers blocks the Follower only for the bound of an answer, and is then a
+// problem.
 func TestP11LibvirtHangs(t *testing.T) {
 	l := &libvirtFake{}
 	f, looks := following(t, l, func() []api.Problem { return nil })

@@ -75,8 +75,8 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 	return out, err
 }
 
-// checkRequest reads the request, and refuses one that can never be correct before anything is
-// touched.
+// checkRequest parses the request. It refuses a request that can never succeed, before anything
+// changes.
 func checkRequest(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 	t, err := guest.ParseTuning([]byte(r.Definition))
 	def := t.Definition
@@ -112,7 +112,7 @@ func buildRequest(def guest.Definition, r api.GuestXMLRequest) (attach.Request, 
 	return req, nil
 }
 
-// isSameLease reports whether a lease is what a request asks for.
+// isSameLease reports whether a lease has the pool and the settings of a request.
 func isSameLease(r journal.Record, req attach.Request) bool {
 	pool := req.Pool == "" || r.Lease.Pool == req.Pool || strings.HasSuffix(r.Lease.Pool, "/"+req.Pool)
 	asked, has := req.Spec.Over(r.Baseline.Admin), r.Lease.Wanted.Over(r.Baseline.Admin)
@@ -139,7 +139,7 @@ func (h *Handler) leaseVF(ctx context.Context, req attach.Request) (rec journal.
 	return rec, false, err
 }
 
-// listHeld returns the leases of guests that match.
+// listHeld returns the leases of guests whose owner matches.
 func (h *Handler) listHeld(match func(vf.Owner) bool) (out []journal.Record, err error) {
 	records, err := h.readRecords()
 	for _, r := range records {

@@ -24,12 +24,11 @@ const (
 	uuid2 = "22222222-f6a4-8304-79aa-97f2502e193f"
 )
 
-// fakeEngine writes into the ledger what an engine would, and remembers what it was
-// asked.
+// fakeEngine changes the ledger as an engine does, and records the calls.
 type fakeEngine struct {
 	ledger *journal.Ledger
 	asked  []string
-	// fails is the VF that cannot be made ready, inUse the one that somebody has open.
+	// fails is the VF that cannot be made ready, inUse the VF that a process has open.
 	fails, inUse vf.PCIAddr
 	request      attach.Request // the last one
 }
@@ -114,7 +113,8 @@ func recordOf(t *testing.T, n int, held []string) journal.Record {
 	return rec
 }
 
-// hostdev is a device of a definition; an empty name is one made by hand.
+// hostdev returns a device of a definition. An empty name stands for a device without Culvert's
+// alias, as a person writes it.
 func hostdev(n int, name string) string {
 	alias := ""
 	if name != "" {
@@ -132,7 +132,7 @@ func port(n int, inside string) string {
 <plug type='hostdev-pci' managed='no'><address domain='0' bus='1' slot='0x10' function='%d'/></plug></networkport></hookData>`, uuid1, inside, n)
 }
 
-// report calls a method with what a hook got.
+// report calls a method with the XML that a hook gets from libvirt.
 func report(t *testing.T, method rpc.Handler, xml string) (refused string, err error) {
 	t.Helper()
 	params, err := json.Marshal(api.GuestReport{XML: []byte(xml)})
@@ -144,7 +144,7 @@ func report(t *testing.T, method rpc.Handler, xml string) (refused string, err e
 	return said.Refused, err
 }
 
-// P10: what each state of the ledger means for a guest that is about to start.
+// P10: a guest that is about to start gets its VFs or is refused, by the state of the ledger.
 func TestP10Start(t *testing.T) {
 	for name, tc := range map[string]struct {
 		held    []string
@@ -189,7 +189,7 @@ func TestP10Start(t *testing.T) {
 			if len(tc.refused) == 0 && refused != "" {
 				t.Errorf("refused: %s", refused)
 			}
-			again, err := report(t, h.Start, domain(tc.devices...)) // by a hook that is there twice
+			again, err := report(t, h.Start, domain(tc.devices...)) // as if the hook were installed twice
 			if err != nil || (again == "") != (refused == "") {
 				t.Errorf("told again: %s, %v", again, err)
 			}
@@ -197,8 +197,8 @@ func TestP10Start(t *testing.T) {
 	}
 }
 
-// P12, I8: an end takes back the devices in the definition of the run, and nothing that
-// the guest was given since. The same end reported twice does no more.
+// P12, I8: an end takes back the devices in the definition of the run, and no VF that the guest was
+// given since. The same end reported twice does no more.
 func TestP12Stop(t *testing.T) {
 	for name, tc := range map[string]struct {
 		held, devices, asked []string
@@ -225,8 +225,8 @@ func TestP12Stop(t *testing.T) {
 	}
 }
 
-// P11, P15: what libvirt takes from a network of somebody's is a lease with the
-// settings of its port; the PF keeps to its own for the rest.
+// P11, P15: a VF that libvirt takes from a network defined outside Culvert becomes a lease with the
+// settings of its port. All other settings stay those of the PF.
 func TestP11Port(t *testing.T) {
 	mac := vf.MAC{2, 0xaa, 0, 0, 0, 9}
 	for name, tc := range map[string]struct {
@@ -268,7 +268,7 @@ func TestP11Port(t *testing.T) {
 	}
 }
 
-// What libvirt would never send is told to be wrong, and touches nothing.
+// The Handler refuses a report that libvirt would never send, and changes nothing.
 func TestReportsAreReadStrictly(t *testing.T) {
 	h, e := handler(t)
 	for name, method := range map[string]rpc.Handler{"start": h.Start, "stop": h.Stop, "created": h.PortCreated, "deleted": h.PortDeleted} {

@@ -90,7 +90,7 @@ func (r *refusal) formatAnswer(who vf.Owner, do string) api.GuestAnswer {
 	return api.GuestAnswer{Refused: text}
 }
 
-// grantAll gives the guest all VFs. If it fails, the guest keeps only those that it had before.
+// grantAll gives the guest all VFs. If that fails, the guest keeps only the VFs that it had before.
 func (h *Handler) grantAll(ctx context.Context, requests []attach.Request) (api.GuestAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
@@ -230,8 +230,8 @@ func recordAt(records []journal.Record, pci vf.PCIAddr) (journal.Record, bool) {
 	return journal.Record{}, false
 }
 
-// requestFor returns the request for the VF that a definition wants. It does not ask for an
-// address that the VF has anyway: some drivers refuse every set address.
+// requestFor returns the request for the VF that a definition wants. It does not ask for a MAC
+// address that the VF has anyway: some drivers refuse to set any address.
 func requestFor(rec journal.Record, who vf.Owner, w guest.Want) attach.Request {
 	who.Interface = w.Device
 	if w.Spec.MAC != nil && *w.Spec.MAC == rec.Baseline.Admin.MAC {

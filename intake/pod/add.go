@@ -182,8 +182,8 @@ func (h *Handler) emitEvents(w wish) {
 	}
 }
 
-// describeAdded says what a pod was given, in the words of Multus' event, which people and
-// their scripts look for: "Add net1 [172.16.91.5/24] from default/sriov-net1".
+// describeAdded describes a network that was added to a pod, in the words of Multus' event, which
+// people and their scripts look for: "Add net1 [172.16.91.5/24] from default/sriov-net1".
 func describeAdded(n journal.SandboxNetwork, r *current.Result) string {
 	addresses := []string{}
 	for _, ip := range r.IPs {

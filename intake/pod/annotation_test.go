@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Each network that a pod asks for gives one event, in Multus' words; the default network of
-// the node gives none, and a repeated status none either.
+// culvertd emits one event, in Multus' words, for each network that a pod asks for. It emits none
+// for the default network of the node, and none when it writes the network-status again.
 func TestAddedInterfaceIsToldOnce(t *testing.T) {
 	const two = `{"type":"host-local","scope":"node","ranges":[[{"subnet":"172.16.91.0/24"}],[{"subnet":"fd00::/64"}]]}`
 	w := newWorld(t)
@@ -46,8 +46,8 @@ func TestAddedInterfaceIsToldOnce(t *testing.T) {
 	w.clean()
 }
 
-// Everything that is ignored is one event: unknown keys, capabilities that no plugin has, a
-// device that the kubelet did not choose.
+// One event lists all that is ignored: unknown keys, capabilities that no plugin has, and a device
+// that the kubelet did not choose.
 func TestWhatIsIgnoredIsOneEvent(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", stackable, "intel.com/fast")
@@ -164,8 +164,8 @@ func TestAddressesAreConfirmed(t *testing.T) {
 	w.clean()
 }
 
-// The writes that a pod causes: its network-status, and an event of each network that it
-// asks for. What the NodeState adds is membership's TestWritesOfWorkloads.
+// A pod causes these writes: its network-status, and an event of each network that it asks for.
+// TestWritesOfWorkloads in package membership counts those of the NodeState.
 func TestWritesOfAnAttach(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", stackable)

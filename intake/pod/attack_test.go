@@ -49,7 +49,7 @@ func newVictim(t *testing.T) *world {
 	return w
 }
 
-// victim returns what pod v/victim has: its leases, its addresses, and its VFs in the kernel.
+// victim returns the leases, the addresses and the VFs in the kernel of pod v/victim, as text.
 func (w *world) victim() string {
 	w.Helper()
 	w.engine.Wait()
@@ -72,8 +72,8 @@ func (w *world) victim() string {
 	return string(text)
 }
 
-// I9: no text of a pod's or a network's author gives the pod a VF or an address of
-// another pod. What can be served is served with other values, what cannot is refused.
+// I9: no text of a pod's or a network's author gives the pod a VF or an address of another pod.
+// Culvert serves such a request with other values, or refuses it.
 func TestI9AttacksOfTenants(t *testing.T) {
 	const base = `{"type":"sriov","cniVersion":"1.0.0","name":"n","vlan":7%s}`
 	static := func(address string) string {

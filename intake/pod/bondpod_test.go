@@ -119,7 +119,8 @@ func TestPodWithABondOfOnePF(t *testing.T) {
 	}
 }
 
-// Multus passes one VF. The other one is one that the kubelet gave to the pod, and of another PF.
+// Multus passes one VF of a bond. Culvert takes as the other one a VF of another PF that the
+// kubelet gave to the pod.
 func TestI1BondBesideMultus(t *testing.T) {
 	w := newWorldOn(t, hostFile, 2)
 	all := w.vfs()

@@ -37,7 +37,7 @@ type call struct {
 
 func newCall(r api.CNIRequest, ask cni.Ask) call {
 	c := call{CNIRequest: r, runPlugin: ask}
-	_ = json.Unmarshal(r.Config, &c.config) // what is none is no podNetworks either
+	_ = json.Unmarshal(r.Config, &c.config) // a text that is no configuration does not set podNetworks
 	for _, pair := range strings.Split(r.Args, ";") {
 		key, value, _ := strings.Cut(pair, "=")
 		switch key {

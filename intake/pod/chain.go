@@ -70,8 +70,7 @@ func (ch chain) delAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// checkAll runs CHECK of the plugins. It checks Culvert's own plugins whatever the version of
-// their network.
+// checkAll runs CHECK of the plugins. It checks Culvert's own plugins in networks of every version.
 func (ch chain) checkAll(ctx context.Context) error {
 	if ch.n.DisableCheck {
 		return nil
@@ -121,7 +120,7 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 		Command: command, ContainerID: ch.sb.ID, Netns: ch.sb.Netns, IfName: ch.n.Interface, Args: ch.sb.Args, Path: ch.sb.Path, Config: config,
 	}
 	if p.IsOwn() {
-		if strings.Contains(ch.n.Name, "/") { // that of a file is a CNI name
+		if strings.Contains(ch.n.Name, "/") { // the name of a network in a file is a CNI name
 			r.Definition = ch.n.Name
 		}
 		return ch.h.Networks.Run(ctx, r, ch.c.runPlugin)
@@ -133,7 +132,7 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 // "deriving request configuration").
 func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
 	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version)}
-	for _, spelling := range netconf.SpellingsOf(p.Raw, "prevResult") { // it would show addresses that the pod does not have
+	for _, spelling := range netconf.SpellingsOf(p.Raw, "prevResult") { // the author's prevResult would show addresses that the pod does not have
 		set[spelling] = nil
 	}
 	if len(prev) > 0 {

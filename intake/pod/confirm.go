@@ -7,8 +7,8 @@ import (
 )
 
 // publishStatus writes the network-status after the answer to the runtime, and with it the
-// addresses that the ledger has. The controller needs these for Services before the next
-// NodeState. A ledger that cannot be read leaves them to that.
+// addresses that the ledger has. The controller needs these for Services before the next NodeState.
+// If the ledger cannot be read, they come with the next NodeState.
 func (h *Handler) publishStatus(p api.Pod, sb journal.Sandbox) {
 	if p.UID == "" || sb.Status == "" {
 		return
@@ -37,7 +37,7 @@ func (h *Handler) isPublished(p api.Pod, sb journal.Sandbox) bool {
 	return err == nil && want.SameVFs(there)
 }
 
-// confirmVFs returns what the ledger has now of the VFs of a pod's sandbox.
+// confirmVFs returns the VFs of a pod's sandbox with their addresses, as the ledger has them now.
 func (h *Handler) confirmVFs(p api.Pod, sb journal.Sandbox) (netannotation.Confirmation, error) {
 	out := netannotation.Confirmation{Pod: p.UID, At: h.Now().UTC()} // before the ledger is read
 	records, err := journal.ReadRecords(h.Ledger)

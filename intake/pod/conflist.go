@@ -28,7 +28,7 @@ type Mode string
 const (
 	Auto   Mode = "auto"   // Culvert, unless Multus is there
 	Always Mode = "always" // Culvert
-	Never  Mode = "never"  // another program is, and Culvert may be its delegate
+	Never  Mode = "never"  // another program does, and Culvert may be its delegate
 )
 
 // ParseMode reads the flag --pod-networks.
@@ -40,9 +40,9 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("--pod-networks %q: %w: want auto, always or never", s, vf.ErrInvalid)
 }
 
-// formatConflist returns the content of Conflist. A runtime that knows only 1.0.0 takes that.
-// The capabilities are those that a default network may have; each of its plugins
-// gets what it declares itself.
+// formatConflist returns the content of Conflist. A runtime that knows only version 1.0.0 of the
+// specification takes that version. The capabilities are those that a default network may have;
+// each of its plugins gets only those that it declares itself.
 func formatConflist() []byte {
 	capabilities := map[string]bool{}
 	for _, c := range []string{"portMappings", "bandwidth", "ipRanges", "ips", "mac", "dns", "aliases", "cgroupPath", "infinibandGUID"} {
@@ -117,8 +117,8 @@ func Leave(dir string) error {
 	return nil
 }
 
-// How soon a changed folder is read once more, since a new file may not be complete yet; and how
-// often a folder is looked for that does not exist.
+// lookAgain is how soon a changed folder is read once more, since a new file may not be complete
+// yet. lookFor is how often culvertd looks for a folder that does not exist.
 const (
 	lookAgain = 2 * time.Second
 	lookFor   = 5 * time.Second

@@ -68,7 +68,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// The folder is followed: a default network that comes, a Multus that comes and goes.
+// Follow notices a default network that is installed, and a Multus that is installed and removed.
 func TestFollow(t *testing.T) {
 	dir := folder(t, nil)
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,8 +13,8 @@ import (
 )
 
 // statusByMultus is what Multus makes of a plugin's result for the pod's network-status, as
-// github.com/k8snetworkplumbingwg/network-attachment-definition-client v1.7 does it: of an
-// interface without a sandbox it tells neither name nor MAC nor MTU. It is a stand-in:
+// github.com/k8snetworkplumbingwg/network-attachment-definition-client v1.7 does it: it leaves out
+// the name, the MAC address and the MTU of an interface without a sandbox. It is a stand-in:
 // test/kubernetes runs the real Multus.
 func statusByMultus(t *testing.T, result []byte, deviceInfo string) (out networkStatus) {
 	t.Helper()

@@ -30,7 +30,7 @@ func (h *Handler) delPod(ctx context.Context, c call) error {
 	if !found || sb.Damage != "" {
 		sb = h.unrecordedSandbox(c)
 	}
-	sb.Netns = c.Netns // gone, when it is empty
+	sb.Netns = c.Netns // empty if the netns is gone
 	if c.Path != "" {
 		sb.Path = c.Path
 	}
@@ -46,9 +46,9 @@ func (h *Handler) delPod(ctx context.Context, c call) error {
 	return nil
 }
 
-// unrecordedSandbox returns a sandbox that the ledger does not know, or no longer: one from
-// before Culvert has a default network, with the result that the runtime remembers, and
-// the VFs that Culvert attached for Multus, which has gone since.
+// unrecordedSandbox returns a sandbox without a record in the ledger. Its networks are the default
+// network, with the result that the runtime remembers, and those of its VFs. Such a sandbox is from
+// before Culvert, or Culvert attached its VFs for a Multus that is gone since.
 func (h *Handler) unrecordedSandbox(c call) journal.Sandbox {
 	sb := journal.Sandbox{ID: c.ContainerID, Namespace: c.namespace, Pod: c.pod, Args: ignoreUnknown(c.Args), Path: c.Path, Netns: c.Netns}
 	d, err := defaultIn(h.ConfDir)

@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/journal"
 )
 
-// A network of a pod whose addresses another project's plugin gives: the plugin runs in the
-// network's turn and is undone with it, whatever fails and whenever culvertd dies.
+// The IPAM plugin of another project gives the addresses of a pod's network. It runs when the
+// network is added and is undone with it, whichever step fails and whenever culvertd dies.
 func TestDelegatedIPAMOfAPod(t *testing.T) {
 	const network = `{"cniVersion":"1.0.0","name":"lan","plugins":[{"type":"sriov","ipam":{"type":"dhcp","daemonSocketPath":"/x"}},{"type":"tuning"}]}`
 	fresh := func(t *testing.T) *world {

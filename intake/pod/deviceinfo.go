@@ -29,9 +29,9 @@ type pciDevice struct {
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
-// copyDeviceInfo copies the device plugin's description of a device to the network that another
-// plugin serves, where there is a description: the specification's way from the one to the
-// other.
+// copyDeviceInfo copies the device plugin's description of a device, if there is one, to the
+// network that another plugin serves. The specification passes it from the one to the other in this
+// way.
 func (h *Handler) copyDeviceInfo(n journal.SandboxNetwork) error {
 	var device string
 	if err := json.Unmarshal(n.Runtime["deviceID"], &device); err != nil || n.DeviceInfo == "" {
@@ -56,8 +56,8 @@ func (h *Handler) findDescription(device string) json.RawMessage {
 	return raw
 }
 
-// writeDeviceInfos writes the device-info file of each network that has a VF and for which
-// the device plugin has none, which may know more: /dev/vhost-net.
+// writeDeviceInfos writes the device-info file of each network that has a VF, unless there is a
+// file from the device plugin. That file may have more, such as /dev/vhost-net.
 func (h *Handler) writeDeviceInfos(sb journal.Sandbox, records []journal.Record) error {
 	for _, n := range sb.Networks {
 		for _, r := range records {

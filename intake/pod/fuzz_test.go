@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Whatever a network attachment definition holds, it is refused, or every plugin of
-// it has a name without a path and a configuration that it can be given.
+// A network attachment definition of any text is refused, or each of its plugins has a type without
+// a path and a configuration that culvertd can pass to it.
 func FuzzDefinition(f *testing.F) {
 	f.Add(`{"type":"sriov","cniVersion":"0.3.1","name":"n"}`, "k", `{"ips":[]}`)
 	f.Add(`{"plugins":[{"type":"a/b"}]}`, "", "{}")
@@ -63,7 +63,7 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// Whatever the shim sends, it is a call.
+// newCall reads any request of the shim.
 func FuzzCall(f *testing.F) {
 	f.Add([]byte(`{"podNetworks":true,"cni.dev/valid-attachments":[{}]}`), "K8S_POD_NAME=a;K8S_POD_UID")
 	f.Add([]byte(`[]`), ";;=")

@@ -11,8 +11,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// addDefaultRoute takes in the default-route of the network that gets an index. Nil asks for
-// nothing, an empty list for the gateways that the network itself names.
+// addDefaultRoute records the default-route of an element of the annotation, whose network gets the
+// index. Nil asks for no default route, an empty list for the gateways that the network itself
+// names.
 func (w *wish) addDefaultRoute(index int, asked []string) error {
 	if asked != nil && len(asked) == 0 {
 		w.ownGateways = append(w.ownGateways, index)
@@ -30,8 +31,8 @@ func (w *wish) addDefaultRoute(index int, asked []string) error {
 	return nil
 }
 
-// routedOver returns the network beside the one with an index that has the default route of
-// a gateway's family.
+// routedOver returns the index of another network than the given one that has the default route of
+// a gateway's address family.
 func (w *wish) routedOver(gateway netip.Addr, index int) (other int, taken bool) {
 	for i, gateways := range w.gateways {
 		for _, g := range gateways {

@@ -75,7 +75,7 @@ type Config struct {
 	Now       func() time.Time // nil stands for time.Now
 }
 
-// Where the folders of a Config are on a node.
+// The folders of a Config on a node, unless flags name others.
 const (
 	DefaultConfDir    = "/etc/cni/net.d"
 	DefaultDeviceInfo = "/var/run/k8s.cni.cncf.io/devinfo"
@@ -133,5 +133,5 @@ func (h *Handler) runCommand(ctx context.Context, c call) ([]byte, error) {
 	case "STATUS":
 		return nil, h.checkStatus(ctx, c)
 	}
-	return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin) // which says what is wrong with it
+	return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin) // Run reports the unknown command
 }

@@ -71,8 +71,8 @@ func TestI9RefusalHidesMissingNetworks(t *testing.T) {
 	}
 }
 
-// A default network that a pod's annotation names is planned as any other: the kubelet's
-// device, and what the JSON form asks for.
+// A default network that a pod's annotation names is planned like any other network: with the
+// kubelet's device, and with the settings of the annotation's JSON form.
 func TestDefaultNetworkGetsItsDevice(t *testing.T) {
 	w := newWorld(t)
 	w.network("kube-system/v", strings.Replace(sriov, `"type":"sriov"`, `"type":"sriov","capabilities":{"mac":true}`, 1), "intel.com/fast")

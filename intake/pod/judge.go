@@ -71,8 +71,8 @@ func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []stri
 	return w.ignored, unknown, errors.Join(errs...)
 }
 
-// judgePlugins reads the configurations of Culvert's plugins with what the pod asks for.
-// cni.Judge judges the network itself.
+// judgePlugins reads the configurations of Culvert's plugins with the settings that the pod asks
+// for. cni.Judge judges the network itself.
 func (h *Handler) judgePlugins(w *wish, n journal.SandboxNetwork) error {
 	alone := n
 	alone.Runtime = nil

@@ -62,8 +62,8 @@ func TestNetworksComeInOrder(t *testing.T) {
 	w.clean()
 }
 
-// A bond over two VFs of the pod, as bond-cni is configured for it. The plugin "bond" here
-// is a stand-in: bond-cni does not download. It checks what it is given and that both links
+// A bond over two VFs of the pod, as bond-cni is configured for it. The plugin "bond" here is a
+// stand-in: bond-cni does not download. The stand-in checks its configuration, and that both links
 // are there.
 func TestBondOverTwoVFs(t *testing.T) {
 	const config = `{"cniVersion":"0.3.1","type":"bond","name":"bond","mode":"active-backup","miimon":"100","linksInContainer":true,
@@ -91,8 +91,7 @@ func TestBondOverTwoVFs(t *testing.T) {
 	w.clean()
 }
 
-// An ADD that fails deletes what it began, the last network first, and leaves alone what it
-// did not begin.
+// An ADD that fails deletes the networks that it began to add, the last one first, and no others.
 func TestUndoFollowsTheOrder(t *testing.T) {
 	w := newWorld(t)
 	for _, kind := range []string{"macvlan", "vlan", "ipvlan"} {
@@ -123,8 +122,8 @@ func TestUndoFollowsTheOrder(t *testing.T) {
 	}
 }
 
-// After a crash nobody knows how far the ADD came: the next ADD of the sandbox deletes every
-// network, the last one first.
+// After a crash culvertd does not know how far the ADD came: the next ADD of the sandbox deletes
+// every network, the last one first.
 func TestReplayFollowsTheOrder(t *testing.T) {
 	w := newWorld(t)
 	kinds := []string{"macvlan", "vlan", "ipvlan", "bridge", "dummy"}
@@ -203,8 +202,8 @@ func TestMacvlanNeedsTrust(t *testing.T) {
 	}
 }
 
-// The device that the kubelet chose takes the place of one that the network names, as with
-// Multus: the SR-IOV CNI plugin's documents have a deviceID in their networks.
+// The device that the kubelet chose replaces a device that the network names, as with Multus: the
+// SR-IOV CNI plugin's documents have a deviceID in their networks.
 func TestTheKubeletsDeviceIsInPlaceOfTheNetworks(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", strings.Replace(stackable, "{", `{"deviceID":"0000:03:02.0",`, 1), "intel.com/fast")

@@ -43,9 +43,8 @@ func (h *Handler) checkPod(ctx context.Context, c call) error {
 	return nil
 }
 
-// collectGarbage deletes the sandboxes that the runtime does not have any more, gives back the
-// VFs of pods that are not among those that it has, and has the default network do
-// the same.
+// collectGarbage deletes the sandboxes that the runtime does not list any more, gives back the VFs
+// of sandboxes that it does not list, and runs GC of the default network.
 func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 	valid := c.config.Valid
 	if valid == nil {
@@ -80,6 +79,11 @@ func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 		errs = append(errs, h.Engine.Detach(ctx, o))
 	}
 	if d, err := defaultIn(h.ConfDir); err == nil && !d.DisableGC {
+		more, err := h.attachmentsTo(d.Name, living)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		valid = append(slices.Clone(valid), more...)
 		keys := map[string]json.RawMessage{}
 		if raw, err := json.Marshal(valid); err == nil {
 			keys["cni.dev/valid-attachments"], keys["cni.dev/attachments"] = raw, raw
@@ -87,6 +91,24 @@ func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 		errs = append(errs, h.defaultChain(c, d).runAll(ctx, c.Command, keys))
 	}
 	return errors.Join(errs...)
+}
+
+// attachmentsTo returns the attachments of living sandboxes to networks with a CNI name, besides the
+// default network. The runtime does not know them, and GC of the default network goes by its CNI
+// name, which another network may have too.
+func (h *Handler) attachmentsTo(network string, living map[string]bool) (out []attachment, err error) {
+	for id := range living {
+		sb, found, err := h.readSandbox(id)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range sb.Networks {
+			if found && !n.Default && n.Network == network {
+				out = append(out, attachment{ContainerID: id, IfName: n.Interface})
+			}
+		}
+	}
+	return out, nil
 }
 
 // staleSandboxes returns the IDs of the sandboxes that are not living.
@@ -98,8 +120,8 @@ func (h *Handler) staleSandboxes(living map[string]bool) (ids []string, err erro
 	return ids, err
 }
 
-// checkStatus serves STATUS: whether an ADD can work. An answer of culvertd is half of that. A
-// node without any VF still gives a pod its default network.
+// checkStatus serves STATUS: whether an ADD can work. That takes culvertd, which answers, and the
+// default network. A node without any VF still gives a pod its default network.
 func (h *Handler) checkStatus(ctx context.Context, c call) error {
 	d, err := defaultIn(h.ConfDir)
 	if err != nil {
@@ -111,16 +133,16 @@ func (h *Handler) checkStatus(ctx context.Context, c call) error {
 	return nil
 }
 
-// defaultChain returns the default network of no sandbox.
+// defaultChain returns the chain of the default network for commands that are about no sandbox.
 func (h *Handler) defaultChain(c call, l netconf.List) chain {
 	n := journal.SandboxNetwork{Name: l.Name, Default: true}
 	setDefinition(&n, l)
 	return chain{h, c, journal.Sandbox{Path: c.Path}, n}
 }
 
-// Resume finishes the work that an earlier culvertd left, once the cluster is known. It takes
-// back the VFs of unfinished ADDs and DELs at once, while plugins of other projects wait for the
-// DEL. It writes the network-statuses that are missing.
+// Resume finishes the work that an earlier culvertd left, once the cluster is known. It takes back
+// the VFs of unfinished ADDs and DELs at once, while the work of plugins of other projects is left
+// to the runtime's DEL. It writes the network-statuses that are missing.
 func (h *Handler) Resume(ctx context.Context) error {
 	all, err := h.staleSandboxes(nil)
 	errs := []error{err}

@@ -25,12 +25,12 @@ import (
 type wish struct {
 	pod     api.Pod
 	sandbox journal.Sandbox
-	// gateways are those of the pod's default route, by index of the network that it
-	// goes over; none leaves it to the default network. It goes over the networks of
-	// ownGateways by the gateways that their results name.
+	// gateways are those of the pod's default route, by the index of the network that the route
+	// goes over. Without any, the default network has the route. For the networks of ownGateways,
+	// the gateways come from their results.
 	gateways    map[int][]netip.Addr
 	ownGateways []int
-	// ignored says what was asked for and has no effect.
+	// ignored lists the requests of the pod that have no effect.
 	ignored []string
 }
 
@@ -228,8 +228,8 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	return n, nil
 }
 
-// putCapabilities puts what an element asks for under the names that the capabilities have
-// (CNI conventions, "well-known capabilities").
+// putCapabilities puts the requests of an element under the names of the capabilities (CNI
+// conventions, "well-known capabilities").
 func putCapabilities(runtime map[string]json.RawMessage, e netannotation.Element) {
 	put := func(key string, given bool, v any) {
 		if raw, err := json.Marshal(v); given && err == nil {
@@ -279,11 +279,11 @@ func withDevices(plugins []netconf.Plugin, vfs []vf.PCIAddr) ([]netconf.Plugin, 
 	return out, nil
 }
 
-// withArgs adds an element's cni-args to args.cni of every plugin. All plugins together
-// may have what a configuration may: a list of many plugins would multiply the args. In a
-// network of VFs a MAC address and addresses reach only plugins that declare the
-// capability (I9): the CNI project's host-local, static and tuning take them without. The
-// capabilities that are missing are returned.
+// withArgs adds an element's cni-args to args.cni of every plugin. All plugins together may be as
+// large as one configuration, since a list of many plugins would multiply the args. In a network of
+// VFs a MAC address and addresses reach only plugins that declare the capability (I9): the CNI
+// project's host-local, static and tuning take them without. The capabilities that are missing are
+// returned.
 func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) (out []netconf.Plugin, missing []string, err error) {
 	if len(args) == 0 {
 		return plugins, nil, nil

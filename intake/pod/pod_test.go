@@ -49,7 +49,7 @@ func TestDefaultNetworkAlone(t *testing.T) {
 	w.del() // again
 }
 
-// R0: the manifest's network and annotation as they stand.
+// R0: the network and the annotation of the manifest work as they stand.
 func TestPodWithAVF(t *testing.T) {
 	w := newWorld(t)
 	w.network("sriov-net1", sriov, "intel.com/fast")
@@ -134,8 +134,8 @@ func TestAnnotationIsPassedOn(t *testing.T) {
 	w.clean()
 }
 
-// What cannot be right is refused before anything is touched, with pod, network and
-// reason, and told to the pod.
+// culvertd refuses a request that cannot succeed before it changes anything. The error, and an
+// event of the pod, name pod, network and reason.
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(*world)
@@ -273,8 +273,8 @@ func when(command, kind, why string) func(string, string) error {
 	}
 }
 
-// Other forms of networks: no configuration, another default network, none of the
-// runtime's, a setting that nobody takes.
+// Other forms of networks: a definition without a configuration, another default network, files of
+// the runtime's folder that are not used, and a setting that no plugin takes.
 func TestOtherForms(t *testing.T) {
 	w := newWorld(t)
 	w.file("20-lan.conf", `{"cniVersion":"0.4.0","name":"lan","type":"bridge"}`)
@@ -313,8 +313,8 @@ func TestMixedChain(t *testing.T) {
 	w.clean()
 }
 
-// I8: DEL needs neither pod, network, configuration nor netns. One that fails is
-// repeated; one without a record deletes the default network.
+// I8: DEL needs neither pod, network, configuration nor netns. A DEL that fails is repeated. A DEL
+// of a sandbox without a record deletes the default network.
 func TestDel(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", sriov)
@@ -351,9 +351,8 @@ func TestDel(t *testing.T) {
 	}
 }
 
-// I8: a culvertd that begins while the API server is away knows no pod. It says so
-// and is asked again (CNI code 11); what is there it deletes, and it is as ready as
-// ever.
+// I8: a culvertd that starts while the API server is down knows no pod. It answers an ADD with CNI
+// code 11, so that the runtime tries again. DEL and STATUS work without the API server.
 func TestI8WithoutTheAPIServer(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", sriov)
@@ -383,8 +382,8 @@ func TestI8WithoutTheAPIServer(t *testing.T) {
 	w.add()
 }
 
-// I1-I3: an ADD that fails at one plugin undoes the others, and nothing is left. A shim
-// that dies leaves to the DEL the work that only a shim can do.
+// I1-I3: an ADD that fails at one plugin undoes the others, and nothing is left. If the shim dies,
+// the DEL does the work that only a shim can do.
 func TestFailureUndoesAll(t *testing.T) {
 	for _, kind := range []string{"flannel", "portmap", "macvlan"} {
 		w := newWorld(t)
@@ -430,8 +429,8 @@ func TestAddAfterACut(t *testing.T) {
 	w.clean()
 }
 
-// Resume gives VFs back of what was cut short, and writes the statuses that were
-// not written.
+// Resume gives back the VFs of an ADD that was cut short, and writes the network-statuses that are
+// missing.
 func TestResume(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", sriov)
@@ -507,6 +506,39 @@ func TestGC(t *testing.T) {
 	}
 	w.k.AddNetns("/run/netns/c1")
 	w.clean()
+}
+
+// I8: the default network and a network of the pod have one CNI name, and both give a VF. The runtime
+// lists the default network's attachment alone. GC takes neither VF of a pod that lives.
+func TestI8GCOfTwoNetworksOfOneName(t *testing.T) {
+	w := newWorld(t)
+	w.file("05-vf.conflist", `{"cniVersion":"1.1.0","name":"same","plugins":[`+sriov+`]}`)
+	w.network("v", strings.Replace(sriov, "sriov-network", "same", 1))
+	w.asks("v")
+	w.add()
+	before := len(heldBy(t, w, "same"))
+	if before != 2 {
+		t.Fatalf("the pod has %d VFs of networks named same, want 2", before)
+	}
+	if resp := w.call("GC", `,"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}]`); resp.Exit != 0 {
+		t.Errorf("GC: %s", resp.Stdout)
+	}
+	if after := len(heldBy(t, w, "same")); after != before {
+		t.Errorf("GC left the pod %d of its %d VFs", after, before)
+	}
+	w.del()
+	w.clean()
+}
+
+// heldBy returns the records of VFs that have a lease of a network with a CNI name.
+func heldBy(t *testing.T, w *world, network string) (out []journal.Record) {
+	t.Helper()
+	for _, r := range w.content().Records {
+		if r.Held() && r.Lease.Network == network {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 func TestStatus(t *testing.T) {

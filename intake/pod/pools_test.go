@@ -33,7 +33,8 @@ func (w *world) wantHeld(want ...string) {
 	}
 }
 
-// delegate is an ADD of Multus for one interface of pod d/a; it returns what a refusal says.
+// delegate carries out an ADD of Multus for one interface of pod d/a. It returns the text of a
+// refusal.
 func (w *world) delegate(ifName, config string) string {
 	w.Helper()
 	if resp := w.asDelegate(ifName, config); resp.Exit != 0 {
@@ -42,7 +43,7 @@ func (w *world) delegate(ifName, config string) string {
 	return ""
 }
 
-// delegated is an ADD of Multus that succeeds; it returns the result.
+// delegated carries out an ADD of Multus that has to succeed, and returns the result.
 func (w *world) delegated(ifName, config string) []byte {
 	w.Helper()
 	resp := w.asDelegate(ifName, config)
@@ -66,8 +67,8 @@ func tenant(ipam string) string {
 	return fmt.Sprintf(`{"type":"sriov","cniVersion":"0.3.1","name":"same","ipam":%s}`, ipam)
 }
 
-// I4: networks of two namespaces with one CNI name have a pool each. One that a file on
-// the node describes keeps the pool of its CNI name.
+// I4: networks of two namespaces with one CNI name have a pool each. A network that a file on the
+// node describes keeps the pool of its CNI name.
 func TestI4PoolsOfTwoTenants(t *testing.T) {
 	w := newWorld(t)
 	w.network("red/net", tenant(fmt.Sprintf(section, "")))
@@ -126,9 +127,9 @@ func TestI4PoolOfADefaultNetwork(t *testing.T) {
 	w.wantHeld("kube-system/net 10.1.0.2")
 }
 
-// I9: a network shares the pool of another one if the author of that one names its
-// namespace. It has the other one's addresses and nothing of its own. To another
-// namespace a refusal does not say whether that network is there, or can be read.
+// I9: a network shares the pool of another network if the author of the other one names its
+// namespace. It has the addresses of the other network, and none of its own. To another namespace a
+// refusal does not say whether the other network is there, or can be read.
 func TestI9PoolIsSharedByConsent(t *testing.T) {
 	const owner = "owner/net"
 	for name, tc := range map[string]struct {

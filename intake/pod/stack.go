@@ -11,10 +11,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// describeUntrusted says of each macvlan over a VF of the pod that the VF is not trusted. The
-// MAC address of a VF is pinned, and drivers such as igb let only a trusted one receive
-// frames for a second address (drivers/net/ethernet/intel/igb/igb_main.c,
-// igb_set_vf_mac_filter).
+// describeUntrusted returns a warning for each macvlan over a VF of the pod that is not trusted.
+// The MAC address of a VF is pinned, and drivers such as igb let only a trusted one receive frames
+// for a second address (drivers/net/ethernet/intel/igb/igb_main.c, igb_set_vf_mac_filter).
 func describeUntrusted(networks []journal.SandboxNetwork) (out []string) {
 	for i, n := range networks {
 		for _, p := range n.Plugins {

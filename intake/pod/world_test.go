@@ -24,8 +24,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// host is where the shim is: it plays the plugins of other people. One keeps what it
-// has added, by its type, container and interface, until it is told to delete it.
+// host stands for the host of the shim, and runs fake plugins of other projects. A plugin remembers
+// what it has added, by its type, container and interface, until its DEL.
 type host struct {
 	mu    sync.Mutex // guards the rest
 	has   map[string]bool
@@ -134,11 +134,11 @@ type cluster struct {
 	events    []string
 	reads     int // of networks
 	writes    int // annotations and events
-	// away: culvertd began while there is no API server, so it knows nothing.
+	// away: culvertd started without an API server, so it knows no object.
 	away bool
 }
 
-// unknown is how kube.Client says that it does not know.
+// unknown returns the error of kube.Client for an object that it does not know.
 func (c *cluster) unknown(what string) error {
 	if c.away {
 		return vf.ObjectError{Object: what, Err: fmt.Errorf("%w: it has not arrived here, and the API server did not tell: connection refused", vf.ErrNotReady)}
@@ -207,7 +207,7 @@ func newWorld(t *testing.T) *world { return newWorldOf(t, hostFile) }
 // newWorldOf is newWorld on a node with another host.yaml.
 func newWorldOf(t *testing.T, host string) *world { t.Helper(); return newWorldOn(t, host, 1) }
 
-// newWorldOn is newWorldOf on a node with so many PFs.
+// newWorldOn is newWorldOf on a node with a number of PFs.
 func newWorldOn(t *testing.T, host string, pfs int) *world {
 	t.Helper()
 	w := &world{T: t, k: fake.New(fake.IGB, pfs), host: newHost(), given: map[string][]vf.PCIAddr{}, dir: t.TempDir(),
@@ -278,7 +278,7 @@ const sriov = `{"type":"sriov","cniVersion":"0.3.1","name":"sriov-network","ipam
 
 const formatConflist = `{"cniVersion":"1.0.0","name":"culvert","type":"culvert","podNetworks":true%s}`
 
-// call is one call of the runtime, for container c1 of pod d/a.
+// call makes one call of the runtime, for container c1 of pod d/a.
 func (w *world) call(command, more string) api.CNIResponse {
 	w.Helper()
 	return w.callAs(context.Background(), api.CNIRequest{
@@ -300,7 +300,7 @@ func (w *world) callAs(ctx context.Context, r api.CNIRequest) api.CNIResponse {
 	return v.(api.CNIResponse)
 }
 
-// add is an ADD that succeeds; it returns the result.
+// add carries out an ADD that has to succeed, and returns the result.
 func (w *world) add() map[string]any {
 	w.Helper()
 	resp := w.call("ADD", "")
@@ -311,7 +311,7 @@ func (w *world) add() map[string]any {
 	return out
 }
 
-// refused is an ADD that fails, and leaves nothing; it returns the message.
+// refused carries out an ADD that has to fail and leave nothing, and returns the message.
 func (w *world) refused() string {
 	w.Helper()
 	resp := w.call("ADD", "")
@@ -330,7 +330,7 @@ func (w *world) del() {
 	}
 }
 
-// clean: nobody has anything any more.
+// clean checks that no plugin, sandbox, address or file is left, and that the machine is as before.
 func (w *world) clean() {
 	w.Helper()
 	w.engine.Wait()
@@ -384,7 +384,7 @@ func (w *world) status() (out []map[string]any) {
 	return out
 }
 
-// free are the PCI addresses of the node's VFs.
+// vfs returns the PCI addresses of the node's VFs.
 func (w *world) vfs() (out []vf.PCIAddr) {
 	w.Helper()
 	for _, r := range w.content().Records {

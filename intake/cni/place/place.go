@@ -1,6 +1,6 @@
-// Package place puts the CNI plugin where container runtimes look for it, and
-// takes it away again: for package install, and for culvertd in a DaemonSet, which
-// brings the plugin with it.
+// Package place installs the CNI plugin in the folder in which container runtimes look for it, and
+// removes it. Package install calls it, and so does culvertd in a DaemonSet, which brings the
+// plugin with it.
 package place
 
 import (
@@ -18,8 +18,8 @@ import (
 const (
 	// plugin is the name of Culvert's plugin: the type of its networks.
 	plugin = netconf.TypeCulvert
-	// alias is the other type that Culvert serves, in place of the plugin that
-	// may have had the name before, which is kept under the name before.
+	// alias is the other type that Culvert serves. Another plugin may have had this name; it is
+	// kept under the name in the constant before.
 	alias  = netconf.TypeSRIOV
 	before = alias + ".before-" + plugin
 )
@@ -45,8 +45,7 @@ func Install(program, dir string) error {
 	return nil
 }
 
-// Remove takes the plugin away, and puts back what was there before. It is
-// idempotent.
+// Remove removes the plugin, and restores the plugin that Install replaced. It is idempotent.
 func Remove(dir string) error {
 	other := filepath.Join(dir, alias)
 	if isOurs(other) {

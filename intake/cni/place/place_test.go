@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// folder is what a folder of plugins holds: a link as "-> target".
+// folder returns the content of a folder of plugins: the mode and text of each file, and "->
+// target" for a link.
 func folder(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
