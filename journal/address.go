@@ -10,9 +10,13 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// keepLast is how many addresses of a network are remembered as given out lately: enough for the
-// last one of each range set.
+// keepLast is how many addresses of a network the ledger remembers as given out lately: enough for
+// the last one of each range set.
 const keepLast = 16
+
+// keepPools is how many pools whose last addresses the ledger remembers, if fewer have an address
+// that is held. Tenants choose the names of pools, so their number needs a bound.
+const keepPools = 256
 
 func addressKey(network string, addr netip.Addr) []byte {
 	return append(networkKey(network), addr.String()...)
@@ -112,6 +116,8 @@ func (t *Tx) LastAddresses(network string) []netip.Addr {
 	return last
 }
 
+// rememberAddress records an address as the latest of its network. It first makes room if the
+// network is new in the ledger.
 func (t *Tx) rememberAddress(a Address) error {
 	last := make([]netip.Addr, 0, keepLast+1)
 	for _, o := range t.LastAddresses(a.Network) {
@@ -122,11 +128,44 @@ func (t *Tx) rememberAddress(a Address) error {
 	last = append(last, a.Addr)
 	last = last[max(0, len(last)-keepLast):]
 	key := networkKey(a.Network)
+	if t.tx.Bucket(bucketLast).Get(key) == nil {
+		if err := t.forgetIdlePools(); err != nil {
+			return err
+		}
+	}
 	if err := t.putJSON(bucketLast, key, last); err != nil {
 		return err
 	}
 	t.memos.last.keepDecoded(key, t.tx.Bucket(bucketLast).Get(key), last) // the next allocation reads it
 	return nil
+}
+
+// forgetIdlePools deletes the last addresses of pools in which no address is held, if the ledger has
+// those of keepPools pools or more. These pools lose only the order in which their addresses rest:
+// the next allocation may give out an address that was freed a moment ago. Grants stay. A call reads
+// the keys of pools with a held address and of at most 2*keepPools others, so a ledger that an
+// earlier culvertd filled gets small in several calls.
+func (t *Tx) forgetIdlePools() error {
+	held := t.tx.Bucket(bucketAddresses).Cursor()
+	pools := 0
+	var idle [][]byte // a deletion would move the cursor past the next entry
+	for key := range t.entriesFrom(bucketLast, grantsEnd) {
+		pools++
+		if at, _ := held.Seek(key); !bytes.HasPrefix(at, key) {
+			idle = append(idle, bytes.Clone(key))
+		}
+		if len(idle) == 2*keepPools {
+			break
+		}
+	}
+	if pools < keepPools {
+		return nil
+	}
+	var errs []error
+	for _, key := range idle {
+		errs = append(errs, t.deleteEntry(bucketLast, key))
+	}
+	return errors.Join(errs...)
 }
 
 // FreeAddresses frees every address of one VF's attachment. It leaves out entries that cannot be

@@ -12,8 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I4: HoldersOf finds what AddressesOf has of an address, in every network and of every holder
-// that shares it.
+// I4: HoldersOf returns the same entries of an address as AddressesOf, in every network and for
+// every holder that shares it.
 func TestI4HoldersOf(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "l.db"), Options{NoSync: true})
 	if err != nil {
@@ -31,7 +31,7 @@ func TestI4HoldersOf(t *testing.T) {
 					Network: rapid.SampledFrom([]string{"a", "a/b", "ab", "pool:a"}).Draw(r, "network"), Addr: netip.MustParseAddr(rapid.SampledFrom(addresses).Draw(r, "address")),
 					VF: vf.ID{Index: i}, Owner: vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(i)}, Shared: rapid.Bool().Draw(r, "shared"),
 				}
-				_ = tx.HoldAddress(a) // another one may hold it
+				_ = tx.HoldAddress(a) // another holder may already have it
 			}
 			for _, text := range addresses {
 				want := slices.DeleteFunc(tx.AddressesOf(""), func(a Address) bool { return a.Addr.String() != text })

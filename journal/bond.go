@@ -12,8 +12,8 @@ func (r Record) IsMemberWith(o Record) bool {
 	return r.ID != o.ID && a.Bond != nil && b.Bond != nil && a.BondMark == b.BondMark && a.Owner.UID == b.Owner.UID && a.Owner.Interface == b.Owner.Interface
 }
 
-// handOver gives the addresses of a member of a bond to another member, with all that the lease
-// has of them. It does nothing if there is no other member.
+// handOver gives the addresses of a member of a bond to another member, with everything in the
+// lease that belongs to them. It does nothing if there is no other member.
 func (t *Tx) handOver(from Record) error {
 	if from.Lease.Bond == nil {
 		return nil

@@ -19,8 +19,8 @@ func member(pf byte, addresses ...vf.Address) Record {
 	}
 }
 
-// I1, I4: the VFs of a bond are one attachment. When the one that has the addresses is gone, another
-// one has them, as long as there is one.
+// I1, I4: the VFs of a bond are one attachment. When the VF that holds the addresses is gone,
+// another VF of the bond holds them, as long as there is one.
 func TestI4AddressesOfABondStayHeld(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "l.db"), Options{NoSync: true})
 	if err != nil {
@@ -60,8 +60,8 @@ func TestI4AddressesOfABondStayHeld(t *testing.T) {
 	}
 }
 
-// I4: two VFs of a bond go in one transaction, as when the VFs of a PF are made anew. The second one had
-// nothing before the first one handed its addresses over. The third one has all of it afterwards.
+// I4: two VFs of a bond go in one transaction, as when the VFs of a PF are made anew. The second VF
+// has no addresses before the first one hands them over. Afterwards the third one has them all.
 func TestI4AddressesOfABondOutliveTwoVFs(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "l.db"), Options{NoSync: true})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 const mib = 1 << 20
 
-// bloat makes most of a ledger's file free, as it is after pods had networks of size bytes.
+// bloat frees most of a ledger's file, as when pods with networks of size bytes have ended.
 func bloat(t *testing.T, path string, size int) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true})
@@ -131,7 +131,8 @@ func TestI6BloatedLedgerIsCompacted(t *testing.T) {
 	}
 }
 
-// I6: without room for the new file culvertd works with the large one, and says so.
+// I6: if there is no room for the new file, culvertd works with the large one, and records an
+// event.
 func TestI6BloatedLedgerOnAFullDisk(t *testing.T) {
 	path, before := bloated(t, 24*mib)
 	dir := disk(t, 40*mib)
@@ -160,7 +161,8 @@ func TestI6BloatedLedgerOnAFullDisk(t *testing.T) {
 	}
 }
 
-// I6: a culvertd that is killed at any moment of it leaves the one file or the other.
+// I6: a culvertd that is killed at any moment of the compaction leaves either the old file or the
+// new one.
 func TestI6KilledWhileCompacting(t *testing.T) {
 	path, before := bloated(t, 24*mib)
 	whole, err := os.ReadFile(path)
@@ -198,8 +200,8 @@ func TestI6KilledWhileCompacting(t *testing.T) {
 const measureEnv, measuredEnv = "CULVERT_TEST_LEDGER_MEASURE", "CULVERT_TEST_LEDGER_MEASURED"
 
 // measure opens, inspects or repairs a ledger and returns how much memory the process had
-// at most, in KiB. Of a repair that is what Go had: bbolt maps the new file, whose pages the
-// kernel takes back when it needs them.
+// at most, in KiB. For a repair it counts Go's memory only: bbolt maps the new file, and the kernel
+// reclaims the pages of a mapped file when it needs them.
 func measure(path, what string) string {
 	var err error
 	switch what {
@@ -277,9 +279,8 @@ func spoil(t *testing.T, path string) {
 	}
 }
 
-// A sound ledger is never refused for its size, and Open, check and repair need no more
-// memory for it: one that is full of sandboxes, one with a record that a culvertd without
-// bounds wrote, and one that is mostly free.
+// Open never refuses a sound ledger for its size. Open, check and repair need no more memory for a
+// large ledger: full of sandboxes, with a record of a culvertd without bounds, or mostly free.
 func TestMemoryOfLargeLedgers(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes memory of its own, and minutes for such files")
@@ -320,9 +321,9 @@ func TestMemoryOfLargeLedgers(t *testing.T) {
 	check(fullLedger(t, small, 2, 100*mib), "inspect", "open", "repair")
 }
 
-// A reader that waited for the lock while culvertd replaced the file has the lock of a file
-// that is gone. The new one is culvertd's, which writes it: its reader would see half a change,
-// and a repair would replace the ledger of a culvertd that runs.
+// A reader that waited for the lock while culvertd replaced the file has the lock of a file that is
+// gone. culvertd writes the new file: a reader of it would see half a change, and a repair would
+// replace the ledger of a running culvertd.
 func TestInspectWhileTheFileIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	fresh := path + ".compacted"

@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Content is what is in a ledger's file, as far as it can be read.
+// Content is the readable content of a ledger's file.
 type Content struct {
 	Format    string
 	Boot      string // ID of the boot under which it was last used
@@ -32,6 +33,8 @@ type Content struct {
 	// Damage has the damaged entries that are neither in Records nor in Addresses.
 	Damage []Problem
 
+	digest [sha256.Size]byte // of the file as Inspect read it
+
 	doubts []Problem // found by VerifySandboxes
 	free   int64     // unused bytes of the file
 	large  bool      // an entry exceeds the size that is read
@@ -46,7 +49,7 @@ type Fault string
 // has no known fault, and must not be changed.
 func (c Content) Newer() bool { return c.Format != "" && c.Format != "1" && c.Format != format }
 
-// Mendable reports whether Mend would change anything. It would not change VFs that a repair has
+// Mendable reports whether Mend would change anything. Mend does not change VFs that a repair has
 // marked as lost: they stay so until culvertd takes them over.
 func (c Content) Mendable() bool {
 	lost := func(r Record) bool { return r.Phase != Damaged || strings.HasPrefix(r.Reason, lostMark) }
@@ -90,8 +93,12 @@ func Inspect(path string) (c Content, err error) {
 	return c, nil
 }
 
+// inspectContent digests the file before it reads the content: after a change in between, Write
+// finds another digest.
 func inspectContent(path string, source pages.Source) (Content, error) {
+	digest := digestFile(source)
 	c, file := readContent(source)
+	c.digest = digest
 	return c, c.checkOrigin(path, source, file)
 }
 

@@ -20,8 +20,8 @@ import (
 
 const writerEnv = "CULVERT_TEST_LEDGER_WRITER"
 
-// TestMain is the process that TestI6KilledWriter kills, or the one whose memory
-// TestMemoryOfLargeLedgers measures, when the environment says so.
+// TestMain is also the process that TestI6KilledWriter kills, or the one whose memory
+// TestMemoryOfLargeLedgers measures, if the environment variables of these tests are set.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(measureEnv); path != "" {
 		fmt.Println(measure(path, os.Getenv(measuredEnv)))
@@ -34,9 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// write commits for ever, and says the number of each commit when it is
-// durable: what a kill takes away is the process, not the machine, so fsync has
-// no part in it.
+// write commits for ever, and prints the number of each commit when it is durable. A kill ends the
+// process and not the machine, so fsync plays no role.
 func write(path string, acknowledge io.Writer) error {
 	l, err := journal.Open(path, journal.Options{NoSync: true})
 	if err != nil {
@@ -90,11 +89,11 @@ func TestI6KilledWriter(t *testing.T) {
 			}
 			acknowledged, _ = strconv.ParseUint(lines.Text(), 10, 64)
 		}
-		// It is in its next commit now, somewhere.
+		// The writer is now somewhere in its next commit.
 		timer := time.NewTimer(time.Duration(rand.IntN(1500)) * time.Microsecond)
 		<-timer.C
 		_ = cmd.Process.Kill()
-		for lines.Scan() { // what it said before it died counts
+		for lines.Scan() { // the commits that it acknowledged before it died count, too
 			if n, err := strconv.ParseUint(lines.Text(), 10, 64); err == nil {
 				acknowledged = n
 			}
@@ -114,9 +113,8 @@ func TestI6KilledWriter(t *testing.T) {
 	t.Logf("%d kills, %d commits", kills, commits)
 }
 
-// The file does not grow with what happens: thousands of attachments and their
-// ends leave it as large as the first thousand did (measured: 512 KiB after
-// 1,000 and after 10,000).
+// The file does not grow with the number of attachments. After thousands of them, it is as large as
+// after the first thousand (measured: 512 KiB after 1,000 and after 10,000).
 func TestGrowthIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l, err := journal.Open(path, journal.Options{NoSync: true})

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestDamageAtRandom is FuzzDamagedFile without its engine, which is slow where
-// most of an execution is file I/O: a second of it in the suite, and as long as
-// CULVERT_DAMAGE_FOR says by hand. The seed of what fails is in the message.
+// TestDamageAtRandom does the work of FuzzDamagedFile without the fuzzing engine, which is slow
+// because most of an execution is file I/O. It runs for a second in the suite, and for
+// CULVERT_DAMAGE_FOR by hand. The message of a failure has its seed.
 func TestDamageAtRandom(t *testing.T) {
 	bound := time.Second
 	if s := os.Getenv("CULVERT_DAMAGE_FOR"); s != "" {

@@ -25,7 +25,7 @@ const pageSize = 4096
 
 var addrs = cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
 
-// attachment is the n-th of many, on one of 14 VFs.
+// attachment returns the n-th of many attachments, each on one of 14 VFs.
 func attachment(n int) (journal.Record, journal.Address) {
 	i := n % 14
 	owner := vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprintf("uid-%d", n), Name: fmt.Sprintf("ns/p%d", n), Interface: "net1"}
@@ -85,7 +85,7 @@ func image(t testing.TB, vfs int) []byte {
 	return raw
 }
 
-// TestWholeLedgerIsWithoutFault: what bbolt wrote, package pages reads.
+// TestWholeLedgerIsWithoutFault reads a file that bbolt wrote with package pages.
 func TestWholeLedgerIsWithoutFault(t *testing.T) {
 	for _, vfs := range []int{0, 1, 7, 64, 256} {
 		c := readContent(image(t, vfs))
@@ -98,9 +98,8 @@ func TestWholeLedgerIsWithoutFault(t *testing.T) {
 	}
 }
 
-// acceptable wants of a damaged image what the ledger promises: it is refused
-// as a whole, or everything that is read is as it was written, and what is not
-// is Damaged; nothing is missing, nothing is added.
+// acceptable checks the ledger's promise for a damaged image: Read refuses it as a whole, or
+// returns each entry as it was written or marked as Damaged. No entry is missing or added.
 func acceptable(t testing.TB, before journal.Content, damaged []byte) (refused bool) {
 	t.Helper()
 	c := readContent(damaged)
@@ -159,8 +158,9 @@ func acceptableAddresses(t testing.TB, before, c journal.Content) {
 	}
 }
 
-// opens wants Open to do with a file what Read says of its bytes, and a ledger
-// that was opened to be writable and still right after that.
+// opens fails the test unless Open refuses a file exactly if Read finds faults in its bytes. A
+// ledger that Open accepts must have the records that Read returns, be writable, and have no faults
+// after a write.
 func opens(t testing.TB, damaged []byte) {
 	t.Helper()
 	c := readContent(damaged)
@@ -210,12 +210,12 @@ func opens(t testing.TB, damaged []byte) {
 	}
 }
 
-// TestTruncatedLedger: a file that was cut short anywhere is refused, and never
-// taken for an empty ledger.
+// TestTruncatedLedger shows that a file that was cut short anywhere is refused, and never taken for
+// an empty ledger.
 func TestTruncatedLedger(t *testing.T) {
 	whole := image(t, 64)
 	used := len(whole)
-	for at := 0; at < len(whole); at += pageSize { // what is behind the last page in use may be missing
+	for at := 0; at < len(whole); at += pageSize { // unused pages at the end may be missing
 		if len(readContent(whole[:at]).Faults) == 0 {
 			used = at
 			break
@@ -295,8 +295,8 @@ func TestOneFlippedBit(t *testing.T) {
 	t.Logf("%d bits flipped: %d refused, %d isolated or without effect", refused+accepted, refused, accepted)
 }
 
-// TestWhatIsNoFile: things at the ledger's path that are no ledger, each with a
-// message that says so.
+// TestWhatIsNoFile puts objects that are no ledger at the ledger's path. The error of Open says
+// what each one is.
 func TestWhatIsNoFile(t *testing.T) {
 	tests := map[string]struct {
 		make func(path string) error
@@ -330,8 +330,8 @@ func TestWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// A ledger that is cut short or overwritten while it is open costs no more than
-// an error: whatever bbolt does about it.
+// If a ledger is cut short or overwritten while it is open, its methods return an error, even if
+// bbolt panics or causes a memory fault.
 func TestCutShortWhileOpen(t *testing.T) {
 	for _, size := range []int64{0, 1, pageSize, 3 * pageSize} {
 		path := filepath.Join(t.TempDir(), "ledger.db")

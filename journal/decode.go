@@ -110,8 +110,8 @@ func decodeAddress(key, stored []byte) (Address, error) {
 	return a, err
 }
 
-// decodeEvents returns the events, oldest first. In place of an event that cannot be read it
-// returns one that says so.
+// decodeEvents returns the events, oldest first. It replaces an event that cannot be read by an
+// event that reports the damage.
 func decodeEvents(all entries) ([]Event, []Problem) {
 	var (
 		out   []Event

@@ -41,8 +41,8 @@ const (
 	keepOwed = 16 << 10
 )
 
-// Owing returns the delegations that r owes when its lease ends: those that it owed before, and
-// the lease's. It leaves out the oldest ones if there are too many.
+// Owing returns the delegations that r owes when its lease ends: the ones in Owed, and the lease's.
+// It leaves out the oldest ones if there are too many.
 func (r Record) Owing() []Delegation {
 	d, has := r.Lease.Delegated()
 	if !has {

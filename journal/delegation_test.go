@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a record owes is bounded, whatever tenants write and plugins refuse.
+// The delegations that a record owes are bounded, even if tenants write large configurations and
+// plugins refuse each DEL.
 func TestOwingIsBounded(t *testing.T) {
 	lease := func(id string, size int) Lease {
 		return Lease{Request: make([]byte, size), Delegation: &Delegation{Plugin: "p", ContainerID: id, Interface: "net1"}}

@@ -44,8 +44,8 @@ func fill(t *testing.T, dir string, pages int) (filler string) {
 	return filler
 }
 
-// A disk that is full when the ledger is made leaves nothing behind, whatever
-// room there was.
+// If the disk is full when Open makes the ledger, Open leaves no file behind, for any amount of
+// free space.
 func TestFullDiskAtFirstOpen(t *testing.T) {
 	for pages := range 12 {
 		dir := disk(t, 1<<20)

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// An entry of the ledger that reads, written and read again, is the same; what
-// is wrong with it is told by Verify, which survives whatever it is.
+// FuzzEntry shows that an entry that can be read is the same after it was written and read again.
+// Verify reports what is wrong with it, and does not panic on any entry.
 func FuzzEntry(f *testing.F) {
 	whole := Record{
 		ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2}, Port: "p0"}, Index: 3}, PCI: vf.PCIAddr{Bus: 1}, Generation: 2, Phase: Attached,
@@ -56,8 +56,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// again reads an entry, writes it and reads it again; false when it does not
-// read, which is an error and nothing else.
+// again reads an entry, writes it and reads it again. It returns false if the entry cannot be read,
+// which must be an error and no panic.
 func again[T any](t *testing.T, raw []byte) (T, bool) {
 	t.Helper()
 	v, err := reopen[T](raw)
@@ -82,7 +82,7 @@ func again[T any](t *testing.T, raw []byte) (T, bool) {
 	return v, true
 }
 
-// reopen reads a body that is sealed right: the seal is no secret.
+// reopen reads a body with a valid seal, which anyone can compute.
 func reopen[T any](body []byte) (T, error) {
 	key := []byte("key")
 	return openEntry[T](bucketRecords, key, sealEntry(bucketRecords, key, body))

@@ -89,8 +89,8 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 	}
 }
 
-// I4: an address whose entry cannot be read is given to no other owner, and not given
-// back with a VF.
+// I4: an address whose entry cannot be read is given to no other owner, and stays held when a VF is
+// released.
 func TestI4DamagedAddressStaysHeld(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "ledger.db"), Options{NoSync: true})
 	if err != nil {
@@ -183,7 +183,8 @@ func TestFormat1IsSealed(t *testing.T) {
 	}
 }
 
-// A ledger of a newer culvertd is refused, and not repaired away.
+// Open refuses a ledger of a newer culvertd, and Inspect reports it as newer, so that no repair
+// replaces it.
 func TestNewerFormatIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l, err := Open(path, Options{})
@@ -202,8 +203,8 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	}
 }
 
-// An older culvertd may have died while a VF was reserved: the record is read as
-// one that is being configured, which Replay undoes.
+// An older culvertd may have died while a VF was reserved. The record is read as Configuring, which
+// Replay undoes.
 func TestReservedReadsAsConfiguring(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l, err := Open(path, Options{NoSync: true})

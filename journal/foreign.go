@@ -11,15 +11,15 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ErrForeign says that nothing in the file shows that it was ever a ledger. Repair would
-// replace a file of another program by an empty ledger.
+// ErrForeign means that nothing in the file shows that it was ever a ledger. Repair would replace a
+// file of another program by an empty ledger.
 var ErrForeign = errors.New("it is no ledger, and nothing says that it was one")
 
 // checkOrigin returns ErrForeign for a file that was never a ledger. A file counts as a former
 // ledger if some page has an entry of a ledger. A file of which no entry can be read counts as
-// one if bbolt wrote it. A file that has only entries of other programs does not, such as the
-// databases of etcd and containerd. A file without content, as an interrupted copy or a file
-// system may leave it, counts as one if it has a ledger's name.
+// one if bbolt wrote it. A file that has only entries of other programs, such as a database of etcd
+// or containerd, does not count. A file without content, as an interrupted copy or a file system
+// may leave it, counts as one if it has a ledger's name.
 func (c Content) checkOrigin(path string, source pages.Source, file *pages.File) error {
 	why := ""
 	switch {

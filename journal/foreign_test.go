@@ -43,9 +43,9 @@ func database(t *testing.T) []byte {
 	return raw
 }
 
-// A file that was never a ledger is not inspected, so nothing repairs it, and culvertd
-// that finds it in its ledger's place does not point to repair. What was a ledger
-// stays one, however little is left of it.
+// Inspect refuses a file that was never a ledger, so no repair replaces it. If culvertd finds such
+// a file at its ledger's path, its error does not advise a repair. A file that was a ledger still
+// counts as one, even if little of it is left.
 func TestForeignFileIsNoLedger(t *testing.T) {
 	whole := image(t, 40)
 	overwritten := func(from, to int) []byte {
@@ -59,12 +59,12 @@ func TestForeignFileIsNoLedger(t *testing.T) {
 	for name, test := range map[string]struct {
 		image   []byte
 		file    string
-		foreign string // why; empty for what was a ledger
+		foreign string // the reason; empty for a file that was a ledger
 	}{
 		"text":                       {text, "ledger.db", "it has no page of a ledger"},
 		"short text":                 {[]byte("a"), "ledger.db", "it has no page of a ledger"},
 		"database of another":        {database(t), "ledger.db", "it is the database of another program"},
-		"damaged one of another":     {database(t)[:5*pageSize/2], "ledger.db", ""}, // nothing of it can be read
+		"damaged one of another":     {database(t)[:5*pageSize/2], "ledger.db", ""}, // no entry can be read
 		"empty":                      {nil, "ledger.db", ""},
 		"empty, by another name":     {nil, "notes", "it has no content, and its name is not ledger.db"},
 		"zeros":                      {make([]byte, 9000), "ledger.db", ""},

@@ -9,8 +9,8 @@ import (
 
 // Forget deletes the record of a VF that no longer exists, frees the VF's addresses, and adds an
 // event that names the owner who lost the VF. The addresses of a bond, which its other members
-// still carry, become theirs. Forget reads the record itself: an earlier Forget of the transaction
-// may have given it the addresses of its bond. Without a record, it does nothing.
+// still carry, go to another member. Forget reads the record itself: an earlier Forget of the
+// transaction may have given it the addresses of its bond. Without a record, it does nothing.
 func (t *Tx) Forget(id vf.ID, why string) error {
 	r, err := t.Record(id)
 	if errors.Is(err, vf.ErrNotFound) {

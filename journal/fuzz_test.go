@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// FuzzDamagedFile damages a real ledger as edits say and wants what the other
-// tests want: no fault, no panic, and no content but what was written. An edit
-// is eight bytes: what to do, how much, where, and with which byte.
+// FuzzDamagedFile damages a real ledger by edits and makes the checks of the other tests: no memory
+// fault, no panic, and no content that was not written. An edit is eight bytes: what to do, how
+// much, where, and with which byte.
 func FuzzDamagedFile(f *testing.F) {
 	whole := image(f, 40)
 	before := readContent(whole)

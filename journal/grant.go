@@ -11,8 +11,8 @@ import (
 
 // Grant is the right of the node to hand out addresses of a pool, under an ID that is used once.
 // Without Runs the grant is open: the node may hand out all addresses that the cluster grants
-// under the ID. Once the node has given addresses back, Runs has those that it kept, and the
-// grant never becomes open again.
+// under the ID. Once the node has given addresses back, Runs has the addresses that it kept, and
+// the grant never becomes open again.
 type Grant struct {
 	Network string
 	ID      string
@@ -26,6 +26,9 @@ type AddressRun struct{ First, Last netip.Addr }
 // and their values are the ends of their runs. An earlier version of culvertd would refuse a file
 // with a bucket that it does not know. It can read this one, since no network has such a name.
 const grantPrefix = "\x00grant\x00"
+
+// grantsEnd is the first key after those of all grants.
+var grantsEnd = []byte("\x00grant\x01")
 
 func grantKey(network, id string) []byte {
 	return append(append([]byte(grantPrefix), networkKey(network)...), id...)

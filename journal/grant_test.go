@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// Grants are kept by network and ID, also over a reboot. A damaged one is left out and is a
-// problem; to what was given out lately they add nothing.
+// The ledger keeps grants by network and ID, even after a reboot. Grants leaves out a damaged
+// grant, which is a problem. LastAddresses does not contain the addresses of grants.
 func TestGrants(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "ledger.db"), Options{NoSync: true})
 	if err != nil {

@@ -69,13 +69,16 @@ func (l *Ledger) Close() error {
 // system that is full, read-only or broken.
 func (l *Ledger) Update(f func(*Tx) error) error {
 	var failed error
+	var touched []touchedEntry
 	err := l.guardMemory(func() error {
 		return l.db.Update(func(btx *bolt.Tx) error {
 			tx := &Tx{tx: btx, now: l.now(), memos: l.memos}
 			failed = f(tx)
+			touched = tx.touched
 			return errors.Join(failed, tx.writeTotal())
 		})
 	})
+	l.memos.forgetTouched(touched, err != nil)
 	if err != nil && failed == nil && l.broken.Load() == nil {
 		return fmt.Errorf("write ledger: %w: nothing was changed in it; make room on its file system, or mend that", err)
 	}
@@ -86,8 +89,8 @@ func (l *Ledger) Update(f func(*Tx) error) error {
 	return nil
 }
 
-// Changed returns a channel that is closed at the next commit. Call it before reading, or a
-// commit between the two is missed.
+// Changed returns a channel that is closed at the next commit. Call it before reading, or the
+// caller misses a commit in between.
 func (l *Ledger) Changed() <-chan struct{} { return l.changed.Next() }
 
 // View runs f on a consistent state of the ledger.
@@ -112,7 +115,7 @@ func (l *Ledger) ViewLatest(f func(*Tx) error) error {
 
 // guardMemory turns bbolt's reaction to a file that was cut short or overwritten under it, a
 // memory fault or a panic, into an error. The ledger is unusable then: bbolt may hold its locks
-// for ever. Only a restart, which reads the whole file, shows what is left.
+// for ever. Only a restart, which reads the whole file, shows which entries are left.
 func (l *Ledger) guardMemory(f func() error) (err error) {
 	if broken := l.broken.Load(); broken != nil {
 		return *broken
@@ -142,6 +145,7 @@ type Tx struct {
 
 	changed bool
 	delta   total // of what changed
+	touched []touchedEntry
 }
 
 // Now returns the time of the transaction.
@@ -162,9 +166,8 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 	return rec, nil
 }
 
-// Records returns every record, ordered by PF and index; those that cannot be
-// read are among them, as Damaged. The caller must not change what a record
-// points to.
+// Records returns every record, ordered by PF and index. Records that cannot be read are among
+// them, as Damaged. The caller must not change the values that a record points to.
 func (t *Tx) Records() []Record {
 	all, _ := decodeRecords(t.entriesFrom(bucketRecords, nil), t.memos.records.count(), t.memos.records.decodeEntry)
 	return all
@@ -195,8 +198,8 @@ func (t *Tx) Put(r Record) error {
 // Delete forgets a VF that is no longer there.
 func (t *Tx) Delete(id vf.ID) error { return t.deleteEntry(bucketRecords, []byte(id.String())) }
 
-// Clear deletes the records of all VFs and addresses, also those that cannot be read: after a
-// reboot none of them exists.
+// Clear deletes the records of all VFs and addresses, including those that cannot be read: after a
+// reboot none of the VFs exists.
 func (t *Tx) Clear() error {
 	var errs []error
 	for _, bucket := range [][]byte{bucketRecords, bucketAddresses} {
@@ -259,6 +262,7 @@ func (t *Tx) storeEntry(bucket, key, body []byte) error {
 	}
 	stored := sealEntry(bucket, key, body)
 	t.changed = true
+	t.touched = append(t.touched, touchedEntry{bucket: bucket, key: bytes.Clone(key)})
 	t.delta.addEntry(bucket, key, stored)
 	if err := b.Put(key, stored); err != nil {
 		return fmt.Errorf("ledger: write %s: %w", key, err)
@@ -267,7 +271,7 @@ func (t *Tx) storeEntry(bucket, key, body []byte) error {
 }
 
 func (t *Tx) deleteEntry(bucket, key []byte) error {
-	t.memos.forgetEntry(bucket, key)
+	t.touched = append(t.touched, touchedEntry{bucket: bucket, key: bytes.Clone(key), isDeleted: true})
 	b := t.tx.Bucket(bucket)
 	if old := b.Get(key); old != nil {
 		t.changed = true

@@ -31,7 +31,7 @@ func openEntry(t *testing.T, path string) *journal.Ledger {
 
 func id(i int) vf.ID { return vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}, Port: "p1"}, Index: i} }
 
-// What Update returned nil for is there after the file was opened again, whole.
+// If Update returned nil, all its changes are there after the file was opened again.
 func TestRecordsSurvive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "ledger.db")
 	l := openEntry(t, path)
@@ -88,8 +88,8 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// I4: an address has one holder; the refusal names it; it is free after the
-// VF's attachment ended, and remembered as given out lately.
+// I4: an address has one holder, which the refusal names. After the VF's attachment has ended, the
+// address is free, and remembered as given out lately.
 func TestI4AnAddressHasOneHolder(t *testing.T) {
 	l := openEntry(t, filepath.Join(t.TempDir(), "ledger.db"))
 	a := journal.Address{Network: "n", Addr: netip.MustParseAddr("10.0.0.5"), VF: id(1), Owner: vf.Owner{Kind: "pod", UID: "1", Name: "ns/a"}}
@@ -124,7 +124,7 @@ func TestI4AnAddressHasOneHolder(t *testing.T) {
 	}
 }
 
-// Events are kept in order, and only so many.
+// The ledger keeps the events in order, and at most keepEvents of them.
 func TestEventsAreBounded(t *testing.T) {
 	l := openEntry(t, filepath.Join(t.TempDir(), "ledger.db"))
 	err := l.Update(func(tx *journal.Tx) error {
@@ -151,8 +151,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// A file that is no ledger is refused and stays as it is: culvertd does not
-// guess.
+// Open refuses a file that is no ledger, and does not change it.
 func TestForeignFileIsRefusedUntouched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	garbage := []byte(strings.Repeat("not a ledger ", 1000))
@@ -192,7 +191,7 @@ func TestClearForgetsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = l.Update(func(tx *journal.Tx) error {
-		// As after a reboot: what the transaction changed before is in memory, where a
+		// As after a reboot: bbolt keeps the earlier changes of the transaction in memory, where a
 		// deletion moves the entries behind it.
 		return errors.Join(tx.Delete(id(0)), tx.FreeAddresses(id(0)), tx.Clear())
 	})

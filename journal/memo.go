@@ -9,7 +9,7 @@ import (
 // memo caches the decoded values of a bucket's entries. Each request reads all records and
 // addresses, although the request before changed only one or two of them, and decoding JSON takes
 // longer than the rest of a request. The memo compares the stored bytes each time, so it is never
-// stale. Callers share the values, and must not change what they point to.
+// stale. Callers share the values, and must not change the data that these point to.
 type memo[T any] struct {
 	decode func(key, stored []byte) (T, error)
 
@@ -46,7 +46,7 @@ func (m *memo[T]) lookUp(key []byte) (decoded[T], bool) {
 }
 
 // keepDecoded caches the value of an entry. The entry's transaction may still fail: a later one then
-// finds other stored bytes.
+// finds other stored bytes, and Update drops the entry.
 func (m *memo[T]) keepDecoded(key, stored []byte, v T) {
 	d := decoded[T]{bytes.Clone(stored), v}
 	m.mu.Lock()
@@ -61,7 +61,7 @@ func (m *memo[T]) count() int {
 	return len(m.seen)
 }
 
-// forgetEntry drops an entry that is being deleted.
+// forgetEntry drops an entry that was deleted, or whose transaction failed.
 func (m *memo[T]) forgetEntry(key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,6 +77,23 @@ type memos struct {
 
 func newMemos() *memos {
 	return &memos{newMemo(decodeRecord), newMemo(decodeAddress), newMemo(openLast)}
+}
+
+// touchedEntry is an entry that a transaction wrote or deleted.
+type touchedEntry struct {
+	bucket, key []byte
+	isDeleted   bool
+}
+
+// forgetTouched drops the entries that a transaction deleted, or all that it touched if it failed.
+// Update calls it when the transaction has ended: until then the readers of the state before it may
+// cache a deleted entry again.
+func (m *memos) forgetTouched(all []touchedEntry, failed bool) {
+	for _, e := range all {
+		if failed || e.isDeleted {
+			m.forgetEntry(e.bucket, e.key)
+		}
+	}
 }
 
 func (m *memos) forgetEntry(bucket, key []byte) {

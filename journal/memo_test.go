@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// An entry is decoded once, and again when it, or what its key means, changed;
-// one that cannot be read never counts as read.
+// The memo decodes an entry once, and again after its stored bytes have changed. It never caches an
+// entry that cannot be read.
 func TestMemo(t *testing.T) {
 	decodes := 0
 	m := newMemo(func(_, stored []byte) (string, error) {
@@ -44,8 +44,8 @@ func TestMemo(t *testing.T) {
 	}
 }
 
-// TestFailedAllocationIsForgotten: the memo has what a transaction wrote before it failed, and the
-// next one still sees the addresses that the ledger has.
+// TestFailedAllocationIsForgotten: the memo caches the addresses that a transaction wrote before it
+// failed. The next transaction still sees the addresses in the ledger.
 func TestFailedAllocationIsForgotten(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "ledger.db"), Options{})
 	if err != nil {
@@ -85,8 +85,8 @@ func TestFailedAllocationIsForgotten(t *testing.T) {
 	}
 }
 
-// TestDeletedGrantIsForgotten: the memo has no entry of a grant that was deleted, and the one of a
-// grant that was written again is read again.
+// TestDeletedGrantIsForgotten: the memo drops the entry of a deleted grant, and decodes the entry
+// of a grant that was written again.
 func TestDeletedGrantIsForgotten(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "ledger.db"), Options{})
 	if err != nil {

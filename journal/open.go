@@ -30,7 +30,7 @@ type Options struct {
 	NoSync bool
 }
 
-// How long Open waits for another culvertd to close the file.
+// lockBound is how long Open waits for another culvertd to close the file.
 const lockBound = time.Second
 
 // ErrBusy says that another process has the ledger open.
@@ -167,10 +167,20 @@ func readFile(path string, read func(pages.Source) error) error {
 		return err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil {
+	source, err := sourceOf(f)
+	if err != nil {
 		return err
 	}
-	return read(io.NewSectionReader(f, 0, info.Size()))
+	return read(source)
+}
+
+// sourceOf returns the present content of an open file.
+func sourceOf(f *os.File) (pages.Source, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.NewSectionReader(f, 0, info.Size()), nil
 }
 
 // readSound returns the content of a file, or an error that says why culvertd cannot work with

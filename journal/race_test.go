@@ -2,6 +2,6 @@
 
 package journal_test
 
-// raceEnabled is whether the race detector watches, which makes everything some
-// five times slower: with it a sample runs, without it everything.
+// raceEnabled reports whether the race detector is on, which makes tests some five times slower.
+// With it, tests run a sample of their cases, and without it all cases.
 const raceEnabled = true

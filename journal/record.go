@@ -30,8 +30,8 @@ const (
 // since culvertd undoes both in the same way after a crash.
 const reserved Phase = "reserved"
 
-// Damaged is the phase of a record that cannot be read, or not be trusted. Only a repair writes
-// it, for a record that is lost. Reason says what is wrong. The VF may have an unknown owner:
+// Damaged is the phase of a record that cannot be read, or not be trusted. Only a repair writes it,
+// for a record that is lost. Reason describes the damage. The VF may have an unknown owner:
 // culvertd does not give it out, does not touch it, and counts it as held.
 const Damaged Phase = "damaged"
 
@@ -47,8 +47,8 @@ func (p Phase) isKnown() bool {
 type Record struct {
 	ID  vf.ID      `json:"id"`
 	PCI vf.PCIAddr `json:"pci"` // where the VF was last seen
-	// Generation counts the leases of this VF. A detach carries the generation
-	// it means, so a late one cannot hit the next owner (I8).
+	// Generation counts the leases of this VF. A detach carries the generation of its lease, so a
+	// late detach cannot hit the next owner (I8).
 	Generation uint64      `json:"generation"`
 	Phase      Phase       `json:"phase"`
 	Baseline   vf.Baseline `json:"baseline"`
@@ -73,8 +73,8 @@ type Record struct {
 // Lease is the promise to an owner.
 type Lease struct {
 	Owner vf.Owner `json:"owner"`
-	// PodUID is the UID of the owner's pod in its cluster; empty where the runtime does
-	// not say, and for other owners. Owner.UID is the sandbox's.
+	// PodUID is the UID of the owner's pod in its cluster; empty where the runtime does not report
+	// it, and for other owners. Owner.UID is the sandbox's.
 	PodUID  string `json:"podUID,omitempty"`
 	Network string `json:"network,omitempty"`
 	// AddressPool has the lease's addresses; empty stands for the pool of Network's name.
@@ -82,14 +82,14 @@ type Lease struct {
 	Pool        string `json:"pool,omitempty"`
 	Netns       string `json:"netns,omitempty"` // path, empty for vfio
 	// Bond is the bond of which the VF is a member; nil for a VF of its own. The leases of its
-	// members have one owner with one interface, whose name is the bond's. The addresses are in
-	// one of them.
+	// members have one owner with one interface, whose name is the bond's. The lease of one member
+	// has the addresses.
 	Bond *vf.Bond `json:"bond,omitempty"`
 	// BondMark marks the bond's interface in the pod. No other bond ever has it.
 	BondMark string  `json:"bondMark,omitempty"`
 	Wanted   vf.Spec `json:"wanted"`
-	// Power says what the containers of the owner's pod may do. It is empty if that is unknown,
-	// and where the network has no guard.
+	// Power is the power of the containers of the owner's pod. It is empty if that is unknown, and
+	// where the network has no guard.
 	Power vf.Power `json:"power,omitempty"`
 	// Effective is the kernel's state at the end of the attach, with the rates that the hardware
 	// applies. It differs from Wanted if the driver rounds a rate (I6). It differs from the
@@ -102,7 +102,7 @@ type Lease struct {
 	Lent *Lent `json:"lent,omitempty"`
 	// Withdrawn is set while the VF has no guard since it is about to be made anew.
 	Withdrawn *Withdrawn `json:"withdrawn,omitempty"`
-	// Opened says that the guest was seen to run with the VF.
+	// Opened is set once culvertd has seen the guest run with the VF.
 	Opened bool `json:"opened,omitempty"`
 	// Request is the intake's own form of the request (a CNI configuration), kept so that a
 	// repeated request can be compared.

@@ -34,7 +34,7 @@ type Rescue struct {
 // this boot, for a ledger that has lost the boot ID. made has the existing VFs that Culvert made,
 // as their MACs show, for a ledger that may have lost records.
 func Mend(c Content, boot string, made map[vf.ID]vf.PCIAddr) Rescue {
-	r := Rescue{Content: Content{Format: format, Boot: c.Boot, Last: c.Last, Events: c.Events, Fresh: c.Fresh}}
+	r := Rescue{Content: Content{Format: format, Boot: c.Boot, Last: c.Last, Events: c.Events, Fresh: c.Fresh, digest: c.digest}}
 	if c.Boot == "" {
 		r.Boot = boot
 		r.noteRepair("the ledger does not tell its boot: it is taken for one of this boot, so no lease is forgotten")
@@ -130,7 +130,7 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 			i := slices.IndexFunc(c.Addresses, func(a Address) bool {
 				return a.Damage == "" && a.VF == rec.ID && a.Owner == rec.Lease.Owner && a.Network == rec.Lease.AddressPoolName() && a.Addr.Unmap() == w.Prefix.Addr().Unmap()
 			})
-			if i >= 0 { // it has more than the lease says of it
+			if i >= 0 { // the entry has more than the lease
 				hold(c.Addresses[i])
 				continue
 			}
@@ -177,17 +177,31 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 }
 
 // Write replaces the damaged file by the rescued ledger, as a whole or not at all, and durably.
-// The damaged file stays beside it, unchanged, under the name that Write returns.
+// The damaged file stays beside it, unchanged, under the name that Write returns. Write locks the
+// damaged file until it is replaced. It returns ErrChanged if the file is not as Inspect read it,
+// and ErrBusy if another process has it open (TestRepairRefusesALedgerThatHasChanged).
 func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", err
+	}
+	damaged, err := lockFile(path)
+	if err != nil {
+		return "", err
+	}
+	defer damaged.Close() // which ends the lock
+	source, err := sourceOf(damaged)
+	if err != nil {
+		return "", err
+	}
+	if digestFile(source) != r.digest {
+		return "", ErrChanged
 	}
 	fresh := path + ".repaired"
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	defer func() { os.Remove(fresh) }()
-	if err := r.writeLedger(fresh, path, now); err != nil {
+	if err := r.writeLedger(fresh, source, now); err != nil {
 		return "", fmt.Errorf("write %s: %w", fresh, err)
 	}
 	c, err := Inspect(fresh)
@@ -208,7 +222,7 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 }
 
 // writeLedger writes the ledger at path. It copies the sandboxes from the damaged file.
-func (r Rescue) writeLedger(path, damaged string, now time.Time) error {
+func (r Rescue) writeLedger(path string, damaged pages.Source, now time.Time) error {
 	db, err := bolt.Open(path, 0o600, boltOptions(Options{}))
 	if err != nil {
 		return err
@@ -219,7 +233,7 @@ func (r Rescue) writeLedger(path, damaged string, now time.Time) error {
 		err = l.Update(r.fillEntries)
 	}
 	if err == nil {
-		err = readFile(damaged, func(source pages.Source) error { return copySandboxes(l, source) })
+		err = copySandboxes(l, damaged)
 	}
 	return errors.Join(err, db.Close())
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// repaired is what culvert ledger repair does with a file.
+// repaired repairs a file like culvert ledger repair.
 func repaired(t *testing.T, path string, made map[vf.ID]vf.PCIAddr) (journal.Rescue, string) {
 	t.Helper()
 	c, err := journal.Inspect(path)
@@ -33,9 +33,9 @@ func repaired(t *testing.T, path string, made map[vf.ID]vf.PCIAddr) (journal.Res
 	return r, backup
 }
 
-// I1, I4: a repair gives no VF another owner and frees no VF that was held. It marks a
-// lost VF where the file or the kernel still shows it. It frees no address that a kept
-// or a marked VF has. The ledger opens, and the damaged file is still there.
+// I1, I4: a repair gives no VF another owner and frees no VF that was held. It marks each lost VF
+// that the file or the kernel still shows. It frees no address of a VF whose record it keeps or
+// marks. The ledger opens, and the damaged file is still there.
 func TestI1RepairGivesNothingAway(t *testing.T) {
 	whole := image(t, 40)
 	before := readContent(whole)
@@ -100,8 +100,7 @@ func TestI1RepairGivesNothingAway(t *testing.T) {
 	}
 }
 
-// Nothing that is read of a sound ledger is changed by a repair, and one of an
-// earlier boot, or that lost its boot, says so.
+// A repair of a sound ledger changes no record, address or event, and keeps the boot ID.
 func TestRepairOfASoundLedgerChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	if err := os.WriteFile(path, image(t, 30), 0o600); err != nil {
@@ -166,8 +165,54 @@ func TestI4RepairKeepsSharedAddresses(t *testing.T) {
 	}
 }
 
-// A file of which nothing is left: the VFs that the kernel shows are marked, and
-// the boot is taken for this one, so that nothing is forgotten.
+// TestRepairRefusesALedgerThatHasChanged (I1): between Inspect and Write, culvertd gives a VF away
+// and stops. The repair knows nothing of that lease and leaves the file as it is. It also does so
+// while culvertd runs.
+func TestRepairRefusesALedgerThatHasChanged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	spoilt := bytes.ReplaceAll(image(t, 1), []byte(`"generation":1`), []byte(`"generation":9`))
+	if err := os.WriteFile(path, spoilt, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := journal.Inspect(path)
+	if err != nil || !c.Mendable() || len(c.Faults) > 0 {
+		t.Fatalf("this is no test: %v %v", c.Faults, err)
+	}
+	r := journal.Mend(c, "boot-1", nil)
+	refuse := func(want error) {
+		t.Helper()
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Write(path, now); !errors.Is(err, want) {
+			t.Errorf("Write returns %v, want %v", err, want)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("Write changed the file: %v", err)
+		}
+		if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+			t.Errorf("Write leaves %v", left)
+		}
+	}
+	l := openEntry(t, path)
+	lease, address := attachment(7)
+	if err := l.Update(func(tx *journal.Tx) error { return errors.Join(tx.Put(lease), tx.HoldAddress(address)) }); err != nil {
+		t.Fatal(err)
+	}
+	refuse(journal.ErrBusy)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refuse(journal.ErrChanged)
+	repaired(t, path, nil) // the command, run again
+	if c, err := journal.Inspect(path); err != nil || c.Records[len(c.Records)-1].Lease.Owner != lease.Lease.Owner {
+		t.Errorf("the repair lost the lease: %v %v", c.Records, err)
+	}
+}
+
+// The repair of an empty file marks the VFs that the kernel shows. It writes the ID of the present
+// boot, so that culvertd does not forget these records.
 func TestRepairOfAnEmptyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -187,8 +232,8 @@ func TestRepairOfAnEmptyFile(t *testing.T) {
 	}
 }
 
-// I1: where the last change may be missing, a VF that the file calls free may have an
-// owner since.
+// I1: if the last change of a file may be missing, a VF whose record is Free may have got an owner
+// since.
 func TestI1RepairTrustsNoFreeVFOfAFaultyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := openEntry(t, path)

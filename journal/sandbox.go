@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// SandboxPhase says how far the networks of a pod's sandbox are set up.
+// SandboxPhase is how far the networks of a pod's sandbox are set up.
 type SandboxPhase string
 
 // These are the phases. If a sandbox is Adding for longer than an ADD takes, culvertd or the
@@ -22,13 +22,12 @@ type SandboxPhase string
 const (
 	SandboxAdding   SandboxPhase = "adding"   // some plugins may have run
 	SandboxAdded    SandboxPhase = "added"    // all plugins have run, and the runtime has its answer
-	SandboxDeleting SandboxPhase = "deleting" // some may have been undone
+	SandboxDeleting SandboxPhase = "deleting" // some networks may have been undone
 )
 
-// Sandbox is the record of a pod's sandbox whose networks Culvert sets up, also those of other
-// projects' plugins. It has all that the plugins' DEL and CHECK need. culvertd writes it before
-// the first plugin runs, and deletes it when the last one is undone. It has no VFs: these have
-// leases.
+// Sandbox is the record of a pod's sandbox whose networks Culvert sets up, including those of other
+// projects' plugins. It has all that the plugins' DEL and CHECK need. culvertd writes it before the
+// first plugin runs, and deletes it when the last one is undone. It has no VFs: these have leases.
 type Sandbox struct {
 	ID        string `json:"id"` // CNI container ID, the owner's UID of its leases
 	Netns     string `json:"netns,omitempty"`
@@ -159,9 +158,9 @@ func decodeSandbox(key, stored []byte) (Sandbox, error) {
 const keepSandboxes = 1 << 20
 
 // decodeSandboxes returns the sandboxes, the problems of damaged ones, and the problems that
-// VerifySandboxes finds in the others. With a damaged sandbox the configuration is lost that
-// other projects' plugins need for their DEL. decodeSandboxes returns the first keepSandboxes
-// bytes whole, and outlines of the rest.
+// VerifySandboxes finds in the others. A damaged sandbox has lost the configuration that other
+// projects' plugins need for their DEL. decodeSandboxes returns the first keepSandboxes bytes
+// whole, and outlines of the rest.
 func decodeSandboxes(all entries) (out []Sandbox, damaged, doubts []Problem) {
 	kept := 0
 	for key, stored := range all {
@@ -192,10 +191,10 @@ func sandboxObject(s Sandbox) string {
 	return fmt.Sprintf("sandbox %s of pod %s", s.ID, s.PodName())
 }
 
-// VerifySandboxes lists the contradictions in sandboxes. Those that culvertd writes have none
+// VerifySandboxes lists the contradictions in sandboxes. Sandboxes that culvertd writes have none
 // between two transactions. A sandbox has networks: the first is the default one and no other is,
-// no two have the same interface, and each has plugins. When the sandbox is Added, each network
-// has a result.
+// no two have the same interface, and each has plugins. When the sandbox is Added, each network has
+// a result.
 func VerifySandboxes(all []Sandbox) []Problem {
 	var out []Problem
 	for _, s := range all {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/journal/pages"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -71,8 +72,8 @@ func TestSandboxIsKept(t *testing.T) {
 	})
 }
 
-// A sandbox whose entry is damaged is told, does not hide the others, and is
-// forgotten by a repair.
+// The ledger reports a sandbox whose entry is damaged, without hiding the others. A repair forgets
+// it.
 func TestDamagedSandbox(t *testing.T) {
 	damaged := filepath.Join(t.TempDir(), "l.db")
 	l, err := Open(damaged, Options{})
@@ -106,7 +107,8 @@ func TestDamagedSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "r.db")
-	if err := r.writeLedger(path, damaged, time.Now()); err != nil {
+	err = readFile(damaged, func(source pages.Source) error { return r.writeLedger(path, source, time.Now()) })
+	if err != nil {
 		t.Fatal(err)
 	}
 	if c, err := Inspect(path); err != nil || len(c.Sandboxes) != 1 || len(c.Problems()) != 0 {
@@ -137,7 +139,8 @@ func TestVerifySandboxes(t *testing.T) {
 	}
 }
 
-// Whatever stands in an entry, it is read or told, and Verify survives it.
+// FuzzSandbox shows that any entry is read or reported as damaged, and that VerifySandboxes does
+// not panic on it.
 func FuzzSandbox(f *testing.F) {
 	raw, err := json.Marshal(sandboxOf("c1"))
 	if err != nil {

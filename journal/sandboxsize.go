@@ -21,8 +21,8 @@ const (
 	smallSandbox = 16 << 10
 )
 
-// checkSandboxSize refuses a record that is larger than MaxSandbox, or one that is large while
-// the other large records of the node use up maxSandboxes. A record that is Deleting is never
+// checkSandboxSize refuses a record that is larger than MaxSandbox. It also refuses a large record
+// while the other large records of the node use up maxSandboxes. A record that is Deleting is never
 // refused (I8).
 func (t *Tx) checkSandboxSize(s Sandbox, body []byte) error {
 	if s.Phase == SandboxDeleting || len(body) <= smallSandbox {

@@ -21,8 +21,8 @@ func sandboxOfSize(id string, bytes int) Sandbox {
 	return s
 }
 
-// I8: the networks of pods, whatever they contain, do not make the ledger grow without
-// bound. They never keep an ordinary pod from its networks, or any pod from its end.
+// I8: networks of pods do not make the ledger grow without bound, whatever their content. They
+// never prevent the ADD of an ordinary pod, or the DEL of any pod.
 func TestSandboxesAreBounded(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "l.db"), Options{NoSync: true})
 	if err != nil {

@@ -14,7 +14,7 @@ type Problem struct {
 	// wrong but does not affect a VF or an address yet.
 	Invariant string `json:"invariant,omitempty"`
 	Object    string `json:"object"` // "VF 02:00:00:00:00:01#3 (0000:01:10.6)", "address 10.0.0.5 of network blue"
-	What      string `json:"what"`   // what is written there
+	What      string `json:"what"`   // the contradictory content
 	Means     string `json:"means"`  // what may follow from it
 }
 
@@ -27,8 +27,8 @@ func (p Problem) String() string {
 }
 
 // Verify lists the contradictions in a ledger's records and addresses. A sound ledger has none
-// between two transactions, also after a crash. Verify is pure: tests of the ledger's writers
-// call it after every step, and culvert ledger check calls it for a file.
+// between two transactions, even after a crash. Verify is pure: tests of the ledger's writers call
+// it after every step, and culvert ledger check calls it for a file.
 //
 // A record: its phase is known, its generation is at least 1, its VF has no other record, and it
 // has a baseline unless it is Making. Free and Making have no lease; Configuring and Attached

@@ -10,8 +10,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// sound is a ledger with a VF in each state that culvertd leaves behind, at
-// whatever moment it dies.
+// sound returns a ledger with a VF in each state that culvertd may leave behind when it dies.
 func sound() ([]journal.Record, []journal.Address) {
 	record := func(i int, phase journal.Phase) journal.Record {
 		return journal.Record{
@@ -39,9 +38,9 @@ func sound() ([]journal.Record, []journal.Address) {
 		r, a := held(i, phase, uid)
 		records, addresses = append(records, r), append(addresses, a)
 	}
-	// The quarantined one is retried for an owner that has been given another.
+	// culvertd retries the quarantined VF of an owner that has another VF now.
 	again, a := held(5, journal.Attached, string(journal.Quarantined))
-	// Just counted, not made: no baseline, no place.
+	// A VF that is not made yet, so it has neither a baseline nor a PCI address.
 	making := journal.Record{ID: id(6), Generation: 3, Phase: journal.Making}
 	// A VF of a card that was in the slot before.
 	gone := record(0, journal.Quarantined)

@@ -201,7 +201,7 @@ func repairLedger(cmd *cobra.Command, file string, yes bool) error {
 	}
 	backup, err := rescue.Write(file, time.Now())
 	if err != nil {
-		return fmt.Errorf("repair %s: %w: nothing was changed", file, err)
+		return fmt.Errorf("repair %s: nothing was changed: %w", file, err)
 	}
 	fmt.Fprintf(out, "%s is repaired. The damaged file is %s.\nNext: systemctl start culvertd, then culvert status\n", file, backup)
 	return nil

@@ -79,7 +79,7 @@ func TestLedgerOfAStoppedCulvertd(t *testing.T) {
 	try("nothing that a repair could mend", "", "ledger", "repair", "--yes", file)
 }
 
-// A file that was never a ledger is called one by no command, and is not repaired.
+// No command treats a file that was never a ledger as one, or repairs it.
 func TestLedgerCommandsRefuseForeignFiles(t *testing.T) {
 	nobody, dir := filepath.Join(t.TempDir(), "s"), t.TempDir()
 	for name, content := range map[string]string{"passwd": "root:x:0:0:root:/root:/bin/bash\n", "empty": ""} {
@@ -102,7 +102,7 @@ func TestLedgerCommandsRefuseForeignFiles(t *testing.T) {
 	}
 }
 
-// While culvertd runs it is asked.
+// While culvertd runs, culvert ledger asks it.
 func TestLedgerOfCulvertd(t *testing.T) {
 	d := &culvertd{}
 	out, err := run(t.Context(), t, d.serve(t), "ledger", "check")

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// meta is one of the two places that say where everything else is.
+// meta is one of the two meta pages of the file, which lead to all other pages.
 type meta struct {
 	pageSize             uint32
 	root, freelist, pgid uint64
@@ -40,8 +40,8 @@ func parseMeta(b []byte) (m meta, what string) {
 	return m, ""
 }
 
-// IsBbolt reports whether bbolt wrote the file: one of its two first pages still has
-// bbolt's magic number, or the file was cut short within what leads up to the first.
+// IsBbolt reports whether bbolt wrote the file. One of its two first pages still has bbolt's magic
+// number, or the file was cut short before the end of the first magic number.
 func (f *File) IsBbolt() bool {
 	start := make([]byte, headerSize, headerSize+4) // of page 0, which is a meta without overflow
 	order.PutUint16(start[8:], flagMeta)
@@ -67,14 +67,14 @@ func (f *File) IsBbolt() bool {
 // readAtMost reads n bytes at an offset of the file, or as many as there are.
 func (f *File) readAtMost(at int64, n int) []byte {
 	b := make([]byte, n)
-	have, _ := f.source.ReadAt(b, at) // what cannot be read is not there
+	have, _ := f.source.ReadAt(b, at) // bytes that cannot be read count as missing
 	return b[:have]
 }
 
-// chooseMeta chooses the meta that is followed. Both must be right for a file to be
-// without Fault: one that is not was damaged after it was written, since a
-// write of 64 bytes in one sector is whole or did not happen. bbolt writes them
-// in turn, so they are of two transactions in a row, the even one in page 0.
+// chooseMeta chooses the meta that Read follows. In a file without a Fault, both are right. A meta
+// that is not right was damaged after it was written, since a write of 64 bytes in one sector is
+// whole or did not happen. bbolt writes them in turn, so they are of two transactions in a row, the
+// even one in page 0.
 func (f *File) chooseMeta() (newest meta, ok bool) {
 	first, what := parseMeta(f.readAtMost(0, headerSize+metaSize))
 	if what != "" {

@@ -1,13 +1,12 @@
-// Package pages reads a bbolt file without bbolt. A Source goes in, the entries of its
-// buckets come out, with a Fault for everything that is not as bbolt writes it. Nothing
-// outside the file is ever touched, whatever is in it. Memory does not depend on the
-// file's size, but for a bit for each page: one page and one value are read at a time.
+// Package pages reads a bbolt file without bbolt. It reads a Source, and returns the entries of its
+// buckets, with a Fault for everything that is not as bbolt writes it. It never accesses anything
+// outside the file, for any content. Its memory does not depend on the file's size, except for a
+// bit for each page: it reads one page and one value at a time.
 //
-// bbolt maps its file and follows what it finds there. On a file that was cut
-// short, or whose page numbers or sizes are wrong, it faults (SIGBUS, SIGSEGV)
-// or panics, in Open as well as in its own Check (github.com/etcd-io/bbolt
-// issues 105 and 778). So package journal reads a ledger with this package
-// first, and hands bbolt only files without a Fault.
+// bbolt maps its file and trusts the page numbers and sizes in it. On a file that was cut short, or
+// whose page numbers or sizes are wrong, it faults (SIGBUS, SIGSEGV) or panics, in Open as well as
+// in its own Check (github.com/etcd-io/bbolt issues 105 and 778). So package journal reads a ledger
+// with this package first, and hands bbolt only files without a Fault.
 //
 // The format is that of bbolt 1.4 (internal/common: page.go, meta.go,
 // bucket.go), in the machine's byte order, as bbolt has it.
@@ -83,8 +82,8 @@ const (
 
 var order = binary.NativeEndian
 
-// Read reads a file: with the newer of its two metas, or the other one where
-// that is damaged, which shows what was there one transaction earlier.
+// Read reads a file by the newer of its two metas. If that one is damaged, it follows the other
+// one, which shows the content before the last transaction.
 func Read(source Source) *File {
 	f := &File{source: source, PageSize: usualPageSize}
 	m, ok := f.chooseMeta()
@@ -101,7 +100,7 @@ func Read(source Source) *File {
 	w.readTree(m.root, "", limits{})
 	w.readFreelist(m.freelist)
 	if len(f.Faults) > 0 {
-		return f // what lies behind them was not reached
+		return f // the pages below them were not reached
 	}
 	for id := range f.hwm {
 		if !w.reached.hasBit(id) {
@@ -144,9 +143,8 @@ func (f *File) Items(bucket string) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Leftovers returns the entries of pages of entries that no bucket leads to:
-// earlier versions of what is there, and what a damaged page led to. They are
-// hints, no truth.
+// Leftovers returns the entries on pages that no bucket leads to: earlier versions of present
+// entries, and entries to which a damaged page led. They are hints and cannot be trusted.
 func (f *File) Leftovers() iter.Seq2[[]byte, []byte] {
 	return func(yield func([]byte, []byte) bool) {
 		for id := uint64(2); int64(id+1)*int64(f.PageSize) <= f.source.Size(); id++ {

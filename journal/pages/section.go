@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// section is a part of a file: a page with those that it goes on for, or less.
+// section is a part of a file: a page with its overflow pages, or a part of these.
 type section struct {
 	source   io.ReaderAt
 	at, size int64

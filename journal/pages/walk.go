@@ -36,12 +36,12 @@ type limits struct {
 	depth       int
 }
 
-// loadBound is the size of a page, with those that it goes on for, that is read at once;
-// of a larger one each entry is read when it is needed.
+// loadBound is the largest size of a page, with its overflow pages, that is read at once. The
+// entries of a larger page are read one by one, when they are needed.
 const loadBound = 64 << 10
 
-// readSpan returns a page with those that it runs over into, and marks them as reached; more
-// is how many these are.
+// readSpan returns a page with its overflow pages, and marks them all as reached. more is the
+// number of overflow pages.
 func (w *walk) readSpan(id uint64) (s section, more uint64, ok bool) {
 	size := int64(w.PageSize)
 	if id < 2 || id >= w.hwm {
@@ -139,7 +139,7 @@ func (w *walk) readBranch(id uint64, s section, bucket string, l limits) {
 	if n == 0 {
 		w.reportFault(id, "nothing is below it")
 	}
-	var last *child // it is read when the key after it is known
+	var last *child // a child is read when the key of the next one is known
 	index := 0
 	descend := func(below []byte) {
 		if last != nil {
@@ -272,8 +272,8 @@ func (w *walk) inOrder(id uint64, i int, key, previous []byte, l limits) {
 	}
 }
 
-// readFreelist marks the pages that are free, each of which must be in use nowhere
-// else: bbolt would write over it.
+// readFreelist marks the free pages. None of them may be in use elsewhere, since bbolt would
+// overwrite it.
 func (w *walk) readFreelist(id uint64) {
 	s, _, ok := w.readSpan(id)
 	if !ok {
@@ -288,7 +288,7 @@ func (w *walk) readFreelist(id uint64) {
 		return
 	}
 	n, list := uint64(order.Uint16(header[10:])), s.skipBytes(headerSize)
-	if n == 0xFFFF { // more: the first says how many
+	if n == 0xFFFF { // more than fit: the first element has their number
 		first, ok := w.readBytes(id, list, 0, 8)
 		if !ok {
 			return
