@@ -9,10 +9,10 @@ import (
 	"github.com/culvert-net/culvert/demo/node"
 )
 
-// benchGuest measures M10's packets from a container of the other node to a guest: the agent is put into it by
-// its channel, its VF is found by the address that the PF holds, and nothing is left. A guest that is
-// emulated on an emulated host is too slow for these packets to be counted, mostly; runs that
-// count have what its host did.
+// benchGuest measures M10's packets from a container of the other node to a guest. culvert bench
+// puts the agent into the guest by its channel, finds the guest's VF by the address that the PF
+// holds, and leaves nothing. On an emulated host the guest is mostly too slow for a run to count.
+// Runs that count have the processor time of QEMU on the host.
 func benchGuest(t *testing.T, g node.Guest) {
 	n := nodes[1]
 	a := network(t, n, "benched", "1.1.0", `"pool": "culvert.dev/rest", "vlan": 90, "ipam": {"type": "static", "addresses": [{"address": "10.90.0.101/24"}]}`)
@@ -33,8 +33,8 @@ func benchGuest(t *testing.T, g node.Guest) {
 	}
 }
 
-// asOfAGuest wants the runs that count to have QEMU's part at the guest's end, and there alone, beside
-// what the guest saw of itself.
+// asOfAGuest checks that runs which count have QEMU's processor time and the guest's own figures at
+// the guest's end, and only there.
 func asOfAGuest(t *testing.T, g node.Guest, r bench.Result) {
 	t.Helper()
 	for _, run := range r.Runs {

@@ -22,9 +22,9 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// The presets that a lab can run, in their shortest form, over a VF and an overlay: each
-// says what it ran over, by the interfaces' own counters, a cable that is pulled stops
-// what goes over it, and nothing is left.
+// TestBench runs the presets that a lab can run, in their shortest form, over a VF and an overlay.
+// Each result names its path by the interfaces' own counters. A pulled cable stops the traffic over
+// it, and nothing is left on the nodes.
 func TestBench(t *testing.T) {
 	leavesNothing(t, nodes...)
 	for _, n := range nodes {
@@ -73,7 +73,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// Two VFs of one PF are joined by the NIC's own switch, and so says the result.
+// The NIC's own switch joins two VFs of one PF, and the result says so.
 func TestBenchOnOnePF(t *testing.T) {
 	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes[0])
@@ -84,7 +84,8 @@ func TestBenchOnOnePF(t *testing.T) {
 }
 
 // M5's first half as docs/bench.md has it: on a node whose host.yaml gives a PF the gateway's
-// address, one command pings that address from a VF of the PF. The address goes with its line.
+// address, one command pings that address from a VF of the PF. When the line leaves host.yaml, the
+// address is removed.
 func TestBenchToTheGateway(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -125,7 +126,7 @@ func TestBenchToTheGateway(t *testing.T) {
 	}
 }
 
-// Packets leave a VF by AF_XDP, in the copy mode that the driver need not know.
+// Packets leave a VF by AF_XDP, in the copy mode, which needs no support of the driver.
 func TestBenchByAFXDP(t *testing.T) {
 	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes...)
@@ -135,7 +136,7 @@ func TestBenchByAFXDP(t *testing.T) {
 	}
 }
 
-// Two VFs of two PFs that are bonded are a path of that name, over both.
+// A bond of two VFs of two PFs is a path named bond, over both VFs.
 func TestBenchOverABond(t *testing.T) {
 	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes...)
@@ -145,7 +146,7 @@ func TestBenchOverABond(t *testing.T) {
 		second := network(t, n, "second", "1.1.0", `"pool": "culvert.dev/rest"`)
 		second.Netns, second.Interface = e.Netns, "net2"
 		add(t, n, second)
-		// The VFs' addresses are the administrator's, so the bond takes that of its active one.
+		// The PF has set the VFs' MAC addresses, so the bond takes that of its active member.
 		if _, err := n.Script(t.Context(), "bond", `
 			modprobe bonding
 			in="ip -n $(basename "$1")"
@@ -181,7 +182,8 @@ func TestBenchOverABond(t *testing.T) {
 	}
 }
 
-// Two hosts by a real sshd: from one node, the program is sent to the other one, which has none.
+// culvert bench measures between two hosts by a real sshd. From one node it sends the program to
+// the other node, which has none.
 func TestBenchBySSH(t *testing.T) {
 	leavesNothing(t, nodes...)
 	from, to := plug(t, nodes[0], 0, 33), plug(t, nodes[1], 0, 34)
@@ -228,7 +230,8 @@ func TestBenchBySSH(t *testing.T) {
 	}
 }
 
-// Three VFs of a PF send to one VF at the same time, and each has a share of what arrives.
+// Three VFs of a PF send to one VF at the same time, and each has a share of the packets that
+// arrive.
 func TestBenchOfSeveralSenders(t *testing.T) {
 	soak.Only(t, "a measurement of four nodes")
 	leavesNothing(t, nodes...)
@@ -244,8 +247,9 @@ func TestBenchOfSeveralSenders(t *testing.T) {
 	}
 }
 
-// M12 as its report has it: a container with a VF of its own routes from one node's VF to another's. It is said
-// what it handed on. It is on the sender's node: a receiver that shared its processor would get none of it.
+// M12 as its report has it: a container with a VF of its own routes from one node's VF to
+// another's. The result has the number of packets that it forwarded. The container is on the
+// sender's node: on the receiver's node it would leave the receiver no processor time.
 func TestBenchThroughARouter(t *testing.T) {
 	leavesNothing(t, nodes...)
 	from, to, router := plug(t, nodes[0], 0, 39), plug(t, nodes[1], 0, 40), plug(t, nodes[0], 0, 41)
@@ -268,15 +272,15 @@ func TestBenchThroughARouter(t *testing.T) {
 	}
 }
 
-// make bench-lab measures in labs that are made for it, and nothing of them is there
-// afterwards: between the demo's containers, and from three senders to one receiver.
+// make bench-lab measures in labs of its own, between the demo's containers, and from three senders
+// to one receiver. Afterwards the labs are gone.
 func TestBenchInALabOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
 		"BENCH_RUN=--quick --rough --repeats 1", "BENCH_OUT="+dir)); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for name, arms := range map[string]int{"lab": 2, "lab-senders": 1} { // the overlay and the VF; the VFs
+	for name, arms := range map[string]int{"lab": 2, "lab-senders": 1} { // lab: the overlay and the VF; lab-senders: the VFs
 		r := read(t, filepath.Join(dir, name+".json"))
 		for i, a := range r.Arms {
 			if counted(r, i) == 0 {
@@ -296,14 +300,15 @@ func TestBenchInALabOfItsOwn(t *testing.T) {
 	}
 }
 
-// What goes wrong before a run or in it is told, and makes no figure; a clock that is set
-// changes none.
+// culvert bench reports each fault before or during a run, and gives no figure for it. A clock that
+// is set changes no figure.
 func TestBenchOnBadDays(t *testing.T) {
 	soak.Only(t, "a measurement for each bad day")
 	leavesNothing(t, nodes...)
 	from, to := plug(t, nodes[0], 0, 29), plug(t, nodes[1], 0, 30)
-	// meanwhile runs a script on the receiver's node while something is measured, once
-	// 2 MB more have come; "$1" is the receiver's netns, and $going says to go on.
+	// meanwhile runs a script on the receiver's node during a measurement, once the receiver has
+	// got 2 MB more. "$1" is the receiver's netns. The script goes on while the command going
+	// succeeds.
 	const going = `[ -e /tmp/going ]`
 	meanwhile := func(t *testing.T, script string) (end func()) {
 		t.Helper()
@@ -350,8 +355,8 @@ func TestBenchOnBadDays(t *testing.T) {
 		mentions(t, out, "/run/netns/gone", to.node.Name)
 	})
 	t.Run("a firewall", func(t *testing.T) {
-		// A rule that drops TCP without a word. Local addresses are found before other
-		// rules, unless told otherwise.
+		// The rule drops TCP without an answer. By default the kernel looks up local addresses
+		// first, so that rule moves behind it.
 		must(t, to.node, "bash", "-c", `for r in "add pref 10 lookup local" "del pref 0" "add pref 1 iif net1 ipproto tcp blackhole"; do ip -n "$1" rule $r || exit; done`, "-", filepath.Base(to.Netns))
 		fails(t, to.node.Name)
 		must(t, to.node, "ip", "-n", filepath.Base(to.Netns), "rule", "del", "pref", "1")
@@ -390,8 +395,8 @@ func TestBenchOnBadDays(t *testing.T) {
 	})
 }
 
-// oldIperf3 gives a node this host's iperf3, where it is another one than the node's: a lab's nodes are of
-// Debian 13, which has 3.18, and Debian 12 has 3.12.
+// oldIperf3 gives a node this host's iperf3, and skips the test if both have the same version. A
+// lab's nodes run Debian 13, which has 3.18; Debian 12 has 3.12.
 func oldIperf3(t *testing.T, n node.Node) {
 	t.Helper()
 	const ask = `iperf3 --version | awk 'NR == 1 { print $2 }'`
@@ -435,7 +440,7 @@ func oldIperf3(t *testing.T, n node.Node) {
 	}
 }
 
-// measured runs presets from containers to one, from this host.
+// measured runs presets from some containers to another one. culvert bench runs on this host.
 func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	t.Helper()
 	r, _, err := tryToMeasure(t, from, to, args...)
@@ -445,8 +450,8 @@ func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	return r
 }
 
-// tryToMeasure returns what culvert bench run wrote, if anything, what it said and its
-// exit status.
+// tryToMeasure runs culvert bench run. It returns the result that the program wrote, if any, its
+// output and its exit status.
 func tryToMeasure(t *testing.T, from []end, to end, args ...string) (r bench.Result, said string, failed error) {
 	t.Helper()
 	args = append(args, "--to", place(to))
@@ -456,7 +461,7 @@ func tryToMeasure(t *testing.T, from []end, to end, args ...string) (r bench.Res
 	return benched(t, args...)
 }
 
-// place is a container as culvert bench run has it.
+// place returns the name of a container for culvert bench run.
 func place(e end) string { return "lab:" + e.node.Lab.Name() + "/" + e.node.Name + ",netns=" + e.Netns }
 
 // benched runs culvert bench run on this host.
@@ -486,7 +491,7 @@ func read(t *testing.T, file string) bench.Result {
 	return r
 }
 
-// counted are the runs of an arm that are neither void nor to warm up.
+// counted returns the number of an arm's runs that are neither void nor for warming up.
 func counted(r bench.Result, arm int) (n int) {
 	for _, run := range r.Runs {
 		if run.Arm == arm && !run.Discard && run.Void == "" {
@@ -496,8 +501,8 @@ func counted(r bench.Result, arm int) (n int) {
 	return n
 }
 
-// traces are what a measurement could leave on a node. Services of systemd come and go with folders
-// of their own.
+// traces lists the files, netns and processes that a measurement could leave on a node. It leaves
+// out the folders of systemd's services, which come and go.
 func traces(t *testing.T, n node.Node) string {
 	t.Helper()
 	out, err := n.Script(t.Context(), "look for what is left", `ls -A -I "systemd-private-*" /tmp; ls -A /run/netns || true; ls -d /run/culvert-bench* || true; pgrep -ax 'iperf|iperf3|ping|culvert|culvert-bench' || true`)

@@ -72,8 +72,8 @@ func checkFindsWhatIsChangedByHand(t *testing.T, n node.Node, a node.Attachment,
 	check()
 }
 
-// Every version of results that runtimes ask for is given, and every command
-// of the specification is served.
+// The plugin returns results of every version that runtimes request, and serves every command of
+// the specification.
 func TestCNIVersionsAndCommands(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -104,7 +104,7 @@ func TestCNIVersionsAndCommands(t *testing.T) {
 	}
 }
 
-// GC takes the VFs of those that the runtime does not name, and of no others.
+// GC releases the VFs of attachments that the runtime does not name, and of no others.
 func TestI2GCKeepsWhoIsNamed(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -138,8 +138,7 @@ func TestI2GCKeepsWhoIsNamed(t *testing.T) {
 	}
 }
 
-// A wrong configuration is refused before anything is touched, with the
-// nearest key that there is.
+// culvertd refuses a wrong configuration before it changes anything, and names the nearest key.
 func TestWrongConfigurationIsRefused(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -155,8 +154,7 @@ func TestWrongConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-// A VF for user space gets its admin settings, and the result says which it
-// is.
+// A VF for user space gets its admin settings, and the result names the VF.
 func TestI2VFIOGetsSettingsAndComesBack(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -240,8 +238,7 @@ func TestI1EightWantSevenVFs(t *testing.T) {
 	}
 }
 
-// I8: a netns that died with the VF in it does not keep the VF, and a second
-// DEL is none the worse for it.
+// I8: DEL frees a VF whose netns was deleted with the VF in it, and a second DEL succeeds as well.
 func TestI8NetnsDiesUnderTheVF(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -253,8 +250,8 @@ func TestI8NetnsDiesUnderTheVF(t *testing.T) {
 	del(t, n, a)
 }
 
-// I8: culvertd may be restarted at any time. Who has a VF keeps it, and it is
-// taken back as if nothing had been.
+// I8: culvertd may be restarted at any time. An owner keeps its VF, and DEL releases the VF as
+// usual.
 func TestI8RestartKeepsTheLease(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/test/soak"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -39,27 +40,41 @@ func injectError(t *testing.T, n node.Node, addr vf.PCIAddr, uncorrectable, corr
 	must(t, n, "sh", "-c", "modprobe aer_inject && printf '"+text+"' >/dev/aer_inject")
 }
 
-// Errors on PCIe: culvertd counts what the kernel counts, and reports what PCIe does not correct.
-// The drivers reset the PF and its VFs then, and the interface in the pod is as it was.
-func TestErrorsOfPCIe(t *testing.T) {
-	n := nodes[1]
+// withErrors attaches a VF to a pod of a node, and returns the attachment, the VF and the status of its
+// PF. When the test ends, culvertd starts anew, which ends the problems that it reports.
+func withErrors(t *testing.T, n node.Node) (a node.Attachment, held api.VF, before api.PF) {
+	t.Helper()
 	leavesNothing(t, n)
-	t.Cleanup(func() { // no problem is left
+	t.Cleanup(func() {
 		if out, err := n.Run(context.Background(), "sh", "-c", "systemctl restart culvertd && rmmod aer_inject"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	a := network(t, n, "errors", "1.1.0", pool+`, "vlan": 7, "mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.84.0.0/24"}`)
+	a = network(t, n, "errors", "1.1.0", pool+`, "vlan": 7, "mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.84.0.0/24"}`)
 	netns(t, n, a.Netns)
 	add(t, n, a)
-	held := holder(t, n, "errors")
-	before := pfOf(t, status(t, n), held.PF)
+	held = holder(t, n, "errors")
+	return a, held, pfOf(t, status(t, n), held.PF)
+}
+
+// culvertd counts an error that PCIe corrects, and does not report it.
+func TestErrorsOfPCIe(t *testing.T) {
+	n := nodes[1]
+	_, held, before := withErrors(t, n)
 	injectError(t, n, before.PCI, 0, badTLP)
 	awaitTrue(t, "culvertd counts an error that PCIe corrects, and does not report it", func() (any, bool) {
 		st := status(t, n)
 		pf := pfOf(t, st, held.PF)
 		return pf.Errors, pf.Errors.Correctable == before.Errors.Correctable+1 && len(pf.Faults)+len(st.Problems) == 0
 	})
+}
+
+// culvertd counts and reports an error that PCIe does not correct. The drivers then reset the PF and
+// its VFs, and the interface in the pod is as it was.
+func TestUncorrectedErrorOfPCIe(t *testing.T) {
+	soak.Only(t, "on a machine with other load, igb's reset after the error sometimes hangs the node's kernel")
+	n := nodes[1]
+	a, held, before := withErrors(t, n)
 	injectError(t, n, held.PCI, completionTimeout, 0)
 	awaitTrue(t, "culvertd counts and reports an error of a VF", func() (any, bool) {
 		st := status(t, n)
@@ -88,7 +103,8 @@ func pfOf(t *testing.T, st api.NodeStatus, name string) api.PF {
 	return st.PFs[i]
 }
 
-// awaitTrue asks until something is so. ask also returns what it saw.
+// awaitTrue calls ask until it returns true. ask also returns the state that it saw, for the
+// error.
 func awaitTrue(t *testing.T, what string, ask func() (any, bool)) {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {

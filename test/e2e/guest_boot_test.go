@@ -14,13 +14,15 @@ import (
 	"github.com/culvert-net/culvert/demo/node"
 )
 
-// everySetting is what the second wire's PF takes for a guest's VF.
+// everySetting returns flags for all settings that the second wire's PF can hold for a
+// guest's VF.
 func everySetting(vlan string) []string {
 	return []string{"--pool", vms, "--vlan", vlan, "--mac", "02:aa:bb:cc:dd:93", "--max-tx-rate", "300", "--spoofchk", "off", "--trust", "on"}
 }
 
-// everyEnd ends a guest in each way that needs no boot. Each time its VF comes back by
-// itself, with every attribute at its baseline; its next start has it again.
+// everyEnd ends a guest in each way that needs no boot. Each time culvertd takes its VF back
+// by itself, with every attribute at its baseline. At its next start the guest has the VF
+// again.
 func everyEnd(t *testing.T) {
 	n := nodes[1]
 	g := defined(t, n, "ends", "10.90.0.6/24")
@@ -54,8 +56,8 @@ func everyEnd(t *testing.T) {
 	}
 }
 
-// startAnew starts a guest, which may have been ended in a way that libvirt has not
-// digested yet.
+// startAnew starts a guest. It first waits until libvirt has noticed that the guest has
+// ended.
 func startAnew(t *testing.T, g node.Guest) {
 	t.Helper()
 	if _, err := g.Node.Script(t.Context(), "start "+g.Name, `
@@ -69,8 +71,8 @@ func startAnew(t *testing.T, g node.Guest) {
 	}
 }
 
-// cameBack waits until a guest that has ended has no VF and the VF was reset, and wants
-// that to be clean. The reset takes a while where no hook waits for it.
+// cameBack waits until a guest that has ended has no VF and the VF was reset, and checks that
+// the VF is clean. The reset takes a while if no hook waits for it.
 func cameBack(t *testing.T, g node.Guest, v api.VF) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -84,8 +86,8 @@ func cameBack(t *testing.T, g node.Guest, v api.VF) {
 	}
 }
 
-// hooksTwice: Culvert's hook is there twice, as a file of another name, and called by
-// somebody's script. What it reports again does no harm, and the doctor says so.
+// hooksTwice: besides Culvert's hook there is a copy of another name, and a script that calls
+// the hook. The repeated reports do no harm, and culvert doctor reports the copies.
 func hooksTwice(t *testing.T) {
 	n := nodes[1]
 	const hooks = "/etc/libvirt/hooks"
@@ -113,16 +115,17 @@ func hooksTwice(t *testing.T) {
 	cameBack(t, g, v)
 }
 
-// appArmor: the lab's kernel has no AppArmor, so this reads what libvirt's package brings for
-// hosts that have: libvirtd may run what is in its folder of hooks, confined as it is itself,
-// and may open every file, culvertd's socket too.
+// appArmor: the lab's kernel has no AppArmor, so this reads the profile of libvirt's package.
+// By that profile libvirtd may run the programs in its folder of hooks, confined as it is
+// itself. It may open every file, culvertd's socket too.
 func appArmor(t *testing.T) {
 	profile := string(must(t, nodes[1], "cat", "/etc/apparmor.d/usr.sbin.libvirtd"))
 	mentions(t, profile, "\n  /etc/libvirt/hooks/** rmix,\n", "\n  /** rwmkl,\n")
 }
 
-// beforeReboot readies two guests for a reboot of their host: one that libvirt is to start
-// with the host, and one that runs and is not. What it returns looks at them afterwards.
+// beforeReboot prepares two guests for a reboot of their host: one that libvirt starts with
+// the host, and one that runs but does not start with the host. The returned function checks
+// both afterwards.
 func beforeReboot(t *testing.T, n node.Node) (afterReboot func()) {
 	t.Helper()
 	if err := n.StartLibvirt(t.Context()); err != nil {
@@ -154,8 +157,8 @@ func beforeReboot(t *testing.T, n node.Node) (afterReboot func()) {
 	}
 }
 
-// cameUp wants a guest that nobody started to run with its VF. It is shut down from
-// within then.
+// cameUp waits until libvirt has started a guest by itself, and checks that it has its VF.
+// Then it shuts the guest down from within.
 func cameUp(t *testing.T, g node.Guest, v api.VF) {
 	t.Helper()
 	if _, err := g.Node.Script(t.Context(), "await that libvirt starts "+g.Name, `
@@ -180,11 +183,11 @@ func cameUp(t *testing.T, g node.Guest, v api.VF) {
 	mentions(t, string(out), "02:aa:bb:cc:dd:93")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	_, _ = g.Exec(ctx, "poweroff -f") // it does not come to an answer: its console is closed
+	_, _ = g.Exec(ctx, "poweroff -f") // it gives no answer: its console is closed
 	cameBack(t, g, v)
 }
 
-// ordered wants libvirt to have begun after culvertd was ready (P14).
+// ordered checks that libvirtd started after culvertd was ready (P14).
 func ordered(t *testing.T, n node.Node) {
 	t.Helper()
 	moment := func(unit, property string) int {

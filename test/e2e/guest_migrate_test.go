@@ -25,8 +25,8 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// teamed is a virtio interface whose fast path a VF can be. Its frames leave by the PF, on the
-// VF's VLAN.
+// teamed is a virtio interface that can have a VF as its fast path. Its frames leave by the PF, on
+// the VF's VLAN.
 const teamed = `<interface type='direct'>
   <mac address='02:00:00:00:92:01'/>
   <source dev='enp2s0.92' mode='bridge'/>
@@ -36,8 +36,8 @@ const teamed = `<interface type='direct'>
 </interface>
 `
 
-// migrated: a guest that is off goes to the other node, by ssh, starts there, and comes back
-// as it runs.
+// migrated: a guest that is off migrates to the other node by ssh, starts there, and migrates back
+// while it runs.
 func migrated(t *testing.T) {
 	from, to := nodes[0], nodes[1]
 	g, err := from.DefineGuest(t.Context(), "mover", netip.MustParsePrefix("10.90.0.7/24"))
@@ -79,7 +79,7 @@ func migrated(t *testing.T) {
 
 	undoneOnTheWay(t, g, to, host)
 	killedOnTheWay(t, g, to, host)
-	for range 2 { // asked again, it has arrived
+	for range 2 { // the second time it is there already
 		must(t, from, "culvert", "vm", "migrate", g.Name, host)
 	}
 	after := holding(t, to, g.Name, "net1")
@@ -116,8 +116,8 @@ func autostarts(t *testing.T, n node.Node, guest string) bool {
 	return len(out) > 0
 }
 
-// undoneOnTheWay: the other host cannot let the guest start with it, when it is off here already. All of
-// it is undone, and the guest starts with this host again.
+// undoneOnTheWay: the other host cannot make the guest start with it, after this host has stopped
+// doing so. culvert undoes the whole migration, and the guest starts with this host again.
 func undoneOnTheWay(t *testing.T, g node.Guest, to node.Node, host string) {
 	t.Helper()
 	const obstacle = "/etc/libvirt/qemu/autostart/mover.xml"
@@ -133,8 +133,8 @@ func undoneOnTheWay(t *testing.T, g node.Guest, to node.Node, host string) {
 	}
 }
 
-// killedOnTheWay: culvert is killed when the guest can start on neither host. libvirt would start it
-// with none of them, and the mark knows that it did.
+// killedOnTheWay: culvert is killed when the guest can start on neither host. libvirt starts the
+// guest with none of the hosts, and the mark in the definition records that it did so before.
 func killedOnTheWay(t *testing.T, g node.Guest, to node.Node, host string) {
 	t.Helper()
 	if _, err := g.Node.Script(t.Context(), "kill culvert on the way", `
@@ -153,8 +153,8 @@ func killedOnTheWay(t *testing.T, g node.Guest, to node.Node, host string) {
 	fails(t, g.Start(t.Context()), "is on its way to host "+to.Name)
 }
 
-// sailed: a guest that runs goes to another node, while a container of the node that it
-// leaves pings it. The container's VF is on the same wire and VLAN.
+// sailed: a guest that runs migrates to another node, while a container of the node that it leaves
+// pings it. The container's VF is on the same wire and VLAN.
 func sailed(t *testing.T, g node.Guest, to node.Node) {
 	from := g.Node
 	a := network(t, from, "ashore", "1.1.0", `"pool": "culvert.dev/rest", "vlan": 92, "ipam": {"type": "static", "addresses": [{"address": "10.90.0.100/24"}]}`)
@@ -227,7 +227,8 @@ func awaitFastPath(t *testing.T, g node.Guest) {
 	}
 }
 
-// trusted lets root of a node reach another by ssh, and returns what ssh calls that.
+// trusted lets root of one node reach another node by ssh, and returns the other node's name for
+// ssh.
 func trusted(t *testing.T, from, to node.Node) string {
 	t.Helper()
 	key, err := from.Script(t.Context(), "make a key", `[ -e ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519; cat ~/.ssh/id_ed25519.pub`)
@@ -245,9 +246,9 @@ func trusted(t *testing.T, from, to node.Node) string {
 	return "root@" + host
 }
 
-// watchDirect watches whether QEMU of a node connects to another one, which trusted has named. What
-// it returns ends that, and returns the connections that were seen. Other connections of the node
-// may have a port of QEMU's at their other end, where the kernel chose it.
+// watchDirect watches whether QEMU of a node connects to another node, whose name trusted returned.
+// The returned function ends the watch, and returns the connections seen. They may include others
+// of the node, if the kernel chose a port of QEMU's range for their other end.
 func watchDirect(t *testing.T, n node.Node, other string) func() string {
 	t.Helper()
 	if _, err := n.Script(t.Context(), "watch QEMU's connections", `
@@ -266,7 +267,7 @@ func watchDirect(t *testing.T, n node.Node, other string) func() string {
 	}
 }
 
-// wentOver wants culvert to have said over what it has sent a guest.
+// wentOver checks that culvert has reported the transport by which it sent a guest.
 func wentOver(t *testing.T, from node.Node, g node.Guest, to node.Node, transport string) {
 	t.Helper()
 	var said api.GuestMigrated
@@ -278,8 +279,8 @@ func wentOver(t *testing.T, from node.Node, g node.Guest, to node.Node, transpor
 	}
 }
 
-// sailedOverTLS: a guest that runs goes to another node from QEMU to QEMU, which needs certificates for
-// the nodes' names.
+// sailedOverTLS: a guest that runs migrates to another node from QEMU to QEMU, which needs
+// certificates for the nodes' names.
 func sailedOverTLS(t *testing.T, g node.Guest, to node.Node) {
 	from := g.Node
 	certify(t, from, to)
@@ -299,7 +300,8 @@ func sailedOverTLS(t *testing.T, g node.Guest, to node.Node) {
 	awaitFastPath(t, g)
 }
 
-// certify gives QEMU of each node a certificate for the nodes' names, of an authority that all trust.
+// certify gives QEMU of each node a certificate for the nodes' names, signed by an authority that
+// all trust.
 func certify(t *testing.T, nodes ...node.Node) {
 	t.Helper()
 	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -17,8 +17,8 @@ import (
 // vms is the pool of VFs that are bound to vfio-pci: two of the second wire.
 const vms = "culvert.dev/vms"
 
-// defined defines a guest for the time of the test. Its VFs are taken back before
-// its definition is.
+// defined defines a guest until the test ends. Then it takes the guest's VFs back, and removes the
+// definition.
 func defined(t *testing.T, n node.Node, name, address string) node.Guest {
 	t.Helper()
 	g, err := n.DefineGuest(t.Context(), name, netip.MustParsePrefix(address))
@@ -50,7 +50,7 @@ func give(t *testing.T, g node.Guest, flags ...string) api.VF {
 	return api.VF{}
 }
 
-// fails wants a command of a node to fail and to say all words.
+// fails checks that a command of a node failed, and that its output has all words.
 func fails(t *testing.T, err error, words ...string) {
 	t.Helper()
 	var exit *node.ExitError
@@ -61,9 +61,9 @@ func fails(t *testing.T, err error, words ...string) {
 	mentions(t, exit.Stdout+exit.Stderr, words...)
 }
 
-// TestGuests goes through the life of one guest, since its boot is what costs:
-// libvirt, QEMU and VFIO are the real ones. While it boots on the first node, the
-// second one shows what needs no boot.
+// TestGuests runs all tests on one guest, since its boot takes long: libvirt, QEMU and VFIO are the
+// real ones. While the guest boots on the first node, tests that need no boot run on the second
+// one.
 func TestGuests(t *testing.T) {
 	leavesNothing(t, nodes...)
 	db1 := defined(t, nodes[0], "db1", "10.90.0.1/24")
@@ -94,7 +94,7 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// now is what culvertd says of a VF.
+// now returns the present state of a VF, by culvertd.
 func now(t *testing.T, n node.Node, v api.VF) api.VF {
 	t.Helper()
 	for _, is := range status(t, n).VFs {
@@ -106,15 +106,16 @@ func now(t *testing.T, n node.Node, v api.VF) api.VF {
 	return api.VF{}
 }
 
-// asPromised wants a guest that runs to have the VF with the settings of its
-// lease, by the kernel's word, QEMU's and Culvert's.
+// asPromised checks that a guest that runs has the VF with the settings of its lease, by the
+// kernel, QEMU and Culvert.
 func asPromised(t *testing.T, g node.Guest, leased api.VF, vlan int) {
 	t.Helper()
 	asLeased(t, g, leased, vlan)
 	mentions(t, string(must(t, g.Node, "sh", "-c", `tr '\0' ' ' <"/proc/$(cat "/run/libvirt/qemu/$1.pid")/cmdline"`, "sh", g.Name)), leased.PCI.String())
 }
 
-// asLeased is asPromised without QEMU's word, which it gives of the VFs it was started with.
+// asLeased is asPromised without QEMU's command line, which only has the VFs that QEMU was started
+// with.
 func asLeased(t *testing.T, g node.Guest, leased api.VF, vlan int) {
 	t.Helper()
 	is := now(t, g.Node, leased)
@@ -129,8 +130,8 @@ func asLeased(t *testing.T, g node.Guest, leased api.VF, vlan int) {
 	mentions(t, string(must(t, g.Node, "culvert", "vm", "list")), g.Name, leased.PCI.String())
 }
 
-// usedUp: the pool has two VFs. The third guest is refused before libvirt knows of
-// it, with the names of both owners.
+// usedUp: the pool has two VFs. culvertd refuses a VF to the third guest, before libvirt gets a
+// definition with it, and names both owners.
 func usedUp(t *testing.T) {
 	n := nodes[1]
 	give(t, defined(t, n, "db2", "10.90.0.2/24"), "--pool", vms)
@@ -138,15 +139,14 @@ func usedUp(t *testing.T) {
 	fails(t, defined(t, n, "db4", "10.90.0.4/24").GiveVF(t.Context(), "--pool", vms), "2 of 2", "vm db2", "vm db3", "nothing free for vm db4")
 }
 
-// handmade is a device as people write it.
+// handmade is a device as a person writes it into a definition.
 const handmade = `<hostdev mode='subsystem' type='pci' managed='%s'>
   <source><address domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/></source>
 </hostdev>
 `
 
-// refusedByTheHook: a VF that a container has is in a definition that somebody
-// wrote. libvirt says who has it and does not start the guest; the container
-// keeps its VF.
+// refusedByTheHook: a definition that a person wrote has a VF of a container. libvirt names the
+// owner and does not start the guest; the container keeps its VF.
 func refusedByTheHook(t *testing.T) {
 	n := nodes[1]
 	a := network(t, n, "guarded", "1.1.0", pool)
@@ -167,8 +167,8 @@ func refusedByTheHook(t *testing.T) {
 	}
 }
 
-// everyWay: libvirt takes what culvert vm xml prints in each way and starts the guest. When the
-// guest has stopped its VF is free, with every attribute at its baseline.
+// everyWay: libvirt accepts the output of culvert vm xml in each way, and starts the guest. When
+// the guest has stopped, its VF is free, with every attribute at its baseline.
 func everyWay(t *testing.T) {
 	n := nodes[1]
 	for _, way := range []string{"interface", "hostdev", "network"} {
@@ -200,9 +200,9 @@ func everyWay(t *testing.T) {
 	}
 }
 
-// unheard: the hooks are gone, and culvertd finds the guest in libvirt's list; libvirt
-// is stopped, and culvertd says so and goes on; QEMU is killed meanwhile, and when libvirt
-// is there again the VF is free.
+// unheard: the hooks are gone, and culvertd finds the guest in libvirt's list. Then libvirt is
+// stopped; culvertd reports that and goes on. QEMU is killed meanwhile, and when libvirt is back
+// the VF becomes free.
 func unheard(t *testing.T) {
 	n := nodes[1]
 	script := func(what, text string, args ...string) string {
@@ -258,7 +258,7 @@ func unheard(t *testing.T) {
 	cameBack(t, quiet, v)
 }
 
-// freeIn is a VF of a pool that nobody has.
+// freeIn returns a free VF of a pool.
 func freeIn(t *testing.T, n node.Node, pool string) api.VF {
 	t.Helper()
 	for _, v := range status(t, n).VFs {
@@ -270,8 +270,8 @@ func freeIn(t *testing.T, n node.Node, pool string) api.VF {
 	return api.VF{}
 }
 
-// pingGuest: a container with a VF of the other node reaches the guest over their
-// VLAN, and the guest it.
+// pingGuest: a container with a VF of the other node and the guest reach each other over their
+// VLAN.
 func pingGuest(t *testing.T, g node.Guest) {
 	n := nodes[1]
 	a := network(t, n, "beside", "1.1.0", `"pool": "culvert.dev/rest", "vlan": 90, "ipam": {"type": "static", "addresses": [{"address": "10.90.0.100/24"}]}`)
@@ -301,7 +301,7 @@ func lockedMAC(t *testing.T, g node.Guest, v api.VF) {
 // plugged: a guest that runs gets a second VF, finds it, and gives it back, while its first one stays.
 func plugged(t *testing.T, g node.Guest) {
 	const mac = "02:00:00:00:93:01"
-	for range 2 { // asked again, it has it
+	for range 2 { // the second time the guest has it already
 		must(t, g.Node, "culvert", "vm", "attach", g.Name, "--device", "net2", "--pool", vms, "--vlan", "93", "--mac", mac)
 	}
 	v := holding(t, g.Node, g.Name, "net2")
@@ -334,7 +334,7 @@ func killed(t *testing.T, g node.Guest, v api.VF) {
 	cameBack(t, g, v)
 }
 
-// holding is the VF that a guest has as a device.
+// holding returns the VF that a guest has as a device.
 func holding(t *testing.T, n node.Node, name, device string) api.VF {
 	t.Helper()
 	for _, v := range status(t, n).VFs {

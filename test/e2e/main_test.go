@@ -1,9 +1,8 @@
 //go:build lab
 
-// Package e2e has the tests of whole nodes: culvertd under systemd, its plugin
-// called by runtimes, real containers, real traffic, on two lab nodes that are
-// booted once. After every test the VFs of both nodes must be what they were
-// before it (I2), by the kernel's word and by Culvert's.
+// Package e2e has the tests of whole nodes: culvertd under systemd, its plugin called by runtimes,
+// real containers, real traffic, on two lab nodes that are booted once. After every test the VFs
+// of both nodes must be as they were before it (I2), by the kernel and by Culvert.
 //
 //	make build && CULVERT=build/bin/culvert go test -tags lab ./test/e2e
 //
@@ -32,8 +31,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// hostYAML has all kinds of pools. The first four VFs of the second PF are in
-// none.
+// hostYAML has all kinds of pools. The pool rest has all VFs of the second PF but the last two.
 const hostYAML = `pfs:
 - name: enp1s0
   vfs: 7
@@ -165,8 +163,8 @@ func must(t *testing.T, n node.Node, argv ...string) []byte {
 	return out
 }
 
-// leavesNothing makes sure that after the test every VF of the nodes is what
-// it was before (I2), and that nobody holds one.
+// leavesNothing checks that after the test every VF of the nodes is as it was before (I2), and
+// that no VF has an owner.
 func leavesNothing(t *testing.T, on ...node.Node) {
 	t.Helper()
 	for _, n := range on {
@@ -178,11 +176,10 @@ func leavesNothing(t *testing.T, on ...node.Node) {
 	}
 }
 
-// bound is how long something may take that is under way, on emulated nodes that others keep
-// busy.
+// bound is the time that an action may take on emulated nodes that other work keeps busy.
 const bound = 10 * time.Minute
 
-// checkNothingLeft looks when no VF is being reset any more.
+// checkNothingLeft waits until no VF is being reset, and then compares the VFs.
 func checkNothingLeft(t *testing.T, n node.Node, before node.VFs) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -269,7 +266,7 @@ func netns(t *testing.T, n node.Node, name string) {
 	})
 }
 
-// result is what tests look at of a CNI result, of any version.
+// result is the part of a CNI result, of any version, that the tests look at.
 type result struct {
 	CNIVersion string `json:"cniVersion"`
 	Interfaces []struct {
@@ -288,7 +285,7 @@ type result struct {
 	} `json:"routes"`
 }
 
-// add attaches, and detaches when the test is over if it has not.
+// add attaches a VF, and sends a DEL for it when the test is over.
 func add(t *testing.T, n node.Node, a node.Attachment) result {
 	t.Helper()
 	out, err := n.CNI(t.Context(), "add", a)
@@ -315,8 +312,7 @@ func del(t *testing.T, n node.Node, a node.Attachment) {
 	}
 }
 
-// refused wants the command of a CNI runtime to fail, and the message to have
-// all the words.
+// refused checks that a command of a CNI runtime fails, and that the message has all the words.
 func refused(t *testing.T, n node.Node, command string, a node.Attachment, words ...string) {
 	t.Helper()
 	out, err := n.CNI(t.Context(), command, a)
@@ -326,7 +322,7 @@ func refused(t *testing.T, n node.Node, command string, a node.Attachment, words
 	mentions(t, err.Error(), words...)
 }
 
-// mentions wants all words in a text.
+// mentions checks that a text has all words.
 func mentions(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, w := range words {
@@ -336,7 +332,7 @@ func mentions(t *testing.T, text string, words ...string) {
 	}
 }
 
-// holder finds the VF that somebody has.
+// holder returns the VF that is attached to a network.
 func holder(t *testing.T, n node.Node, network string) api.VF {
 	t.Helper()
 	for _, v := range status(t, n).VFs {

@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// churn is pods that come and go on a node until they are told to stop.
+// churn attaches and detaches pods on a node until the test ends it.
 type churn struct {
 	n       node.Node
 	pods    []node.Attachment
@@ -27,8 +27,8 @@ type churn struct {
 	refused atomic.Int32 // calls that failed, as they may while culvertd is down
 }
 
-// begin lets as many pods come and go; each has its own netns, all have one
-// network.
+// begin starts to attach and detach that many pods. Each has its own netns, all have
+// one network.
 func begin(t *testing.T, n node.Node, pods int) *churn {
 	t.Helper()
 	c := &churn{n: n}
@@ -65,7 +65,7 @@ func (c *churn) comeAndGo(ctx context.Context, a node.Attachment) {
 	}
 }
 
-// end returns when no pod does anything any more.
+// end stops all pods, and waits until their last calls have ended.
 func (c *churn) end() {
 	c.stop()
 	c.all.Wait()
@@ -145,9 +145,9 @@ func TestI8RestartsUnderLoad(t *testing.T) {
 	}
 }
 
-// waitRestarted returns when systemd itself has started culvertd again since
-// somebody last started it by hand, and it is ready. An attachment that comes
-// after a kill proves neither: its answer may have been on the way.
+// waitRestarted waits until systemd has started a killed culvertd again by itself, and
+// culvertd is ready. An attachment that succeeds after a kill proves neither: its
+// answer may have been on the way.
 func waitRestarted(t *testing.T, n node.Node) {
 	t.Helper()
 	const want = "NRestarts=1\nActiveState=active"

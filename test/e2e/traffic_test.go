@@ -29,8 +29,8 @@ func plug(t *testing.T, n node.Node, vlan, last int) end {
 	return end{a, n, add(t, n, a).IPs[0].Address.Addr().String()}
 }
 
-// reaches counts the pings that come back. It waits for the first one where expected: the link of
-// a VF that was just attached comes up meanwhile.
+// reaches counts the pings that come back. If it expects some, it waits longer for the first one,
+// since the link of a VF comes up some time after the attach.
 func (e end) reaches(t *testing.T, other end, expected bool) int {
 	t.Helper()
 	wait := "-W 2"

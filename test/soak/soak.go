@@ -5,7 +5,7 @@ package soak
 import "testing"
 
 // Only skips the calling test if go test runs with -short. reason names the part of the test that
-// takes minutes.
+// takes minutes, or why it needs a machine without other load.
 func Only(t testing.TB, reason string) {
 	t.Helper()
 	if testing.Short() {
