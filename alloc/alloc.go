@@ -37,8 +37,8 @@ type Want struct {
 	// MAC is the address that the VF will have. Choose prefers a VF whose own MAC address it is.
 	MAC *vf.MAC
 	// Given returns the pod that the kubelet gave a VF to, as namespace/name. It returns "" if
-	// there is none, and a description if the kubelet does not list the pod yet. Only that pod
-	// gets the VF, and a pod that names a VF gets no other. Given is nil on a host without a
+	// there is no such pod, and a description if the kubelet does not list the pod yet. Only that
+	// pod gets the VF, and a pod that names a VF gets no other. Given is nil on a host without a
 	// kubelet.
 	Given func(vf.PCIAddr) string
 }
@@ -92,10 +92,10 @@ func (c candidate) waitsForSwitch(owner vf.Owner) bool {
 }
 
 // Choose picks the VF that the request names. If it names none, Choose picks among the pool's free
-// VFs, and takes one of a PF without a link, or of a doubtful one, only if there is no other. Of the rest it picks the VF
-// whose own MAC address is wanted. Otherwise it takes the PF that has the most free VFs of the
-// pool, and there the VF that was given back longest ago. So load spreads over the wires, and a
-// VF rests before it is used again.
+// VFs. It takes a VF of a PF without a link, or of a doubtful PF, only if there is no other. Among
+// VFs of equal rank it picks the VF whose own MAC address is wanted. Otherwise it takes the PF that
+// has the most free VFs of the pool, and there the VF that was given back longest ago. So load
+// spreads over the wires, and a VF rests before it is used again.
 //
 // Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named VF has an owner),
 // vf.ErrNotReady (the PF of the named VF could not be read, or the VF waits for another driver),

@@ -140,7 +140,7 @@ func released(h alloc.Host, epoch time.Time, seconds ...int) {
 	}
 }
 
-// P10: a refusal says who has what was wanted, and what to do.
+// P10: the error names the owners of the requested VFs, and the next step.
 func TestRefusals(t *testing.T) {
 	full := func(h alloc.Host) {
 		hold(h, 0, "default/a")
@@ -175,7 +175,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The other VF of a pair is of another PF; when there is none, that is said.
+// Choose takes the other VF of a pair from another PF. If no other PF has a free VF, the error says
+// so.
 func TestPairsAreOfTwoPFs(t *testing.T) {
 	h := host(2)
 	hold(h, 0, "default/a")
@@ -196,7 +197,8 @@ func TestPairsAreOfTwoPFs(t *testing.T) {
 	}
 }
 
-// The owner gets the VF as its pool says, and outside all pools as it is kept.
+// The owner gets the VF with the driver that its pool wants. A VF in no pool keeps the driver of
+// its baseline.
 func TestDriverFollowsThePool(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pools      []desired.Pool
@@ -220,7 +222,8 @@ func TestDriverFollowsThePool(t *testing.T) {
 	}
 }
 
-// A guest gets no VF that shares an IOMMU group, and of a pool one that does not.
+// Choose refuses a VF that a guest names if the VF shares an IOMMU group. From a pool, it picks a
+// VF that shares none.
 func TestGuestsNeedAGroupOfTheirOwn(t *testing.T) {
 	guest := vf.Owner{Kind: vf.OwnerGuest, UID: "6695eb01", Name: "db1"}
 	first := vf.PCIAddr{Bus: 1, Device: 0x10}

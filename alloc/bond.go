@@ -61,10 +61,10 @@ func (h Host) memberPFs(w Want) (out []vf.PF) {
 	return out
 }
 
-// compareMembers prefers, of two candidates for a bond, the one that has less in common with its
-// members: another PF, then another card. Of two that are alike it prefers the one on the NUMA
-// node of the first member, which is near the pod if the kubelet chose that one. It returns 0
-// for a VF of its own.
+// compareMembers orders two candidates for a bond. It prefers the candidate that has less in common
+// with the members of the bond: another PF, then another card. Between equal candidates it prefers
+// the one on the NUMA node of the first member. That node is near the pod if the kubelet chose the
+// first member. It returns 0 for a VF of its own.
 func (h Host) compareMembers(a, b candidate, w Want) int {
 	if w.Bond == nil || len(w.Members) == 0 {
 		return 0

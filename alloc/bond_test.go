@@ -97,8 +97,8 @@ func matches(got, want string) bool {
 	return gotNames == wantNames && failed == fails && strings.Contains(gotError, wantError)
 }
 
-// The kubelet's choice is judged and not corrected. A member that the runtime does not name is one
-// that the kubelet gave to the same pod.
+// Choose accepts or refuses the VF that the kubelet chose, and does not replace it. If the runtime
+// does not name a member, Choose takes a VF that the kubelet gave to the same pod.
 func TestChooseMembersOfTheKubelet(t *testing.T) {
 	bond := &vf.Bond{Links: 2, AntiAffinity: vf.ApartPF}
 	h := rack()

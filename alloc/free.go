@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// CheckFree returns vf.ErrNothingFree if no VF is free that w could get. That is the VF that w
-// names, or else the VFs of its pool, or else those of all pools. The error is vf.ErrNotFound
+// CheckFree returns vf.ErrNothingFree if no VF is free that w could get. It looks at the VF that w
+// names, or else at the VFs of its pool, or else at those of all pools. The error is vf.ErrNotFound
 // where there is no such VF or pool. It is vf.ErrInvalid where Choose refuses the VF or each of the
 // pools because of segments.
 func CheckFree(h Host, w Want) error {

@@ -33,9 +33,9 @@ func (h Host) nothingFree(pool string, members []candidate, w Want) error {
 	return fmt.Errorf("pool %s: %s%s: %w for %s", pool, h.describeFullness(members, w), unread, vf.ErrNothingFree, w.For)
 }
 
-// unreadPFs returns the PFs that could not be read and may have VFs of a pool: those that
-// host.yaml or the ledger names, and PFs without an identity if host.yaml names a PF that is not
-// found.
+// unreadPFs returns the PFs that could not be read and may have VFs of a pool. These are the PFs
+// that host.yaml or the ledger names, and the PFs without an identity if host.yaml names a PF that
+// is not found.
 func (h Host) unreadPFs() (out []vf.PF) {
 	lost := len(h.Spec.Unmatched(h.PFs)) > 0
 	for _, pf := range h.PFs {
@@ -48,7 +48,7 @@ func (h Host) unreadPFs() (out []vf.PF) {
 	return out
 }
 
-// fullness says of the VFs of a pool who has them, and why a request cannot have the free ones.
+// fullness has the owners of a pool's VFs, and the reasons why a request cannot have the free ones.
 type fullness struct {
 	total                         int
 	pfs, held, given, beside, off []string

@@ -10,7 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// P10: who asks for one VF that somebody has hears how full its pool is.
+// P10: Room describes how full the pool of a held VF is, for the refusal of a request that names
+// the VF.
 func TestP10Room(t *testing.T) {
 	h := host(1)
 	hold(h, 0, "default/a")
@@ -73,8 +74,8 @@ func TestI7UnreadablePFIsNamed(t *testing.T) {
 	}
 }
 
-// P17: a VF that was held when its pool became one of netdevices is nobody's but a guest's
-// until it has its interface.
+// P17: a VF was held while its pool's type changed from vfio to netdevice. Until culvertd has bound
+// its netdevice driver, only a guest can get the VF.
 func TestP17SwitchedFirst(t *testing.T) {
 	h := host(1)
 	h.Records[0].Baseline.Driver = vf.DriverVFIO

@@ -13,7 +13,7 @@ import (
 )
 
 // onSegments names the segments of the PFs of a rack, a letter of segments for each PF; "-" names
-// none. Each PF has a pool of its own name besides x/a, which has the rest.
+// none. Each entry of pools makes a pool x/entry with the VFs of the PFs that its letters name.
 func onSegments(names string, pools ...string) alloc.Host {
 	h := rack()
 	h.Spec.Pools = nil
@@ -73,7 +73,7 @@ func TestChooseOnASegment(t *testing.T) {
 // at returns the address of a record of a rack.
 func at(i int) vf.PCIAddr { return rack().Records[i].PCI }
 
-// unmade takes the VFs of a PF away, as if they were wanted and never made.
+// unmade removes the VFs of a PF, as if Culvert had never made them.
 func unmade(h alloc.Host, pf int) alloc.Host {
 	h.PFs[pf].VFs = nil
 	h.Records = slices.DeleteFunc(h.Records, func(r journal.Record) bool { return r.ID.PF == h.PFs[pf].ID })
@@ -90,8 +90,7 @@ func full(h alloc.Host, pf string) alloc.Host {
 	return h
 }
 
-// A bond has no VFs of two named segments, also where its VFs come out of two pools, as the
-// kubelet's may.
+// A bond has no VFs of two named segments, even if the kubelet gave the pod VFs of two pools.
 func TestChooseMembersOfOneSegment(t *testing.T) {
 	bond := vf.Bond{Links: 2, AntiAffinity: vf.ApartPF}
 	for title, tt := range map[string]struct {
@@ -121,8 +120,8 @@ func TestChooseMembersOfOneSegment(t *testing.T) {
 	}
 }
 
-// STATUS of a network that asks for a segment counts only the VFs on it. It refuses the pools and
-// the VFs that each ADD would be refused.
+// STATUS of a network that asks for a segment counts only the VFs on it. It refuses a pool or a VF
+// if each ADD for it would fail.
 func TestCheckFreeOnASegment(t *testing.T) {
 	for title, tt := range map[string]struct {
 		host alloc.Host

@@ -6,15 +6,14 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Pod is what of a pod matters to its networks.
+// Pod has the parts of a pod that matter to its networks.
 type Pod struct {
 	Namespace, Name string
-	// UID is the API object's, which of a static pod is not the one that the
-	// runtime knows.
+	// UID is the UID of the API object. For a static pod, the runtime has another UID.
 	UID string
-	// Annotations are those that are about networks, and where the pod comes from.
+	// Annotations are the annotations about networks and about the pod's source.
 	Annotations map[string]string
-	// Power is that of the pod's containers.
+	// Power is the power of the pod's containers.
 	Power vf.Power
 }
 
@@ -25,8 +24,8 @@ func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 type NetworkDefinition struct {
 	Namespace, Name string
 	Annotations     map[string]string
-	// Config is spec.config: a CNI configuration or a list of them; empty for one
-	// that is a file on the node, and for one that was dropped.
+	// Config is spec.config: a CNI configuration or a list of them; empty if the configuration is a
+	// file on the node, or was dropped.
 	Config string
 	// Dropped is the size in bytes of a spec.config that culvertd did not keep because
 	// it is too large (netconf.MaxText).
@@ -39,11 +38,11 @@ type ObjectRef struct {
 	Namespace, Name, UID string
 }
 
-// ClusterStatus is what a cluster's objects say of its nodes.
+// ClusterStatus is the status of a cluster's nodes, as far as the cluster's objects show it.
 type ClusterStatus struct {
-	Cluster string    `json:"cluster"` // as the kubeconfig calls it
+	Cluster string    `json:"cluster"` // its name in the kubeconfig
 	Time    time.Time `json:"time"`
-	// Problems are those of no single node; each node has its own.
+	// Problems are the problems that concern no single node; each node has its own list.
 	Problems []Problem       `json:"problems"`
 	Nodes    []NodeStatus    `json:"nodes"`
 	Policies []ClusterPolicy `json:"policies"`
@@ -64,10 +63,10 @@ type ClusterPolicy struct {
 type Network struct {
 	Name   string   `json:"name"`
 	VFs    int      `json:"vfs"`
-	Nodes  []string `json:"nodes"` // that have its VFs or its addresses
+	Nodes  []string `json:"nodes"` // nodes that have its VFs or its addresses
 	Owners []string `json:"owners"`
 	// Addresses is how many the pool has, and Granted how many of them nodes may
-	// give out; both 0 without a pool. math.MaxInt64 stands for that and more.
+	// give out; both 0 without a pool. math.MaxInt64 stands for that number or more.
 	Addresses int64 `json:"addresses,omitempty"`
 	Granted   int64 `json:"granted,omitempty"`
 }
@@ -76,6 +75,6 @@ type Network struct {
 type DaemonPod struct {
 	Namespace, Name, Node string
 	Ready                 bool
-	// Reason is why it is not ready, as far as it is known.
+	// Reason is the reason why the pod is not ready, if it is known.
 	Reason string
 }

@@ -2,9 +2,8 @@ package api
 
 import "encoding/json"
 
-// CNIRequest is a CNI invocation as the shim culvert-cni got it: the
-// environment (CNI specification 1.1, section 2, "parameters") and what stood on
-// standard input.
+// CNIRequest is a CNI invocation as the shim culvert-cni got it: the environment (CNI specification
+// 1.1, section 2, "parameters") and the text of standard input.
 type CNIRequest struct {
 	Command     string `json:"command"`
 	ContainerID string `json:"containerID,omitempty"`
@@ -18,9 +17,8 @@ type CNIRequest struct {
 	Definition string `json:"-"`
 }
 
-// CNIResponse is what the shim prints and exits with. A failed invocation is a
-// response too: Stdout then holds the specification's error object and Exit
-// is not 0.
+// CNIResponse has the output and the exit status of the shim. A failed invocation has a response,
+// too: Stdout then has the specification's error object, and Exit is not 0.
 type CNIResponse struct {
 	Stdout []byte `json:"stdout,omitempty"`
 	Exit   int    `json:"exit"`
@@ -30,7 +28,7 @@ type CNIResponse struct {
 // serves.
 const CNINewest = "1.1.0"
 
-// CNIVersions are the versions that it serves, oldest first.
+// CNIVersions returns the versions of the CNI specification that Culvert serves, oldest first.
 func CNIVersions() []string {
 	return []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", CNINewest}
 }
@@ -64,9 +62,9 @@ const (
 // longestVersion is longer than any version of the specification.
 const longestVersion = 32
 
-// CNIVersionOf returns the cniVersion of a configuration, which need not be
-// right otherwise, and CNINewest where it has none that could be one: the
-// version to answer in.
+// CNIVersionOf returns the version in which to answer: the cniVersion of a configuration, whose
+// other content need not be valid. It returns CNINewest if the configuration has no plausible
+// cniVersion.
 func CNIVersionOf(config []byte) string {
 	var c struct {
 		CNIVersion string `json:"cniVersion"`

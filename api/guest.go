@@ -39,8 +39,9 @@ type GuestDetachRequest struct {
 	Device string `json:"device,omitempty"`
 }
 
-// GuestDetached says what became of the VFs, and which devices were taken out of the guest or
-// its definition. A guest that is off has devices without VFs: it gave these back as it stopped.
+// GuestDetached has the resulting states of the VFs, and the devices that were removed from the
+// guest or its definition. A guest that is off has devices without VFs: it gave these back as it
+// stopped.
 type GuestDetached struct {
 	VFs     []GuestVF `json:"vfs"`
 	Devices []string  `json:"devices,omitempty"`
@@ -54,30 +55,30 @@ type GuestVF struct {
 	Reason string     `json:"reason,omitempty"` // of a quarantine
 }
 
-// GuestReport is what a hook of libvirt got on its standard input: the definition of
-// a guest, or a network and a port of it.
+// GuestReport is the standard input of a hook of libvirt: the definition of a guest, or a network
+// and a port of it.
 type GuestReport struct {
 	XML []byte `json:"xml"`
 }
 
-// GuestAnswer says why the guest must not start, or not have the device. Empty when
-// it may.
+// GuestAnswer has the reason why the guest must not start, or must not have the device. It is empty
+// if the guest may.
 type GuestAnswer struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// GuestAttached is what became of an attach: each device, and where it is.
+// GuestAttached is the result of an attach: each device, and where it is.
 type GuestAttached struct {
 	Guest   string        `json:"guest"`
 	Devices []GuestDevice `json:"devices"`
 }
 
-// GuestMigrated is what became of a migration: the host that has the guest now.
+// GuestMigrated is the result of a migration: the host that has the guest now.
 type GuestMigrated struct {
 	Guest string `json:"guest"`
 	Host  string `json:"host"`
-	// Transport is how the memory of the guest went as it ran: ssh, tls, or tcp, which is not
-	// encrypted. Empty when it was off, or had arrived before.
+	// Transport is how the memory of the running guest was transferred: ssh, tls, or tcp, which is
+	// not encrypted. It is empty if the guest was off, or had arrived before.
 	Transport string `json:"transport,omitempty"`
 }
 
@@ -85,6 +86,6 @@ type GuestMigrated struct {
 type GuestDevice struct {
 	Device string     `json:"device"`
 	VF     vf.PCIAddr `json:"vf"`
-	Live   bool       `json:"live"`   // in the guest that runs
+	Live   bool       `json:"live"`   // in the running guest
 	Config bool       `json:"config"` // in its definition
 }

@@ -6,12 +6,12 @@ import "github.com/culvert-net/culvert/vf"
 type HostRequest struct {
 	File    string `json:"file"` // names Content in messages
 	Content string `json:"content"`
-	// Force applies even if holders are hurt; MethodHostPlan takes no notice.
+	// Force applies the file even if owners lose their VFs; MethodHostPlan ignores it.
 	Force bool `json:"force,omitempty"`
 }
 
-// Plan is what a host.yaml would change, PF by PF: the answer to MethodHostPlan.
-// PFs that stay as they are are not in it.
+// Plan has the changes that a host.yaml would cause, PF by PF: the answer to MethodHostPlan. It
+// leaves out PFs that do not change.
 type Plan struct {
 	PFs []PFPlan `json:"pfs"`
 	// Notes are about the file and not about one PF: an entry that no PF
@@ -19,16 +19,16 @@ type Plan struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// PFPlan is what would change on one PF.
+// PFPlan has the changes on one PF.
 type PFPlan struct {
 	PF      string     `json:"pf"`
 	PCI     vf.PCIAddr `json:"pci"`
 	Changes []Change   `json:"changes"`
-	// Steps are the kernel's part, in order, as people would say it.
+	// Steps are the changes in the kernel, in order, in words for people.
 	Steps []string `json:"steps,omitempty"`
-	// Hurts are those who would lose their VF.
+	// Hurts are the owners who would lose their VF.
 	Hurts []Holder `json:"hurts,omitempty"`
-	// Refused is the reason why the PF cannot be made like this, also with force.
+	// Refused is the reason why the PF cannot be changed like this, even with force.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -39,8 +39,7 @@ const (
 	Modify = "~"
 )
 
-// Change is one line of a plan: something that comes, goes or becomes
-// something else.
+// Change is one line of a plan: an object or attribute that is added, removed or modified.
 type Change struct {
 	Op string `json:"op"` // Add, Remove or Modify
 	// Object is "VF 3", or empty for the PF itself.
@@ -63,11 +62,11 @@ type Holder struct {
 // ApplyResult is the answer to MethodHostApply.
 type ApplyResult struct {
 	Plan Plan `json:"plan"`
-	// Applied says that the file was written and the kernel follows it. It is
-	// false when the plan hurts a holder and Force was not given, or when the
-	// file asks of a PF what it cannot do; nothing was changed then.
+	// Applied is set if the file was written and culvertd applies it to the kernel. It is false if
+	// an owner would lose a VF and Force was not given, or if the file wants something that a PF
+	// cannot do. Nothing was changed then.
 	Applied bool `json:"applied"`
-	// Problems are what went wrong while it was carried out, PF by PF; the
-	// file is written all the same and culvertd tries again.
+	// Problems are the failures while culvertd applied the file, PF by PF. The file is written all
+	// the same, and culvertd tries again.
 	Problems []Problem `json:"problems,omitempty"`
 }

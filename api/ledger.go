@@ -7,8 +7,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Ledger is what is in a node's ledger: the answer to MethodLedger, and
-// what culvert ledger dump reads from a file.
+// Ledger is the content of a node's ledger: the answer to MethodLedger, and the result of culvert
+// ledger dump from a file.
 type Ledger struct {
 	File      string          `json:"file"`
 	Format    string          `json:"format"`
@@ -16,19 +16,19 @@ type Ledger struct {
 	Records   []LedgerRecord  `json:"records"`
 	Addresses []LedgerAddress `json:"addresses"`
 	Events    []Event         `json:"events"`
-	// Sandboxes are those of pods whose networks culvertd sets up.
+	// Sandboxes are the sandboxes of pods whose networks culvertd sets up.
 	Sandboxes []LedgerSandbox `json:"sandboxes,omitempty"`
-	// Problems are all that is wrong with it.
+	// Problems are all problems of the ledger.
 	Problems []LedgerProblem `json:"problems"`
-	// Refused says that culvertd does not open the file: something may be
-	// missing from it, and from this.
+	// Refused is set if culvertd does not open the file. Entries may then be missing from the file,
+	// and so from this value.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// LedgerRecord is what the ledger says of one VF.
+// LedgerRecord is the ledger's record of one VF.
 type LedgerRecord struct {
 	VF         vf.ID      `json:"vf"`
-	PCI        vf.PCIAddr `json:"pci"` // where it was when last seen
+	PCI        vf.PCIAddr `json:"pci"` // where the VF was last seen
 	Phase      string     `json:"phase"`
 	Generation uint64     `json:"generation"`
 	Since      time.Time  `json:"since,omitzero"` // of the phase
@@ -41,13 +41,13 @@ type LedgerRecord struct {
 	Network  string       `json:"network,omitempty"`
 	Pool     string       `json:"pool,omitempty"`
 	Netns    string       `json:"netns,omitempty"`
-	Bond     *vf.Bond     `json:"bond,omitempty"` // of which it is a member
+	Bond     *vf.Bond     `json:"bond,omitempty"` // of which the VF is a member
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
-	Given    *vf.Admin    `json:"given,omitempty"` // as read back when the attach was done
+	Given    *vf.Admin    `json:"given,omitempty"` // as read back at the end of the attach
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
 }
 
-// LedgerSandbox is what the ledger says of a pod's sandbox.
+// LedgerSandbox is the ledger's record of a pod's sandbox.
 type LedgerSandbox struct {
 	ID       string                 `json:"id"` // CNI container ID
 	Pod      string                 `json:"pod,omitempty"`
@@ -57,8 +57,8 @@ type LedgerSandbox struct {
 	Since    time.Time              `json:"since,omitzero"`
 	Networks []LedgerSandboxNetwork `json:"networks"`
 	Damage   string                 `json:"damage,omitempty"`
-	// Omitted is the size of its entry in bytes where Networks is left out: those of a node
-	// may be too large for one answer.
+	// Omitted is the size of the entry in bytes if Networks is left out, since the networks of a
+	// node may be too large for one answer.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -74,15 +74,15 @@ type LedgerSandboxNetwork struct {
 type LedgerAddress struct {
 	Network string    `json:"network"`
 	Address string    `json:"address"`
-	VF      string    `json:"vf,omitempty"` // its ID; empty when nobody knows
+	VF      string    `json:"vf,omitempty"` // the ID of the VF; empty if it is unknown
 	Owner   *vf.Owner `json:"owner,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Damage  string    `json:"damage,omitempty"`
 }
 
-// LedgerProblem is one thing in a ledger that cannot be true or be read.
+// LedgerProblem is an entry of a ledger that cannot be read, or contradicts others.
 type LedgerProblem struct {
-	Invariant string `json:"invariant,omitempty"` // the one that it breaks, if it does
+	Invariant string `json:"invariant,omitempty"` // that the entry breaks; empty if none
 	Object    string `json:"object"`
 	What      string `json:"what"`
 	Means     string `json:"means"`

@@ -1,6 +1,6 @@
 package api
 
-// Methods that culvertd serves, and those that it asks the client of a dialog for.
+// Methods that culvertd serves, and methods by which it asks the client of a dialog.
 const (
 	// MethodStatus returns the NodeStatus.
 	MethodStatus = "status"
@@ -8,12 +8,12 @@ const (
 	MethodEvents = "events"
 	// MethodLedger returns the Ledger.
 	MethodLedger = "ledger"
-	// MethodHostPlan says what a host.yaml would change: HostRequest in, Plan out.
+	// MethodHostPlan returns the changes that a host.yaml would cause: HostRequest in, Plan out.
 	MethodHostPlan = "host.plan"
 	// MethodHostApply applies a host.yaml: HostRequest in, ApplyResult out.
 	MethodHostApply = "host.apply"
 
-	// MethodRebase takes the baseline of a VF anew, or says what that would change:
+	// MethodRebase records a new baseline of a VF, or returns how the VF differs from its baseline:
 	// RebaseRequest in, Rebased out.
 	MethodRebase = "vf.rebase"
 
@@ -23,8 +23,8 @@ const (
 	MethodRateIsLent = "vf.rateIsLent"
 
 	// MethodCNI is a dialog that serves the CNI shim: CNIRequest in, CNIResponse out.
-	// MethodPlugin is its question, which has the shim run a CNI plugin where the
-	// runtime would run it: PluginRequest in, PluginResponse out.
+	// MethodPlugin is its question. It makes the shim run a CNI plugin where the runtime would run
+	// it: PluginRequest in, PluginResponse out.
 	MethodCNI    = "cni"
 	MethodPlugin = "plugin"
 
@@ -33,10 +33,9 @@ const (
 	// MethodGuestDetach takes VFs back from a guest: GuestDetachRequest in,
 	// GuestDetached out.
 	MethodGuestDetach = "vm.detach"
-	// culvert-hook reports libvirt's events by these: GuestReport in, GuestAnswer out. A
-	// guest that is about to start gets the VFs that its definition names; a guest that
-	// has ended gives them back; libvirt takes a device of a network for a guest, or
-	// puts it back.
+	// culvert-hook reports libvirt's events by these methods: GuestReport in, GuestAnswer out. A
+	// guest that is about to start gets the VFs that its definition names, and gives them back when
+	// it has ended. libvirt takes a device of a network for a guest, or puts it back.
 	MethodGuestStart  = "vm.start"
 	MethodGuestStop   = "vm.stop"
 	MethodPortCreated = "vm.portCreated"

@@ -1,18 +1,17 @@
 package api
 
-// PluginRequest is one run of a CNI plugin. Its environment is the shim's own
-// with the CNI_ variables of Call (CNI specification 1.1, section 2), and
-// Call.Config stands on its standard input.
+// PluginRequest is one run of a CNI plugin. Its environment is the shim's own with the CNI_
+// variables of Call (CNI specification 1.1, section 2), and its standard input is Call.Config.
 type PluginRequest struct {
-	// Type is the plugin's name, which is looked for in the folders of Call.Path.
+	// Type is the plugin's name. The shim looks for that program in the folders of Call.Path.
 	Type string     `json:"type"`
 	Call CNIRequest `json:"call"`
 }
 
-// PluginResponse is how the run ended.
+// PluginResponse is the result of the run.
 type PluginResponse struct {
 	Stdout []byte `json:"stdout,omitempty"`
-	// Stderr is the end of what the plugin said there.
+	// Stderr is the end of the plugin's standard error.
 	Stderr []byte `json:"stderr,omitempty"`
 	// Exit is the exit status; -1 when a signal ended it.
 	Exit int `json:"exit"`

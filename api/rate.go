@@ -2,17 +2,18 @@ package api
 
 import "github.com/culvert-net/culvert/vf"
 
-// LendRateRequest is the parameters of the dialog MethodLendRate: an attached VF is to have
-// another max_tx_rate, for so long at most. When it has, culvertd asks MethodRateIsLent with
-// LentRate; the client answers when the VF is to have its own rate again, and is told
-// when it has. When the client leaves, or the time is up, it gets it as well.
+// LendRateRequest has the parameters of the dialog MethodLendRate: culvertd sets another
+// max_tx_rate on an attached VF, for a limited time. Once the VF has that rate, culvertd asks
+// MethodRateIsLent with LentRate. The client answers when the VF is to have its own rate again, and
+// gets the answer to its request when it has. culvertd also restores the rate if the client
+// disconnects, or the time is up.
 type LendRateRequest struct {
 	VF        vf.PCIAddr `json:"vf"`
 	MaxTxRate uint32     `json:"maxTxRate"` // Mb/s; 0: no limit
 	Seconds   int        `json:"seconds"`
 }
 
-// LentRate is what the hardware keeps to.
+// LentRate is the rate that the hardware applies.
 type LentRate struct {
 	MaxTxRate uint32 `json:"maxTxRate"` // Mb/s
 }

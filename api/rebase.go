@@ -5,13 +5,13 @@ import "github.com/culvert-net/culvert/vf"
 // RebaseRequest is the parameter of MethodRebase.
 type RebaseRequest struct {
 	VF vf.PCIAddr `json:"vf"`
-	// Accept are the differences that an administrator has seen and accepts; nil only asks
-	// which there are.
+	// Accept has the differences that an administrator has seen and accepts. If it is nil, culvertd
+	// only returns the present differences.
 	Accept []vf.Difference `json:"accept,omitempty"`
 }
 
-// Rebased is the answer to MethodRebase: how the VF differs from its baseline, or what the
-// new baseline has otherwise than the old one.
+// Rebased is the answer to MethodRebase: how the VF differs from its baseline, or how the new
+// baseline differs from the old one.
 type Rebased struct {
 	Differences []vf.Difference `json:"differences,omitempty"`
 }

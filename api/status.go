@@ -1,6 +1,6 @@
 // Package api holds the values that go over the wire between Culvert's
-// programs, with the field names that people's scripts read in -o json. No
-// logic and no I/O: culvertd fills them in, the others show them.
+// programs, with the field names that people's scripts read in -o json. It has no logic and no I/O:
+// culvertd fills the values in, and the other programs show them.
 package api
 
 import (
@@ -9,14 +9,13 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// NodeStatus is all that culvertd knows of its node: the answer to
-// MethodStatus. A cluster's objects say less (ClusterStatus): what they do not tell
-// is left out, and a number is -1.
+// NodeStatus is the whole status of a node: the answer to MethodStatus. The cluster's objects, and
+// so a ClusterStatus, have less: missing fields are left out, and missing numbers are -1.
 type NodeStatus struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
 	Time    time.Time `json:"time"`
-	// Ready says that attachments are served; Problems says why not, if not.
+	// Ready is set if culvertd serves attachments. Otherwise, Problems has the reason.
 	Ready    bool      `json:"ready"`
 	Problems []Problem `json:"problems"`
 	PFs      []PF      `json:"pfs"`
@@ -26,27 +25,26 @@ type NodeStatus struct {
 	Services *ServiceBalancing `json:"services,omitempty"`
 }
 
-// Problem is one thing that is not as it should be.
+// Problem is a difference from the wanted state, or a failure.
 type Problem struct {
 	Object string    `json:"object"` // e.g. "PF enp1s0f0", "VF enp1s0f0#3", "pool culvert.dev/a"
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since,omitzero"`
-	// Next is what mends it: what Culvert will do and when, or what to do.
+	// Next is the next step: what Culvert will do and when, or what an administrator can do.
 	Next string `json:"next,omitempty"`
 }
 
-// LongestRetry is longer than a quarantined VF ever waits to be tried again. A
-// NextRetry that is further away was set before the clock was set back, and the
-// VF is tried again at once.
+// LongestRetry is longer than the time between two retries of a quarantined VF. If NextRetry is
+// further away, it was set before the clock was set back, and culvertd retries at once.
 const LongestRetry = time.Hour
 
-// Counts says how many VFs are in which state.
+// Counts has the number of VFs in each state.
 type Counts struct {
 	Total       int `json:"total"`
 	Used        int `json:"used"` // promised to, held by or being taken back from an owner
 	Free        int `json:"free"`
 	Quarantined int `json:"quarantined"`
-	Making      int `json:"making"`    // not yet as they should be
+	Making      int `json:"making"`    // being prepared
 	Unmanaged   int `json:"unmanaged"` // on the bus, but Culvert neither made them nor took them over
 }
 
@@ -65,7 +63,8 @@ type PF struct {
 	SpeedMbps  int        `json:"speedMbps"` // 0: unknown or no link
 	// CarrierLosses is how often the netdevice has lost its carrier since its driver made it.
 	CarrierLosses uint32 `json:"carrierLosses,omitempty"`
-	// Flapping is whether it did so often of late. The kubelet then gives no VF of it to a pod.
+	// Flapping is whether the netdevice has lost its carrier too often of late. The kubelet then
+	// gives no VF of the PF to a pod.
 	Flapping bool `json:"flapping,omitempty"`
 	// Faults are the kinds of the errors that the PF and its VFs had of late.
 	Faults []vf.Fault `json:"faults,omitempty"`
@@ -75,39 +74,39 @@ type PF struct {
 	MaxMTU    int            `json:"maxMTU"` // 0: unknown
 	Autoprobe vf.Tri         `json:"autoprobe,omitzero"`
 	Abilities vf.Abilities   `json:"abilities"`
-	// Rates says in words which send rates the PF takes for a VF, as things are;
-	// empty when nothing is known of its driver.
+	// Rates describes the send rates that the PF accepts for a VF at present; empty if Culvert does
+	// not know the driver.
 	Rates string `json:"rates,omitempty"`
-	RDMA  bool   `json:"rdma,omitempty"` // it has an RDMA device
+	RDMA  bool   `json:"rdma,omitempty"` // the PF has an RDMA device
 	// Port is the netdevice that has the link of a PF that has none of its own.
 	Port string `json:"port,omitempty"`
-	// Master is the interface of the host of which the PF is a member, as a bond. FailOver says in
-	// words what a VF of the PF does when that bond fails over.
+	// Master is the interface of the host of which the PF is a member, as a bond. FailOver
+	// describes what a VF of the PF does when that bond fails over.
 	Master   *vf.Master `json:"master,omitempty"`
 	FailOver string     `json:"failOver,omitempty"`
 	// Segment is the name of the L2 segment that the PF is on; empty where it has no name.
 	Segment vf.Segment `json:"segment,omitempty"`
-	// TotalVFs is how many the device can have, WantedVFs how many host.yaml
-	// asks for; nil leaves the PF alone.
+	// TotalVFs is how many VFs the device can have, WantedVFs how many host.yaml asks for; a nil
+	// WantedVFs leaves the PF alone.
 	TotalVFs  int    `json:"totalVFs"`
 	WantedVFs *int   `json:"wantedVFs,omitempty"`
 	VFs       Counts `json:"vfs"`
-	Error     string `json:"error,omitempty"` // what could not be read
+	Error     string `json:"error,omitempty"` // why parts of the PF could not be read
 }
 
 // PhaseUnmanaged is the phase of a VF that is not in the ledger; the others are
 // the ledger's: making, free, configuring, attached, releasing,
-// quarantined. PhaseMissing stands in a cluster's objects for that of a VF which
-// is not on the bus, PhaseGiven for free where the kubelet has given the VF to a
-// pod, and no network has attached it: it is about to, or there is none (vfio).
+// quarantined. In a cluster's objects, PhaseMissing is the phase of a VF that is not on the bus.
+// PhaseGiven stands there for free if the kubelet has given the VF to a pod but no network has
+// attached it. The network is about to, or the pod has none (vfio).
 const (
 	PhaseUnmanaged = "unmanaged"
 	PhaseMissing   = "missing"
 	PhaseGiven     = "given"
 )
 
-// VF is a Virtual Function: what it is, who has it, and its settings as
-// wanted, as read back from the kernel and as they were when it was clean.
+// VF is a Virtual Function: its identity, its owner, and its settings as wanted, as read back from
+// the kernel and as they were when it was clean.
 type VF struct {
 	Node  string     `json:"node,omitempty"` // in a picture of a cluster
 	Name  string     `json:"name"`           // PF#index
@@ -115,8 +114,8 @@ type VF struct {
 	PF    string     `json:"pf"`
 	Index int        `json:"index"`
 	PCI   vf.PCIAddr `json:"pci"`
-	// Netdevice is its name where it is now: in the owner's netns, or on the
-	// host. Empty when it has none.
+	// Netdevice is the name of the VF's netdevice, in the owner's netns or on the host. It is empty
+	// if the VF has none.
 	Netdevice  string `json:"netdevice,omitempty"`
 	Vendor     string `json:"vendor,omitempty"`
 	Device     string `json:"device,omitempty"`
@@ -125,10 +124,10 @@ type VF struct {
 	IOMMUGroup int    `json:"iommuGroup"`
 	RDMA       string `json:"rdma,omitempty"` // the RDMA device
 	Pool       string `json:"pool,omitempty"`
-	// Missing: the ledger has it, the bus has not.
+	// Missing is set if the ledger has the VF and the bus does not.
 	Missing bool `json:"missing,omitempty"`
-	// Unread: the ledger has it, and culvertd cannot tell whether the bus has it, since it could not
-	// read the PF. Phase and owner are the ledger's.
+	// Unread is set if the ledger has the VF, but culvertd could not read the PF and so cannot
+	// decide whether the bus has the VF. Phase and owner are the ledger's.
 	Unread bool `json:"unread,omitempty"`
 
 	Phase      string    `json:"phase"`
@@ -140,40 +139,41 @@ type VF struct {
 	NextRetry time.Time `json:"nextRetry,omitzero"`
 
 	Owner *vf.Owner `json:"owner,omitempty"`
-	// OpenBy are the processes that have a VF open that was handed to user space.
-	// A guest that has none of them does not run with it: it is reserved.
+	// OpenBy are the processes that have a VF of user space open. If a guest's VF is open by none,
+	// the guest does not run with it: the VF is reserved for the guest.
 	OpenBy []vf.Process `json:"openBy,omitempty"`
-	// UsedBy is the program that uses the VF without a lease, while the number of VFs of its PF is to
-	// change: culvertd does not make the change then.
+	// UsedBy is the program that uses the VF without a lease, while the number of VFs of its PF
+	// should change: culvertd does not make the change then.
 	UsedBy  string `json:"usedBy,omitempty"`
 	Network string `json:"network,omitempty"`
 	Netns   string `json:"netns,omitempty"`
-	// Bond is the bond of which it is a member. The bond is the owner's interface; the VF is a
+	// Bond is the bond of which the VF is a member. The bond is the owner's interface; the VF is a
 	// member of it by the name Netdevice.
 	Bond      *vf.Bond `json:"bond,omitempty"`
 	MAC       vf.MAC   `json:"mac,omitzero"` // of the netdevice where there is one
 	Addresses []string `json:"addresses,omitempty"`
 
-	// NoCarrier is whether its interface has been up without carrier for long, although its PF has a
-	// link.
+	// NoCarrier is whether the VF's interface has been up without carrier for long, although its PF
+	// has a link.
 	NoCarrier bool `json:"noCarrier,omitempty"`
 
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
 	Guard    *Guard       `json:"guard,omitempty"`
 	Lent     *Lent        `json:"lent,omitempty"`
 	Rates    []Rate       `json:"rates,omitempty"`
-	Settings vf.Admin     `json:"settings,omitzero"` // as read back from the PF, rates as the hardware keeps to them
+	Settings vf.Admin     `json:"settings,omitzero"` // as read back from the PF, rates as the hardware applies them
 	Link     *vf.Link     `json:"link,omitempty"`
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
-	// Warnings says what of the owner's network was accepted and may not be meant.
+	// Warnings lists settings of the owner's network that Culvert accepted but that may be
+	// mistakes.
 	Warnings []string `json:"warnings,omitempty"`
-	// Differences: of a VF that somebody has to what it was given, of any
-	// other to its baseline. Empty when all is well.
+	// Differences are the differences of a held VF from its lease, and of any other VF from its
+	// baseline. There are none if all is well.
 	Differences []vf.Difference `json:"differences,omitempty"`
 }
 
 // Rate is a send rate of a VF in Mb/s, 0 for no limit: as its owner asked for it, as the driver
-// accepted and reports it, and as the hardware keeps to it. Asked is nil if no owner asked.
+// accepted and reports it, and as the hardware applies it. Asked is nil if no owner asked.
 type Rate struct {
 	Setting   vf.Setting `json:"setting"`
 	Asked     *uint32    `json:"asked,omitempty"`
@@ -181,17 +181,17 @@ type Rate struct {
 	Effective uint32     `json:"effective"`
 }
 
-// Guard says what a guard pins of a VF that a pod has, and how far it holds.
+// Guard is the guard of a VF that a pod has: its mode, and how far it holds.
 type Guard struct {
 	Mode   vf.GuardMode `json:"mode"`
 	Degree vf.Degree    `json:"degree"`
-	// Reason says why it does not hold whole; it is empty for an enforced one.
+	// Reason says why the guard does not hold fully; it is empty for an enforced one.
 	Reason string `json:"reason,omitempty"`
 }
 
 // Lent is a max_tx_rate that a VF has for a measurement in place of its owner's.
 type Lent struct {
-	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware keeps to it; 0: no limit
+	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware applies it; 0: no limit
 	Until     time.Time `json:"until"`     // at the latest
 }
 
@@ -200,21 +200,21 @@ type Pool struct {
 	Node       string   `json:"node,omitempty"` // in a picture of a cluster
 	Name       string   `json:"name"`           // prefix/name
 	DeviceType string   `json:"deviceType"`
-	Unserved   string   `json:"unserved,omitempty"` // why none of its VFs is given out, though it is declared
+	Unserved   string   `json:"unserved,omitempty"` // why its VFs are not given out, though declared
 	PFs        []string `json:"pfs"`
 	VFs        Counts   `json:"vfs"`
 	Members    []string `json:"members"` // names of VFs
 }
 
 // EventsRequest is the parameter of MethodEvents, which answers with a
-// stream of Event, oldest first: those with a greater Seq than After.
+// stream of Event, oldest first: the events with a greater Seq than After.
 type EventsRequest struct {
 	After uint64 `json:"after"`
-	// Follow goes on with those that come, until the caller hangs up.
+	// Follow continues the stream with new events, until the caller disconnects.
 	Follow bool `json:"follow,omitempty"`
 }
 
-// Event is one thing that happened.
+// Event is one event of a node.
 type Event struct {
 	Seq    uint64    `json:"seq"`
 	Time   time.Time `json:"time"`
@@ -227,7 +227,7 @@ type Event struct {
 // ServiceBalancing is how a node balances its pods' connections to Services over VF networks.
 type ServiceBalancing struct {
 	Mechanism string `json:"mechanism"`     // of TCP and UDP: eBPF, nftables or none
-	Why       string `json:"why,omitempty"` // why not by a better one
+	Why       string `json:"why,omitempty"` // why the node does not use a better mechanism
 	Services  int    `json:"services"`
 	Backends  int    `json:"backends"`
 	Pods      int    `json:"pods"` // of the node, with a VF that the kernel drives

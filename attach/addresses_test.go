@@ -210,8 +210,8 @@ func TestI4TwoNodesOfOneSubnet(t *testing.T) {
 	}
 }
 
-// I4: when the scope of a network becomes the cluster, the controller grants no node the addresses
-// that nodes already hold, even if two nodes hold the same one.
+// I4: when the scope of a network becomes the cluster, the controller grants no addresses that nodes
+// already hold, even if two nodes hold the same one.
 func TestI4ScopeBecomesTheClusters(t *testing.T) {
 	p := newPair(t)
 	local := strings.Replace(r0, "{", `{"scope":"node",`, 1)

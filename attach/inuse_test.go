@@ -396,8 +396,8 @@ func parsedIPAM(t *testing.T, section string) ipam.Config {
 	return c
 }
 
-// I9, and its limit that docs/kubernetes.md names: nodes do not compare their MAC addresses, so two
-// nodes may give out the same MAC address if networks name it. A pool whose allow has no macs
+// I9 has a limit: nodes do not compare their MAC addresses, so two nodes may give out the same one
+// if networks name it (docs/kubernetes.md). A pool whose allow has no macs
 // refuses such an address on each node.
 func TestI9MACAcrossNodes(t *testing.T) {
 	first, second := newWires(t), newWires(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I4: while the bond of a quarantined VF cannot be removed, a new baseline of the VF does not free it:
-// the pod still answers for the bond's addresses.
+// I4: while the bond of a quarantined VF cannot be removed, a new baseline does not free the VF. The
+// pod still answers for the bond's addresses.
 func TestI4RebaseKeepsTheAddressesOfABond(t *testing.T) {
 	k, n := newNode(t)
 	req := plainBond(t)

@@ -13,8 +13,8 @@ type Change struct {
 	Was    Interval
 	Is     Interval
 	Difference
-	// Margin is by how much worse it may be, as a part of the first: the least of the rules
-	// about the metric, or DefaultMargin.
+	// Margin is the loss that does not count as worse, as a part of the first value: the smallest
+	// that a rule about the metric allows, or DefaultMargin.
 	Margin float64
 }
 
@@ -24,8 +24,8 @@ func (c Change) Part() float64 { return c.Ratio.Value - 1 }
 // Verdict is the outcome of the comparison of one figure.
 type Verdict string
 
-// The verdicts. Where the bounds of the change reach beyond what counts as no change, and not to one
-// side of none, there is no answer.
+// The verdicts. A change that is not significant is unclear if its bounds include a loss of
+// Change.Margin or more.
 const (
 	Better   Verdict = "better"
 	Worse    Verdict = "worse"
@@ -33,11 +33,11 @@ const (
 	Unclear  Verdict = "cannot tell"
 )
 
-// DefaultMargin is by how much worse a figure may be, as a part, and still count as not worse,
-// where no rule says another.
+// DefaultMargin is the loss, as a part of the first value, that does not count as worse if no rule
+// is about the metric.
 const DefaultMargin = 0.05
 
-// Verdict says which it is.
+// Verdict returns the outcome of the comparison.
 func (c Change) Verdict() Verdict {
 	switch {
 	case c.Significant() && (c.Effect < 0) == c.Metric.Less:
@@ -50,7 +50,7 @@ func (c Change) Verdict() Verdict {
 	return Unclear
 }
 
-// keepsWithin reports whether the change is, in all that its bounds allow, not for the worse by that part.
+// keepsWithin reports whether the bounds of the change exclude a loss of that part or more.
 func (c Change) keepsWithin(part float64) bool {
 	if c.Metric.Less {
 		return c.Ratio.High-1 < part
@@ -86,7 +86,7 @@ type Against struct {
 	Passed  []Rule
 }
 
-// Judged is a rule with why it is not kept, or not known to be.
+// Judged is a rule with the reason why it is broken or unclear.
 type Judged struct {
 	Rule
 	Why string
@@ -137,7 +137,7 @@ func (r Result) armNamed(name string) int {
 	return slices.IndexFunc(r.Arms, func(a Arm) bool { return a.Name == name })
 }
 
-// listChanges compares what both results have values of.
+// listChanges compares the arms of both results, by each metric of which either has values.
 func listChanges(a, b Result, rules []Rule) (all []Change) {
 	var was, is [][]float64
 	for i, arm := range a.Arms {

@@ -97,7 +97,8 @@ func TestCompareRules(t *testing.T) {
 // Samples of one value each, and a need of more than a million rounds, get a text alone.
 func TestNeeds(t *testing.T) {
 	throughput, delay := Metrics(Stream)[0], Metrics(Request)[0]
-	// By hand: 2*pi/3 * (3*(1.960+0.842))^2 is 148. Of 3 and 3 values none show a difference.
+	// By hand: 2*pi/3 * (3*(1.960+0.842))^2 is 148. Two samples of 3 values can never show a
+	// difference.
 	for name, c := range map[string]struct {
 		change Change
 		rounds int

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Plugin is a CNI plugin with what a runtime would call it with.
+// Plugin is a CNI plugin with the arguments of a runtime's call.
 type Plugin struct {
 	Path      string // of the program
 	Config    []byte // the network's configuration, for standard input
@@ -27,8 +27,8 @@ type AttachTimes struct {
 }
 
 // Attachments attaches and detaches times times, one after the other, each as
-// a container of its own. It stops at the first call that fails, and takes
-// back what that one attached.
+// a container of its own. It stops at the first call that fails. After an ADD that failed it calls
+// DEL.
 func Attachments(ctx context.Context, p Plugin, times int) (t AttachTimes, err error) {
 	for i := range times {
 		container := fmt.Sprintf("bench-%d-%d", os.Getpid(), i)

@@ -9,7 +9,7 @@ import (
 // ratioBounds returns the smallest and the largest ratio of a to b that Mann and Whitney's test
 // does not reject at that chance: the k-th from each end of all ratios of a value of a to one of
 // b, for the largest k at which U is below k in at most half of that chance (Moses; Hollander and
-// Wolfe 1973, section 4.3, on logarithms). Neither is empty.
+// Wolfe 1973, section 4.3, on logarithms). Neither sample is empty.
 func ratioBounds(a, b []float64, chance float64) (low, high float64) {
 	all := make([]float64, 0, len(a)*len(b))
 	for _, x := range a {
@@ -25,7 +25,7 @@ func ratioBounds(a, b []float64, chance float64) (low, high float64) {
 	return kthFromEnds(all, rankBelow(rankSumCounts(len(a), len(b)), chance))
 }
 
-// quotientOf of two values that are not negative; two zeros are alike.
+// quotientOf returns x/y of two values that are not negative. For two zeros it returns 1.
 func quotientOf(x, y float64) float64 {
 	if x == 0 && y == 0 {
 		return 1
@@ -46,7 +46,7 @@ func averageBounds(values []float64, chance float64) (low, high float64) {
 	return kthFromEnds(all, rankBelow(signedSumCounts(len(values)), chance))
 }
 
-// kthFromEnds returns the k-th smallest and the k-th largest value; before the first are the infinities.
+// kthFromEnds returns the k-th smallest and the k-th largest value, or the infinities if k is 0.
 func kthFromEnds(values []float64, k int) (low, high float64) {
 	if k == 0 {
 		return math.Inf(-1), math.Inf(1)
@@ -99,9 +99,8 @@ func signedSumCounts(n int) []float64 {
 	return counts
 }
 
-// signedRank returns how likely it is that chance alone takes the values as far from 0, by
-// Wilcoxon's signed ranks: exact, with the mean rank of values that are equal. Those
-// that are 0 say nothing and are left out.
+// signedRank returns the probability that chance alone puts the values as far from 0, by Wilcoxon's
+// signed ranks. It is exact, and gives equal values their mean rank. It leaves out values of 0.
 func signedRank(values []float64) float64 {
 	values = slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v == 0 })
 	sizes := make([]float64, len(values))

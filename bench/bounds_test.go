@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestRatioBoundsLarge: above mostExact values the bounds come from the normal approximation. They
-// are as far from either end as the exact ones or up to 3 % less, so that they claim no more.
+// TestRatioBoundsLarge: above mostExact values the bounds come from the normal approximation. Their
+// distance from either end is that of the exact bounds or up to 3 % less, so that they are never
+// too narrow.
 func TestRatioBoundsLarge(t *testing.T) {
 	const n, m = mostExact / 2, mostExact/2 + 1
 	var a, b, all []float64

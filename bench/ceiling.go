@@ -53,7 +53,7 @@ func (w Wire) Ceiling(load Workload) (gbps, pps float64) {
 
 func (w Wire) bitsPerSecond() float64 { return float64(w.SpeedMbps) * 1e6 }
 
-// vlanTag is the bytes of a tag.
+// vlanTag is the length of a VLAN tag in bytes.
 const vlanTag = 4
 
 // bytesAround returns how many bytes each frame has on the wire beside those that the path's

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestCeiling: what mission M4 and M6 give (100 % of 9.41 and of 99 Gb/s), the
-// 14.88 Mpps that are known of 64-byte frames at 10 Gb/s, and sums by hand.
+// TestCeiling: the ceilings are those of M4 and M6 (100 % of 9.41 and of 99 Gb/s) and the known
+// 14.88 Mpps of 64-byte frames at 10 Gb/s. The others were computed by hand.
 func TestCeiling(t *testing.T) {
 	ten := Wire{SpeedMbps: 10000, MTU: 1500}
 	for _, c := range []struct {

@@ -11,9 +11,9 @@ type Cost struct {
 	NsPerPacket float64
 }
 
-// Cost returns what a run of the arm cost, without what the machines did before as well, as far as that is known. A machine
-// counts once, also when several ends are on it; a window of its evidence that was not quite the run's
-// is scaled.
+// Cost returns the processor time of a run of the arm, without the background load of the machines
+// where that is known. A machine with several ends counts once. If the window of its evidence
+// differs from the run's, Cost scales the time.
 func (a Arm) Cost(r Run) Cost {
 	seconds := 0.0
 	for _, e := range onceBy(a.listEnds(r), byMachine) {

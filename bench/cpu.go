@@ -84,7 +84,7 @@ func parseCPULine(line string) (name string, t CPUTime, err error) {
 // Busy returns the time in user space, the kernel and interrupts, without steal.
 func (t CPUTime) Busy() time.Duration { return t.User + t.System + t.IRQ + t.SoftIRQ }
 
-// Since returns what was done after earlier was read.
+// Since returns the processor time between the reading earlier and this one.
 func (t CPUTime) Since(earlier CPUTime) CPUTime {
 	return CPUTime{
 		User: t.User - earlier.User, System: t.System - earlier.System, IRQ: t.IRQ - earlier.IRQ,

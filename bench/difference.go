@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Confidence is that of every interval, and 1 minus it the chance below which a
-// difference counts as one. Comparisons that are made together share it.
+// Confidence is the confidence of every interval. A difference with a P below 1 - Confidence is
+// significant. Comparisons that are made together share that probability.
 const Confidence = 0.95
 
-// Estimate returns the median of values between two of them that hold it in at
-// least 95 of 100 cases, whatever the distribution: the k-th from each end, for the
-// largest k at which a fair coin thrown n times shows fewer than k heads
-// in at most 2.5 of 100 cases (Conover 1999, section 3.2). Fewer than six values cannot
-// bound it: the bounds are infinite then. All is NaN without values.
+// Estimate returns the median of values. Its bounds are two of the values, between which the median
+// of any distribution lies in at least 95 of 100 cases: the k-th from each end, for the largest k
+// at which a fair coin thrown n times shows fewer than k heads in at most 2.5 of 100 cases (Conover
+// 1999, section 3.2). Fewer than six values cannot bound the median, so that the bounds are
+// infinite. Without values all three are NaN.
 func Estimate(values []float64) Interval {
 	i := Interval{Value: Median(values), Low: math.Inf(-1), High: math.Inf(1)}
 	n := len(values)
@@ -34,7 +34,8 @@ func Estimate(values []float64) Interval {
 }
 
 // Within reports whether the interval reaches at most part of its value to either
-// side: 0.02 is 2 %. It is what a run of repeats may stop at.
+// side: 0.02 is 2 %. A measurement with a wanted precision repeats its runs until its medians are
+// within that part.
 func (i Interval) Within(part float64) bool {
 	half := math.Max(i.High-i.Value, i.Value-i.Low)
 	return half <= part*math.Abs(i.Value) // false for NaN and infinity
@@ -49,9 +50,9 @@ type Difference struct {
 	// P is the two-sided probability of a difference as clear as this one if there is none.
 	// Adjusted is P corrected for the number of differences in the family (Holm 1979).
 	P, Adjusted float64
-	// Effect is Cliff's delta, -1 to 1: how many more of all pairs of a value of each
-	// sample have the first larger than have it smaller. It needs no unit and no shape
-	// of the distribution, and says whether the samples overlap. At 1 and -1 they do not.
+	// Effect is Cliff's delta, -1 to 1: of all pairs with one value of each sample, the part in
+	// which the first is larger, minus the part in which it is smaller. It needs no unit and
+	// assumes no distribution. At 1 and -1 the samples do not overlap.
 	Effect float64
 	N      [2]int // values in each
 	// Spread is the standard deviation within the samples, as a part of their means.
@@ -63,7 +64,7 @@ type Difference struct {
 	family int
 }
 
-// Differ compares two samples. Where one is empty, its figures are NaN.
+// Differ compares two samples. If a sample is empty, the figures of the Difference are NaN.
 func Differ(a, b []float64) Difference { return differBy(a, b, 1) }
 
 // differBy compares two samples as one comparison of a family of that size.
@@ -147,8 +148,8 @@ func spreadWithin(samples ...[]float64) float64 {
 	return math.Sqrt(squares / float64(free))
 }
 
-// chanceLeft returns the probability below which one member of the family counts as a difference,
-// whatever the others are.
+// chanceLeft returns the P below which one comparison of the family is significant independently of
+// the others.
 func (d Difference) chanceLeft() float64 { return (1 - Confidence) / float64(max(1, d.family)) }
 
 // adjustHolm sets the adjusted P of all comparisons of a family (Holm 1979, "A simple sequentially
@@ -163,11 +164,11 @@ func adjustHolm(family []*Difference) {
 	}
 }
 
-// Significant reports whether the difference is one, among all that were looked for.
+// Significant reports whether the difference is significant among all comparisons of its family.
 func (d Difference) Significant() bool { return d.Adjusted < 1-Confidence }
 
 // CanTell reports whether samples of this size could ever show a difference among so many
-// comparisons, by themselves: when no value of one is among the other's.
+// comparisons. Samples that do not overlap show the clearest one.
 func (d Difference) CanTell() bool {
 	return d.N[0] > 0 && d.N[1] > 0 && leastChance(d.N[0], d.N[1]) < d.chanceLeft()
 }

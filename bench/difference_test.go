@@ -52,8 +52,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestDifferenceWithin: a difference is small only if both of its bounds say so. Samples without
-// bounds say nothing.
+// TestDifferenceWithin: a difference is small only if both of its bounds are. Without bounds it is
+// not known to be small.
 func TestDifferenceWithin(t *testing.T) {
 	for _, c := range []struct {
 		ratio Interval
@@ -107,7 +107,7 @@ func TestDiffer(t *testing.T) {
 	}
 }
 
-// TestDifferTurned: turned round, a comparison says the same.
+// TestDifferTurned: a comparison has the same outcome if the samples are exchanged.
 func TestDifferTurned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64Range(1, 5), 1, 9)
@@ -119,7 +119,8 @@ func TestDifferTurned(t *testing.T) {
 	})
 }
 
-// TestMannWhitneyLarge: where counting ends, the approximation agrees with it.
+// TestMannWhitneyLarge: near the largest size that is counted exactly, the normal approximation
+// agrees with the count.
 func TestMannWhitneyLarge(t *testing.T) {
 	for _, shift := range []float64{0, 2, 5, 8, 12} {
 		var a, b []float64

@@ -33,7 +33,7 @@ func Unlike(a, b Result) []string {
 	return out
 }
 
-// Apart says how the machines of one result differ from its first.
+// Apart describes how the other machines of a result differ from its first.
 func Apart(r Result) []string {
 	var out []string
 	for i := 1; i < len(r.Machines); i++ {
@@ -42,8 +42,8 @@ func Apart(r Result) []string {
 	return out
 }
 
-// pairMachines puts machines of one name together, and then what is left in order:
-// another cluster's have other names.
+// pairMachines pairs machines of the same name, and then the others in their order, since the
+// machines of another cluster have other names.
 func pairMachines(a, b []Machine) [][2]*Machine {
 	var pairs [][2]*Machine
 	taken := map[int]bool{}
@@ -83,10 +83,10 @@ func (t *traits) addTrait(name string, value any) {
 	*t = append(*t, Setting{name, fmt.Sprint(value)})
 }
 
-// addSettings adds a list of them; one that is missing from the other is "none" there.
+// addSettings adds settings. A setting that only one side has is compared with "none".
 func (t *traits) addSettings(list []Setting) { *t = append(*t, list...) }
 
-// prefixSettings puts what settings are of before their names.
+// prefixSettings puts a prefix before the names of settings.
 func prefixSettings(of string, settings []Setting) (all []Setting) {
 	for _, s := range settings {
 		all = append(all, Setting{of + s.Name, s.Value})
@@ -94,7 +94,7 @@ func prefixSettings(of string, settings []Setting) (all []Setting) {
 	return all
 }
 
-// listUnlike says what differs; where is put before.
+// listUnlike describes each trait that differs, with where before its name.
 func (t traits) listUnlike(other traits, where string) []string {
 	var out []string
 	value := func(t traits, name string) string {
@@ -168,8 +168,8 @@ func (m Machine) Settings() []Setting {
 	return all
 }
 
-// listTraits leaves out which interrupts an interface has and where it is plugged in:
-// they change with each boot, and nothing runs slower for it.
+// listTraits leaves out the numbers of an interface's interrupts and its PCI address, which may
+// change with each boot and do not affect its speed.
 func (i Interface) listTraits() traits {
 	var t traits
 	t.addTrait("driver", i.Driver)
@@ -250,7 +250,7 @@ func Remarks(r Result) []string {
 	return out
 }
 
-// listAboveWire returns the arms whose figures no wire of the NIC's speed has carried.
+// listAboveWire returns the arms whose figures are above what a wire of the NIC's speed can carry.
 func (r Result) listAboveWire() (arms []int) {
 	for i, a := range r.Arms {
 		if c, values := a.Ceiling(), r.Values(i, a.Main()); c > 0 && len(values) > 0 && Median(values) > AboveWire*c {
@@ -260,8 +260,9 @@ func (r Result) listAboveWire() (arms []int) {
 	return arms
 }
 
-// WithoutFalseWires returns the result without ceilings between machines where a figure is above its own:
-// a NIC there does not keep to its speed, so its wire limits nothing.
+// WithoutFalseWires returns the result without the ceilings between two machines if a figure
+// between them is above its ceiling. A NIC there does not keep to its speed, so that its wire
+// limits no figure.
 func (r Result) WithoutFalseWires() Result {
 	type wire struct{ from, to string }
 	unbound := map[wire]bool{}
@@ -278,7 +279,7 @@ func (r Result) WithoutFalseWires() Result {
 	return r
 }
 
-// aboveTheWire names figures that no wire of the NIC's speed has carried.
+// aboveTheWire describes the figures of listAboveWire.
 func (r Result) aboveTheWire() []string {
 	var above []string
 	for _, i := range r.listAboveWire() {
@@ -305,8 +306,8 @@ func countOf(n int, what, verb string) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d %s %s", n, what, verb), " ")
 }
 
-// oneProcessor returns the processor that all interrupts come to. An interrupt that may come to any
-// processor still comes to one alone until irqbalance or a person moves it.
+// oneProcessor returns the processor that serves all interrupts of the interface. One processor
+// serves an interrupt, even if any of them may, until irqbalance or a person moves it.
 func (i Interface) oneProcessor() (cpu string, one bool) {
 	for _, irq := range i.IRQs {
 		comes := cmp.Or(irq.Comes, irq.CPUs)
@@ -319,7 +320,7 @@ func (i Interface) oneProcessor() (cpu string, one bool) {
 }
 
 // usesInterface reports whether an arm's path begins or ends at the interface of a machine or guest, leaves by
-// it, or is handed on over it.
+// it, or is forwarded over it.
 func (r Result) usesInterface(machine, name string) bool {
 	return r.handsOn(machine, name) || slices.ContainsFunc(r.Arms, func(a Arm) bool {
 		return slices.ContainsFunc(a.Paths(), func(p Path) bool {

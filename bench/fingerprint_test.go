@@ -68,7 +68,7 @@ func TestUnlike(t *testing.T) {
 	}
 }
 
-// TestUnlikeWorkloads: whatever of a workload differs is told.
+// TestUnlikeWorkloads: a difference in any field of a workload is reported.
 func TestUnlikeWorkloads(t *testing.T) {
 	plain := Result{Arms: []Arm{{Name: "VF"}}}
 	fields := reflect.TypeFor[Workload]()
@@ -119,8 +119,9 @@ func TestFiguresAboveTheWire(t *testing.T) {
 	}
 }
 
-// Where a figure is above its wire, no figure between these machines is limited by a wire: an emulated NIC that carries
-// 1.02 Gb/s over "1 Gb/s" was said to be at 100 % of the wire in other arms.
+// If a figure is above its wire's ceiling, no wire limits a figure between these machines: an
+// emulated NIC that carries 1.02 Gb/s over "1 Gb/s" was said to be at 100 % of the wire in other
+// arms.
 func TestWiresThatLimitNothing(t *testing.T) {
 	arm := func(from, to string, ceiling float64) Arm {
 		a := betweenMachines(from, to)
@@ -160,7 +161,7 @@ func TestRemarks(t *testing.T) {
 	if diff := cmp.Diff(want, Remarks(forwards)); diff != "" {
 		t.Errorf("in the middle: -want +got:\n%s", diff)
 	}
-	// As it is after a boot without irqbalance: it may come to any processor, and comes to one.
+	// As after a boot without irqbalance: any processor may serve the interrupts, and one does.
 	still := makeHost("w1", func(m *Machine) {
 		m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "0-7", "2"}, {41, "0-7", "2"}}
 	})
@@ -184,8 +185,8 @@ func TestRemarks(t *testing.T) {
 	}
 }
 
-// TestMismatchIsRemarked: TCP agrees on the smaller MTU and datagrams are split, so that a run over such a path gives a
-// figure, which is not the path's as it should be.
+// TestMismatchIsRemarked: TCP agrees on the smaller MTU and datagrams are split, so that a run over
+// a path with two MTUs gives a figure. That is not the figure of a path with one MTU.
 func TestMismatchIsRemarked(t *testing.T) {
 	a := betweenMachines("a", "b")
 	a.Path.From.Interface, a.Path.From.MTU, a.Path.To.Interface, a.Path.To.MTU = "net1", 9000, "net2", 1500

@@ -8,10 +8,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Percentiles are of durations, in milliseconds.
+// Percentiles has percentiles of durations, in milliseconds.
 type Percentiles struct {
 	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"` // of fewer than 1,000 the largest or little less: String leaves it out
+	P99 float64 `json:"p99"` // of fewer than 1,000 it is close to the largest: String leaves it out
 	Max float64 `json:"max"`
 	N   int     `json:"n"`
 }
@@ -32,8 +32,8 @@ func HasPercentile(n uint64, q float64) bool {
 }
 
 // Percentile returns a run's q-quantile of round trips, in microseconds: of 0 the least, of 1 the largest.
-// It is NaN where the run has too few for it, and where lost ones are not among them, which
-// would be at its end.
+// It is NaN if the run has too few round trips for it. From 0.9 on it is also NaN if the run leaves
+// out lost questions, which would be among the longest.
 func (r Run) Percentile(q float64) float64 {
 	d := r.Delays
 	if d == nil {

@@ -15,10 +15,9 @@ const (
 	muchOfWind = 0.80 // of window/RTT: acknowledgements and queues take the rest
 )
 
-// Limits says what held the figure of an arm's run down, from what was seen of it, the
-// strongest evidence first: bounds that the figure is at, then processors that had
-// no more to give, then queues that ran over. Where nothing of these is
-// seen, that is the one answer.
+// Limits returns the causes that kept the figure of an arm's run low, the strongest evidence first:
+// bounds that the figure reaches, then processors that were fully busy, then queues that
+// overflowed. If there is none, it returns one Limit that is "unknown".
 func Limits(r Run, a Arm) []Limit {
 	var found []Limit
 	add := func(what, where, format string, args ...any) {
@@ -31,7 +30,7 @@ func Limits(r Run, a Arm) []Limit {
 		}
 	}
 	a.findBounds(r, add)
-	machines := onceBy(ends, byMachine) // its processors and backlogs are counted once
+	machines := onceBy(ends, byMachine) // the processors and backlogs of a machine count once
 	for _, e := range onceBy(ends, byName) {
 		e.findGuestLimit(add)
 	}
@@ -52,12 +51,12 @@ func Limits(r Run, a Arm) []Limit {
 	return found
 }
 
-// aboveRate is of a VF's rate what it cannot carry if something keeps it to that rate:
-// an emulated NIC does not.
+// aboveRate is a multiple of a VF's rate limit. A VF that carries more is not held to the limit, as
+// on an emulated NIC.
 const aboveRate = 1.1
 
-// findBounds finds those that can be worked out, tightest to explain first. With several paths
-// the wires carry the total, and all else bounds each.
+// findBounds finds the computed bounds that the figures reach, the most specific first. With
+// several paths the wires bound the total, and the other bounds are of each path.
 func (a Arm) findBounds(total Run, add func(what, where, format string, args ...any)) {
 	each := a.boundedPaths(total)
 	for _, b := range each {
@@ -80,7 +79,8 @@ func (a Arm) findBounds(total Run, add func(what, where, format string, args ...
 	}
 }
 
-// AboveWire is of a wire's ceiling what nothing that keeps to the wire's speed is above.
+// AboveWire is the multiple of a wire's ceiling that no figure exceeds if the NIC keeps to the
+// wire's speed.
 const AboveWire = 1.01
 
 func reachesBound(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
@@ -126,8 +126,8 @@ func (b bounded) findRateLimit(add func(what, where, format string, args ...any)
 	}
 }
 
-// allowed returns what fits into the rate limit of a VF that sends: a limit is of what goes over the wire, and not
-// of payload.
+// allowed returns the payload and the packets that fit into the rate limit of a VF that sends. The
+// limit counts all bytes on the wire, and not only payload.
 func (b Bounds) allowed(sender End, load Workload) (gbps, pps float64) {
 	wire := Wire{SpeedMbps: b.RateMbps, MTU: cmp.Or(sender.MTU, 1500), VLANs: b.VLANs, IPv6: sender.Address.Is6()}
 	return wire.Ceiling(load)
@@ -144,8 +144,9 @@ func (b bounded) didAsWanted() bool {
 	return reachesBound(did, wanted)
 }
 
-// findGenerator finds a generator that gave all it has: it reaches what it made without a network, and kept a processor busy in
-// the run itself. The first alone shows nothing, since over loopback both ends share the processors, and a path may well carry more.
+// findGenerator finds a generator at its limit. Such a generator reaches its rate without a
+// network, and kept a processor busy in the run itself. The rate alone shows nothing: over loopback
+// both ends share the processors, so that a path may carry more.
 func (b bounded) findGenerator(add func(what, where, format string, args ...any)) {
 	if b.sent.CPU.Seconds <= 0 || b.sent.EngineSeconds < fullGenerator*b.sent.CPU.Seconds {
 		return
@@ -158,7 +159,7 @@ func (b bounded) findGenerator(add func(what, where, format string, args ...any)
 	}
 }
 
-// fullGenerator is of how many processors' time a generator has at least that has no more to give.
+// fullGenerator is the least number of busy processors of a generator at its limit.
 const fullGenerator = 0.9
 
 func (b bounded) findWindow(add func(what, where, format string, args ...any)) {
@@ -178,7 +179,7 @@ func (w Workload) wantedRate(r Run) (wanted, did float64) {
 		return w.Rate, r.Gbps * 1e9
 	case Packets:
 		return w.Rate, sentRate(r)
-	case Stream, Request, Connect, Echo: // a rate of questions is not what holds their delays
+	case Stream, Request, Connect, Echo: // the rate of questions does not limit their delays
 	}
 	return 0, 0
 }
@@ -210,7 +211,7 @@ func (e seenEnd) findGuestLimit(add func(what, where, format string, args ...any
 	}
 }
 
-// findFull finds processors that had no more to give.
+// findFull finds processors that were fully busy.
 func (c CPUUse) findFull(of string, add func(what, where, format string, args ...any)) {
 	if c.Seconds <= 0 {
 		return
@@ -244,7 +245,7 @@ func (c CPUUse) hungriestTask() (name string, seconds float64) {
 	return name, seconds
 }
 
-// findDrops finds interfaces on the path that dropped.
+// findDrops finds interfaces on the path that dropped packets.
 func (e seenEnd) findDrops(add func(what, where, format string, args ...any)) {
 	for _, c := range e.seen.Interfaces {
 		if c.Role != "path" {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// mostExact is up to how many values in all P is exact; counting takes the cube.
+// mostExact is the largest number of values, of both samples together, for which P is exact. The
+// time to count grows with its cube.
 const mostExact = 60
 
 // mannWhitney returns how likely it is that chance alone separates a from b at least as
-// clearly as the sum of a's ranks does (Mann and Whitney 1947). Up to 60 values all
-// ways to draw a's ranks are counted, equal values with the mean of
-// their ranks, so that it is exact; above, it is the normal approximation with
-// corrections for ties and continuity (Lehmann 2006, section 1.3 to 1.5). Neither is
-// empty.
+// clearly as the sum of a's ranks does (Mann and Whitney 1947). Up to 60 values the result is
+// exact: all ways to draw a's ranks are counted, with the mean rank of equal values. Above, it is
+// the normal approximation with corrections for ties and continuity (Lehmann 2006, section 1.3 to
+// 1.5). Neither sample is empty.
 func mannWhitney(a, b []float64) float64 {
 	ranks, sum := doubleRanks(a, b)
 	n, all := len(a), len(a)+len(b)
@@ -28,7 +28,7 @@ func mannWhitney(a, b []float64) float64 {
 	if distinct(ranks) {
 		return tailsOf(rankSumCounts(n, all-n), (sum-n*(n+1))/2)
 	}
-	// ways[k][s] is in how many ways k of the ranks so far add up to s.
+	// ways[k][s] is the number of ways in which k of the ranks so far add up to s.
 	most := max(all*(all+1), 2*mean)
 	ways := make([][]float64, n+1)
 	for k := range ways {

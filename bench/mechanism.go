@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// mechanismsOf returns by what the ends of an arm sent and counted in the runs that count, an entry for
-// each side. An entry is empty where no run has it, and has several names where runs differ.
+// mechanismsOf returns the mechanisms by which the ends of an arm sent and counted in its counted
+// runs. Each is empty if no run has it, and has several names if runs differ.
 func (r Result) mechanismsOf(arm int) (sends, counts string) {
 	var names [2][]string
 	for _, run := range r.Counted(arm) {
@@ -25,8 +25,8 @@ func (r Result) mechanismsOf(arm int) (sends, counts string) {
 	return strings.Join(names[0], " or "), strings.Join(names[1], " or ")
 }
 
-// differInMechanism says how the ends of two arms sent or counted by unlike means, and is empty where they
-// did not or it is not known. The figures of such arms are those of the means.
+// differInMechanism describes how the mechanisms of two arms differ, or returns "" if they do not
+// or are not known. Different mechanisms alone make different figures.
 func (r Result) differInMechanism(a, b int) string {
 	aSends, aCounts := r.mechanismsOf(a)
 	bSends, bCounts := r.mechanismsOf(b)
@@ -38,8 +38,8 @@ func (r Result) differInMechanism(a, b int) string {
 	return ""
 }
 
-// mechanismRemarks names the arms that are not compared because their ends sent or counted by unlike
-// means, and the ends that did not use the means that their engine prefers.
+// mechanismRemarks names the arms that are not compared because their mechanisms differ, and the
+// ends that did not use the mechanism that their engine prefers.
 func (r Result) mechanismRemarks() (out []string) {
 	for i, base := range r.Arms {
 		for j := i + 1; j < len(r.Arms); j++ {
@@ -67,7 +67,7 @@ func (r Result) mechanismRemarks() (out []string) {
 	return out
 }
 
-// unlikeMechanisms says how the ends of an arm sent or counted by other means in a second result.
+// unlikeMechanisms describes how the mechanisms of an arm differ in a second result.
 func unlikeMechanisms(a, b Result, i, j int) (out []string) {
 	aSends, aCounts := a.mechanismsOf(i)
 	bSends, bCounts := b.mechanismsOf(j)

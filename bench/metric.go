@@ -15,8 +15,8 @@ type Metric struct {
 // MetricNames returns the names of all metrics.
 func MetricNames() []string { return []string{"throughput", "pps", "requests", "p50", "p99", "cpu"} }
 
-// Metrics returns the metrics of a kind of workload, its main one first. CPU is for each Gb/s, and with
-// packets for each of them.
+// Metrics returns the metrics of a kind of workload, its main one first. The metric "cpu" is for
+// each Gb/s, or for each packet if the workload is packets.
 func Metrics(k Kind) []Metric {
 	throughput := Metric{"throughput", "throughput", "Gb/s", false, func(_ Arm, r Run) float64 { return r.Gbps }}
 	pps := Metric{"pps", "packet rate", "Mpps", false, func(_ Arm, r Run) float64 { return r.PPS / 1e6 }}

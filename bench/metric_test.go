@@ -41,8 +41,8 @@ var nearly = cmp.Comparer(func(a, b float64) bool {
 	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9*math.Abs(a)
 })
 
-// TestValues: void and discarded runs count for nothing; a run that carried nothing
-// counts as that, and one without delays has none.
+// TestValues: void and discarded runs do not count. A run that carried nothing has the value 0, and
+// a run without delays has no value.
 func TestValues(t *testing.T) {
 	stream, question := betweenMachines("a", "b"), betweenMachines("a", "b")
 	stream.Workload.Kind, question.Workload.Kind = Stream, Request
@@ -65,7 +65,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestMetricNames: every name is some kind's, and every kind's is listed.
+// TestMetricNames: the listed names are those of the metrics of all kinds of workload.
 func TestMetricNames(t *testing.T) {
 	listed, seen := map[string]bool{}, map[string]bool{}
 	for _, n := range MetricNames() {
@@ -84,7 +84,8 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// A percentile from 0.9 on takes ten questions above it, and none that was lost may be missing from them.
+// A percentile from 0.9 on needs ten round trips above it, and the lost questions must be among
+// them.
 func TestPercentile(t *testing.T) {
 	run := func(count, lost, sent uint64) Run {
 		return Run{Lost: lost, Sent: sent, Delays: &Delays{Count: count, Min: 1, P50: 5, P90: 9, P99: 99, P999: 999, Max: 1000}}

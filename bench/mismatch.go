@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Mismatch says what about a path's two ends does not fit, and is empty when they fit.
+// Mismatch describes how the settings of a path's two ends disagree, or returns "" if they agree.
 func (p Path) Mismatch() string {
 	if p.From.MTU != p.To.MTU && p.From.MTU > 0 && p.To.MTU > 0 {
 		return fmt.Sprintf("the MTU is %d on %s of %s and %d on %s of %s: larger packets are dropped or split on the way; make them alike (ip link set %[2]s mtu N)",
@@ -14,7 +14,7 @@ func (p Path) Mismatch() string {
 	return ""
 }
 
-// mismatchRemarks name paths whose ends do not fit. Their runs may well carry something.
+// mismatchRemarks describes the paths with a mismatch. Their runs may carry traffic all the same.
 func (r Result) mismatchRemarks() (out []string) {
 	for _, a := range r.Arms {
 		for _, p := range a.Paths() {

@@ -12,7 +12,7 @@ import (
 // muchRemote is the part of the processors' work on other NUMA nodes that is worth a remark.
 const muchRemote = 0.5
 
-// mostCPUs is above what a machine has: a file may say what it likes.
+// mostCPUs is more than the processors of any machine. A result's file may contain any list.
 const mostCPUs = 1 << 13
 
 // remoteWork says that most of the work of the runs over an interface was done by processors
@@ -65,12 +65,12 @@ func valueAt(list []string, n int) string {
 	return list[n]
 }
 
-// nodesOf returns the NUMA node of each processor that is online, in their order. A list
-// that cannot be read has none.
+// nodesOf returns the NUMA node of each processor that is online, in their order. A list that
+// cannot be parsed adds none.
 func nodesOf(lists []string) []int {
 	node, all := map[int]int{}, 0
 	for n, list := range lists {
-		cpus, _ := vf.ParseNumbers(strings.TrimSpace(list)) // of a list that is none, nothing is known
+		cpus, _ := vf.ParseNumbers(strings.TrimSpace(list)) // a list that cannot be parsed adds none
 		if all += len(cpus); all > mostCPUs {
 			break
 		}

@@ -8,8 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A NIC whose work is done on the other node is pointed out, and one whose work is not
-// is not.
+// A remark names a NIC whose work is done on another NUMA node, and no other NIC.
 func TestRemarksOnNUMA(t *testing.T) {
 	m := makeHost("w1", func(m *Machine) {
 		m.CPUs, m.NUMANodes, m.NUMACPUs = 4, 2, []string{"0-1", "2,3"}

@@ -7,18 +7,19 @@ import (
 	"slices"
 )
 
-// Pair is two arms of one result that differ in what carries them alone.
+// Pair is two arms of one result that differ only in their paths.
 type Pair struct {
 	Arm, Base  int // indices in Result.Arms
 	Is, Was    Interval
-	Difference            // by the metric that their workload is about
+	Difference            // by the main metric of their workload
 	CPU        Difference // by the metric "cpu"; NaN where there is none
 }
 
-// Pairs compares arms of the same workload between alike ends: each over a VF with each that is
-// not, and where there are not both, each with the first. A Service over VFs is compared with the
-// receiver's own address. A pod's path is not set against a node's, nor
-// one on a node against one between nodes, nor a path against itself. All pairs of a result are one family of comparisons.
+// Pairs compares arms of the same workload between ends of one kind: each arm over a VF with each
+// other arm, or, if all or none are over VFs, each arm with the first. A Service over VFs is
+// compared with the receiver's own address. Pairs does not compare a pod's path with a node's, a
+// path on one node with a path between nodes, or a path with itself. All pairs of a result are one
+// family of comparisons.
 func (r Result) Pairs() []Pair {
 	var out []Pair
 	for i, base := range r.Arms {
@@ -47,8 +48,8 @@ func (r Result) Pairs() []Pair {
 	return out
 }
 
-// isOwnOf reports whether an arm goes over VFs to the receiver's own address, and another does the
-// same to its Service.
+// isOwnOf reports whether a goes over VFs to the receiver's own address, and b goes between the
+// same ends to the receiver's Service.
 func (a Arm) isOwnOf(b Arm) bool {
 	over := b.Path
 	over.Network, over.Service, over.Replaced = a.Path.Network, a.Path.Service, a.Path.Replaced
@@ -65,7 +66,7 @@ func (a Arm) isAlike(b Arm) bool {
 
 func (a Arm) betweenMachines() bool { return a.Path.From.Machine != a.Path.To.Machine }
 
-// isMixed reports whether arms like that one go over VFs and over something else.
+// isMixed reports whether, of the arms like that one, some go over VFs and others do not.
 func (r Result) isMixed(like Arm) bool {
 	over := func(vf bool) bool {
 		return slices.ContainsFunc(r.Arms, func(a Arm) bool { return like.isAlike(a) && a.overVF() == vf })
@@ -106,7 +107,7 @@ func differRounds(is, was map[int]float64, family int) Difference {
 	return differBy(a, b, family)
 }
 
-// Tries is how often a run of a round is made as long as it is void.
+// Tries is how many times a run of a round is made at most, while it is void.
 const Tries = 3
 
 // byRound returns the values of [Result.Values] by round. Runs are in the order of rounds; each

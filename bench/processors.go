@@ -25,8 +25,8 @@ type Processors struct {
 	Names []string
 }
 
-// agentProgram is the name of an agent's process. To the agent of one end, those of the machine's other ends are other tasks,
-// but Culvert's own engine runs in them.
+// agentProgram is the name of an agent's process. The agent of one end counts the agents of the
+// machine's other ends as other tasks, but Culvert's own engine runs in them.
 const agentProgram = "culvert-bench"
 
 // Processors returns where an arm's processor time went; found is false where no run has evidence.
@@ -89,14 +89,15 @@ func sumSeconds(tasks map[string]float64) (sum float64) {
 	return sum
 }
 
-// muchElse is the part of an arm's processor time that is worth a remark when it is of tasks that took no part, or of
-// none that was seen; and muchBefore that of a machine's processors when they were busy before.
+// muchElse is the part of an arm's processor time that is worth a remark if tasks that took no part
+// used it, or tasks that were not observed. muchBefore is the part of a machine's processors that
+// is worth a remark if they were busy before the rounds.
 const (
 	muchElse   = 0.1
 	muchBefore = 0.1
 )
 
-// processorRemarks name what else the machines did while an arm was measured.
+// processorRemarks names the other tasks that used the machines while an arm was measured.
 func (r Result) processorRemarks() (out []string) {
 	for i, arm := range r.Arms {
 		p, found := r.Processors(i)

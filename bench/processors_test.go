@@ -60,7 +60,8 @@ func TestNetCost(t *testing.T) {
 	}
 }
 
-// TestThrottledIsNamed: a figure that a CPU quota made is not called the path's.
+// TestThrottledIsNamed: a remark names an arm whose processes a CPU quota stopped, since its figure
+// is not the path's.
 func TestThrottledIsNamed(t *testing.T) {
 	a := betweenMachines("a", "b")
 	a.Name, a.CeilingGbps = "VF", 9.4
@@ -75,7 +76,8 @@ func TestThrottledIsNamed(t *testing.T) {
 	}
 }
 
-// TestWindowThatTheKernelCut: M6's 512 KiB are not what a stock machine gives.
+// TestWindowThatTheKernelCut: a remark names an end whose kernel gave less than M6's 512 KiB, as a
+// stock machine does.
 func TestWindowThatTheKernelCut(t *testing.T) {
 	a := betweenMachines("a", "b")
 	a.Name, a.Workload = "VF", Workload{Kind: Stream, Engine: "iperf2", Window: 512 << 10}

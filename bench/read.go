@@ -16,17 +16,16 @@ import (
 // takes 50 MB.
 const mostBytes = 64 << 20
 
-// mostArms and mostRuns bound what a reader can be made to compute: every pair of arms may
-// be compared, and each comparison draws from all runs of both.
+// mostArms and mostRuns bound the work that a file can cause: every pair of arms may be compared,
+// and each comparison draws from all runs of both.
 const (
 	mostArms  = 500
 	mostRuns  = 50_000
 	mostPaths = 500 // of an arm: a NIC has 256 VFs at most
 )
 
-// Read reads a result as [Write] writes it. A file that is cut off, of another schema,
-// with a key that is unknown here or a figure that cannot be is refused, and the
-// error says where and what: half a result is none.
+// Read reads a result as [Write] writes it. It refuses a file that is cut off or has another
+// schema, an unknown key or a figure out of its bounds. The error names the place and the fault.
 func Read(in io.Reader) (Result, error) {
 	raw, err := io.ReadAll(io.LimitReader(in, mostBytes+1))
 	if err != nil {
@@ -56,7 +55,7 @@ func Read(in io.Reader) (Result, error) {
 	return r, r.Validate()
 }
 
-// Write writes a result that is valid.
+// Write writes a result, or returns an error if it is not valid.
 func Write(out io.Writer, r Result) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -86,8 +85,8 @@ func explainJSON(raw []byte, err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// Validate says what is wrong with a result, naming the place as a reader of the JSON
-// finds it, and stops at the first. A right one can be drawn and computed with.
+// Validate returns an error for the first fault of a result, with its place in the JSON. A valid
+// result can be drawn, and its figures can be computed with.
 func (r Result) Validate() error {
 	if r.Schema != Schema {
 		return fmt.Errorf("schema %q: want %q", r.Schema, Schema)
@@ -181,7 +180,7 @@ func (p Path) checkFields(machines map[string]bool) error {
 	return nil
 }
 
-// checkFields checks the figures of runs that are void too: they are shown.
+// checkFields checks the figures of a run, also of a void one, since reports show them.
 func (r Run) checkFields() error {
 	if err := checkFigures("seconds", r.Seconds, "gbps", r.Gbps, "pps", r.PPS); err != nil {
 		return err
@@ -245,11 +244,12 @@ func (c CPUUse) checkFields() error {
 	return checkFigures("seconds", c.Seconds, "user", c.User, "system", c.System, "irq", c.IRQ, "softirq", c.SoftIRQ, "steal", c.Steal, "idle", c.Idle, "busiest", c.Busiest)
 }
 
-// mostFigure is above all that is measured here, packets a second and microseconds,
-// and far from where sums overflow.
+// mostFigure is larger than any figure that is measured here, such as packets a second or
+// microseconds, and small enough that sums do not overflow.
 const mostFigure = 1e15
 
-// checkFigures takes names with values that are to be between 0 and mostFigure.
+// checkFigures takes names, each followed by its value, and returns an error unless all values are
+// between 0 and mostFigure.
 func checkFigures(pairs ...any) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		v, ok := pairs[i+1].(float64)

@@ -46,7 +46,7 @@ func TestReadWrite(t *testing.T) {
 	}
 }
 
-// TestReadRefuses changes a right file in one place each.
+// TestReadRefuses changes a valid file in one place in each case.
 func TestReadRefuses(t *testing.T) {
 	right := written(t, measured([]float64{9}, []float64{200}))
 	replaced := func(old, by string) string {
@@ -108,7 +108,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRead: what is read can be computed with, and is written as what reads the same.
+// FuzzRead: the figures of a result that Read accepts can be computed with, and Read returns the
+// same result after Write.
 func FuzzRead(f *testing.F) {
 	f.Add(written(f, measured([]float64{9, 8}, []float64{200})))
 	arm, run := threeSenders()

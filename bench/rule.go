@@ -10,19 +10,19 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// Rule is a change between two results that is not to be: "throughput<-5%".
+// Rule is a change between two results that is not allowed: "throughput<-5%".
 type Rule struct {
 	Metric string  // a name of MetricNames
 	Below  bool    // the rule fails below Part, else above it
 	Part   float64 // of the first result's median: -0.05 is 5 % less
 }
 
-// leastPercent is less than any measurement can tell.
+// leastPercent is a smaller change than any measurement can show.
 const leastPercent = 0.01
 
-// ParseRule reads METRIC<PERCENT% or METRIC>PERCENT%, spaces anywhere between. The
-// percent says how much worse may be: a rule that a result equal to the first would
-// break is refused, and so is one about a change for the better.
+// ParseRule reads METRIC<PERCENT% or METRIC>PERCENT%, spaces anywhere between. The percent is the
+// change for the worse that the rule allows. ParseRule refuses a rule that a result equal to the
+// first would break, and a rule about a change for the better.
 func ParseRule(text string) (Rule, error) {
 	fail := func(format string, args ...any) (Rule, error) {
 		return Rule{}, fmt.Errorf("rule %s: %s; rules are like throughput<-5%% or p99>10%%", excerpt.Quote(text), fmt.Sprintf(format, args...))

@@ -39,8 +39,8 @@ func TestParseRule(t *testing.T) {
 	}
 }
 
-// FuzzParseRule: what is read prints as what reads the same, and an equal result
-// never breaks it.
+// FuzzParseRule: a parsed rule prints as text that parses to the same rule, and a result equal to
+// the first never breaks it.
 func FuzzParseRule(f *testing.F) {
 	for _, s := range []string{"throughput<-5%", "p99 > 10.5 %", "cpu>1e5%", "pps<-1e-300%", "p50>\x00%", "<%", "cpu>0x1p3%", "cpu>1_0%"} {
 		f.Add(s)

@@ -101,7 +101,7 @@ func (e End) Over(name string) bool {
 	return name == e.Interface || name == e.PF || slices.Contains(strings.Split(e.Uplink, "+"), name)
 }
 
-// seenEnd is an end with what was seen of it.
+// seenEnd is an end with its evidence.
 type seenEnd struct {
 	end  End
 	seen Evidence
@@ -130,7 +130,7 @@ func (a Arm) listRelays(r Run) (all []seenEnd) {
 	return all
 }
 
-// onceBy keeps the first of those ends that are alike by a key: evidence is of a whole machine, or of
+// onceBy keeps the first of the ends with the same key, since evidence is of a whole machine, or of
 // an interface that several paths may share.
 func onceBy(ends []seenEnd, key func(End) End) []seenEnd {
 	var out []seenEnd
@@ -157,7 +157,7 @@ func (r Run) Busiest() (from, to float64) {
 	return from, to
 }
 
-// sumKnown adds a count to a sum, which is not known when one of them is not.
+// sumKnown adds a count to a sum. The sum is unknown if any of its counts is.
 func sumKnown(first bool, sum, next *uint64) *uint64 {
 	if next == nil || sum == nil && !first {
 		return nil

@@ -29,7 +29,7 @@ func threeSenders() (Arm, Run) {
 	return a, Sum(each)
 }
 
-// The total is the sum, the machines' processors count once, and each share can be had again.
+// The total is the sum, the machines' processors count once, and Each returns the shares from it.
 func TestSum(t *testing.T) {
 	a, r := threeSenders()
 	if r.Packets != 600 || r.PPS != 60 || r.Sent != 603 || r.Lost != 3 || *r.Retransmits != 6 || r.Seconds != 10 {
@@ -70,7 +70,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// What limits names each machine and each interface once, whoever of the paths is on it.
+// Limits names each machine and each interface once, also if several paths share it.
 func TestLimitsOfSeveral(t *testing.T) {
 	a, r := threeSenders()
 	// The total is at the wires' ceiling, and above what one generator makes: the first path carries a sixth. The
@@ -89,7 +89,7 @@ func TestLimitsOfSeveral(t *testing.T) {
 	}
 }
 
-// Shares are of all paths or of none, and theirs are figures too.
+// A run has shares of all its paths or of none, and Read checks their figures too.
 func TestReadShares(t *testing.T) {
 	a, run := threeSenders()
 	r := Result{Schema: Schema, Machines: []Machine{{Name: "n1"}, {Name: "n2"}}, Arms: []Arm{a}, Runs: []Run{run}}

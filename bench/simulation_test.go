@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// simulated is a result of so many arms and rounds whose values scatter by 20 %, half of the
-// variance with the round; the arms carry that part of what they do at 1.
+// simulated returns a result of so many arms and rounds. The values scatter by 20 %, and half of
+// the variance is common to a round. part scales the throughput, so that 1 is no loss.
 func simulated(random *rand.Rand, arms, rounds int, part float64) Result {
 	var r Result
 	for i := range arms {
@@ -98,8 +98,8 @@ func TestLossIsFound(t *testing.T) {
 	}
 }
 
-// Six rounds of 28 arms cannot show anything, and the answer is that and how many would. So many
-// find the loss in about 80 of 100 cases.
+// Six rounds of 28 arms cannot show a difference. The answer says so and how many rounds would, and
+// that many rounds find the loss in about 80 of 100 cases.
 func TestFewRoundsSayHowManyAreNeeded(t *testing.T) {
 	random := rand.New(rand.NewPCG(23, 6))
 	rule := Rule{Metric: "throughput", Below: true, Part: -0.15}

@@ -14,10 +14,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// port is the carrier of a PF. It is not known until it was read once.
+// port is the carrier of a PF. It is unknown until the Follower has read it once.
 type port struct {
 	known, up bool
-	lost      bool      // it had no carrier at some time
+	lost      bool      // the PF had no carrier at some time
 	since     time.Time // of up
 }
 
@@ -37,8 +37,8 @@ func (p *port) isSettled(now time.Time) bool {
 	return p.up && !now.Before(p.settlesAt())
 }
 
-// settlesAt returns when a PF that has carrier is settled if it keeps it; the zero time for one that
-// has none, or that never lost it.
+// settlesAt returns the time from which a PF with carrier counts as settled, if it keeps its
+// carrier. It returns the zero time for a PF that has no carrier, or that never lost it.
 func (p *port) settlesAt() time.Time {
 	if !p.up || !p.lost {
 		return time.Time{}
@@ -56,7 +56,7 @@ type bond struct {
 	members                  []member
 	addresses                []netip.Prefix
 	progress                 *progress
-	decision                 decision // of the latest look that had news
+	decision                 decision // the latest one of Follower.decide
 }
 
 // newBond returns the bond of these members. It returns nil if there is nothing to choose: there is
@@ -82,13 +82,13 @@ func newBond(records []journal.Record, where map[vf.PFID]vf.PCIAddr) *bond {
 // decision says which members of a bond are to send. The zero value leaves it to the kernel.
 type decision struct {
 	home bool // the first member is to be the primary one
-	// steps are those of which one is to succeed, the best first
+	// steps are alternatives, the best first: the Follower tries them until one succeeds
 	steps []step.SetBondActive
 }
 
-// chooseSender decides which members are to send. While no PF has carrier, and while no PF is
-// better than another, the kernel chooses; the primary member is preferred if all are settled. A PF
-// whose carrier is not known is neither chosen nor avoided.
+// chooseSender decides which members are to send. It leaves the choice to the kernel if no PF has
+// carrier, or if no PF is better than another. It prefers the primary member, if there is one, once
+// all PFs are settled. A PF whose carrier is not known is neither chosen nor avoided.
 func (b *bond) chooseSender(ports map[vf.PCIAddr]*port, now time.Time) (d decision) {
 	var settled, recent, down []vf.PCIAddr
 	for _, m := range b.members {
@@ -149,20 +149,21 @@ func (b *bond) describeReturn() journal.Event {
 	}
 }
 
-// progress is how far the latest decision about a bond is carried out.
+// progress records how far the Follower has carried out the latest decision about a bond.
 type progress struct {
 	mu     sync.Mutex // guards the rest
 	busy   bool
 	tried  decision
-	next   time.Time // when it is tried again
-	failed int       // tries since the last one that did not fail
+	next   time.Time // when the Follower tries again
+	failed int       // tries that failed since the last success
 	events damper
 }
 
 // never is a pause without an end.
 const never = time.Duration(math.MaxInt64)
 
-// beginMove reports whether a decision must be carried out now. Then endMove or putOff must be called.
+// beginMove reports whether a decision must be carried out now. If so, the caller must call endMove
+// or putOff afterwards.
 func (p *progress) beginMove(d decision, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,15 +183,16 @@ func (p *progress) beginMove(d decision, now time.Time) bool {
 	return true
 }
 
-// putOff ends a move that did not begin. The next look begins it.
+// putOff withdraws a call of beginMove whose move the Follower could not start, since too many
+// others run. The next look begins the move again.
 func (p *progress) putOff() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy, p.next = false, time.Time{}
 }
 
-// endMove records the outcome of the decision that was tried. It reports whether the try is the
-// first one that failed.
+// endMove records the outcome of the decision that was tried. It reports whether this try failed
+// and the one before it did not.
 func (p *progress) endMove(err error, now time.Time) (firstFailure bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,14 +209,15 @@ func (p *progress) endMove(err error, now time.Time) (firstFailure bool) {
 	return false
 }
 
-// noteMove takes the event of a move at a time. It reports whether the event is to be recorded now.
+// noteMove notes a move at a time, with its event. It reports whether the caller must record the
+// event now.
 func (p *progress) noteMove(e journal.Event, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.events.noteMove(e, now)
 }
 
-// takeDue returns the event that stands for the moves without one, if its time has come.
+// takeDue returns the merged event for the moves that have no event of their own, if it is due.
 func (p *progress) takeDue(now time.Time) (e journal.Event, isDue bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

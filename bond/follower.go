@@ -1,8 +1,8 @@
 // Package bond lets the bonds of pods fail over without waiting for the kernel's timers. The
 // carrier of a VF often says nothing about the wire of its PF, and ARP requests find out late. So a
-// Follower reads the carrier of the PFs that have members of bonds. When a PF loses its carrier, the
-// Follower lets a member on another PF send. The kernel's own timers remain for the time without
-// culvertd, which runs the Follower.
+// Follower reads the carrier of the PFs that have members of bonds. When a PF loses its carrier,
+// the Follower lets a member on another PF send. culvertd runs the Follower. While culvertd is
+// away, the kernel's own timers still work.
 package bond
 
 import (
@@ -21,23 +21,24 @@ import (
 
 const (
 	// lookPause is the time between two looks at the PFs while there are bonds. The kernel reports
-	// a lost carrier up to a second late (linkwatch_event, net/core/link_watch.c), so events do not do.
+	// a lost carrier up to a second late (linkwatch_event, net/core/link_watch.c), so events would
+	// be too late.
 	lookPause = 10 * time.Millisecond
 	// readPause is the least time between two readings of the ledger.
 	readPause = 500 * time.Millisecond
-	// holdDown is how long a PF must have had carrier, after it lost it, until its member is used
-	// again where another one works.
+	// holdDown is how long a PF must have had carrier, after it lost it, before a bond uses its
+	// member again, if another member works.
 	holdDown = 5 * time.Second
-	// recheckPause is the time after which a bond that avoids a PF is looked at again. The kernel may
-	// have moved it back: it knows nothing of the PF.
+	// recheckPause is the time after which a bond that avoids a PF is looked at again. The kernel
+	// may have moved the bond back, since it does not see the PF's carrier.
 	recheckPause = time.Second
 	// retryPause is the time between the first two tries to move a bond. It doubles with each try,
 	// up to longestPause.
 	retryPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
-	// moveBound and announceBound are how long a move, and its announcement, may take. A bond is
-	// not moved again before its announcement has ended, which would otherwise name the MAC address
-	// of a member that no longer sends.
+	// moveBound and announceBound are how long a move, and its announcement, may take. The Follower
+	// does not move a bond again before its announcement has ended. Otherwise the announcement
+	// could name the MAC address of a member that no longer sends.
 	moveBound     = 5 * time.Second
 	announceBound = time.Second
 	// mostAtOnce is how many bonds are moved at once, and mostAnnounced how many are announced.
@@ -78,13 +79,13 @@ type Follower struct {
 	ports map[vf.PCIAddr]*port
 	bonds map[string]*bond // by mark
 	moves errgroup.Group
-	// rest is what follows a move, and holds up no other bond: announcements and events. announcing
-	// limits the former.
+	// rest runs the announcements and the writes of events that follow a move, so that they delay
+	// no other bond. announcing limits the number of announcements.
 	rest       errgroup.Group
 	announcing chan struct{}
 	records    recorder
 
-	decided bool      // each bond has its decision for the carrier as it is
+	decided bool      // each bond's decision takes account of the present carriers
 	settles time.Time // when the next PF settles, which changes decisions; zero: none does
 }
 
@@ -95,9 +96,10 @@ func New(k kernel, l ledger, h hardware, log *slog.Logger) *Follower {
 	return f
 }
 
-// Wait returns when all moves that LookAtPFs has begun have ended, with what follows them.
+// Wait returns when all moves that LookAtPFs has begun have ended, and their announcements and
+// events as well.
 func (f *Follower) Wait() {
-	_ = f.moves.Wait() // they begin the rest
+	_ = f.moves.Wait() // moves start the goroutines of rest
 	_ = f.rest.Wait()
 }
 
@@ -204,7 +206,7 @@ func (f *Follower) readCarriers(now time.Time) {
 	for pci, p := range f.ports {
 		up, err := f.Kernel.Carrier(pci)
 		if err != nil {
-			continue // as it was; the next look reads it again
+			continue // keep the old value; the next look reads it again
 		}
 		if p.noteCarrier(up, now) {
 			f.decided = false
@@ -212,8 +214,8 @@ func (f *Follower) readCarriers(now time.Time) {
 	}
 }
 
-// decide chooses the sender of each bond if the carrier of a PF has changed, or a PF has settled, since
-// it did so last. The test of its cost is TestLookWithoutNewsAllocatesNothing.
+// decide chooses the sender of each bond if the carrier of a PF has changed, or a PF has settled,
+// since its last choice. The test of its cost is TestLookWithoutNewsAllocatesNothing.
 func (f *Follower) decide(now time.Time) {
 	if f.decided && (f.settles.IsZero() || now.Before(f.settles)) {
 		return
@@ -229,8 +231,8 @@ func (f *Follower) decide(now time.Time) {
 	}
 }
 
-// beginMove begins to carry out a decision, or puts it off if many bonds are being moved. What follows
-// a move does not count as one.
+// beginMove begins to carry out a decision, or puts it off if many bonds are being moved. The limit
+// counts only moves, and neither announcements nor writes of events.
 func (f *Follower) beginMove(ctx context.Context, b *bond, d decision, now time.Time) {
 	begun := f.moves.TryGo(func() error {
 		event, err := f.moveBond(ctx, b, d)
@@ -255,7 +257,7 @@ func (f *Follower) beginMove(ctx context.Context, b *bond, d decision, now time.
 	}
 }
 
-// endMove ends what beginMove has begun.
+// endMove records the outcome of a move that beginMove began, and logs the first failure.
 func (f *Follower) endMove(ctx context.Context, b *bond, err error) {
 	if b.progress.endMove(err, f.Now()) && ctx.Err() == nil && !errors.Is(err, vf.ErrNotFound) {
 		f.Log.Warn("move a bond", "owner", b.owner, "bond", b.name, "err", err)
@@ -277,8 +279,9 @@ func (f *Follower) moveBond(ctx context.Context, b *bond, d decision) (event *jo
 	return event, err
 }
 
-// avoidPFs lets a bond send over the best of its PFs. It returns no event if the bond does so already.
-// A member may be missing, or the kernel may count it as down: then the next one is tried.
+// avoidPFs lets a bond send over the best of its PFs. It returns no event if the bond does so
+// already. A member may be missing, or the kernel may count it as down: then avoidPFs tries the
+// next one.
 func (f *Follower) avoidPFs(ctx context.Context, b *bond, d decision) (*journal.Event, error) {
 	var errs []error
 	var missing error
@@ -307,7 +310,8 @@ func (f *Follower) avoidPFs(ctx context.Context, b *bond, d decision) (*journal.
 	return nil, missing
 }
 
-// preferFirst makes the first member of a bond the primary one. It returns no event if it is.
+// preferFirst makes the first member of a bond the primary one. It returns no event if it is so
+// already.
 func (f *Follower) preferFirst(ctx context.Context, b *bond) (*journal.Event, error) {
 	home := b.members[0].pci
 	st, err := f.Kernel.VF(ctx, home, b.netns)

@@ -2,7 +2,6 @@ package bond_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"os/exec"

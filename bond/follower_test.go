@@ -52,19 +52,20 @@ func (w *world) Carrier(pf vf.PCIAddr) (bool, error) {
 	return w.k.Carrier(pf)
 }
 
-// newWorld has a bond of VFs of two PFs that prefers the named PF, or none.
+// newWorld returns a world with a bond of VFs of two PFs. The bond prefers the named PF, if there
+// is a name.
 func newWorld(t *testing.T, primary string) *world {
 	t.Helper()
 	return newWorldOf(t, 2, primary)
 }
 
-// newWorldOf has a bond of VFs of so many PFs.
+// newWorldOf returns a world with a bond of VFs of so many PFs.
 func newWorldOf(t *testing.T, pfs int, primary string) *world {
 	t.Helper()
 	return newWorldWith(t, pfs, 2, primary)
 }
 
-// newWorldWith has so many PFs, with so many VFs each.
+// newWorldWith returns a world with so many PFs, and so many VFs on each.
 func newWorldWith(t *testing.T, pfs, vfs int, primary string) *world {
 	t.Helper()
 	w := &world{t: t, k: fake.New(fake.IGB, pfs)}
@@ -111,7 +112,7 @@ func (w *world) attachBond(pod, address string, b vf.Bond) {
 	w.n.Engine.Wait()
 }
 
-// startFollower starts a Follower, as a culvertd that starts does.
+// startFollower starts a Follower, as culvertd does when it starts.
 func (w *world) startFollower() {
 	w.f = bond.New(w, w.n.Ledger, w.n.Inventory, slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	w.f.Now = func() time.Time { return time.Unix(0, w.clock.Load()) }
@@ -129,7 +130,7 @@ func (w *world) lookOnce() {
 
 func (w *world) passTime(d time.Duration) { w.clock.Add(int64(d)) }
 
-// listMembers returns the state of the bond's VFs that are there, by the number of the PF.
+// listMembers returns the state of the bond's VFs that exist, by the number of the PF.
 func (w *world) listMembers() map[int]vf.State {
 	w.t.Helper()
 	records, err := w.n.Records()
@@ -148,7 +149,8 @@ func (w *world) listMembers() map[int]vf.State {
 	return out
 }
 
-// pfOf returns the address of a VF's PF: those of the fake kernel have a bus of their own.
+// pfOf returns the address of a VF's PF. On the fake kernel each PF has a bus of its own, which its
+// VFs share.
 func (w *world) pfOf(v vf.PCIAddr) vf.PCIAddr {
 	return w.pfs[slices.IndexFunc(w.pfs, func(pf vf.PCIAddr) bool { return pf.Bus == v.Bus })]
 }
@@ -217,7 +219,8 @@ func TestBondFollowsTheWires(t *testing.T) {
 	}
 }
 
-// A wire that the bond does not send over is pulled: nothing is changed, announced or reported.
+// If a wire is pulled over which the bond does not send, the Follower changes, announces and
+// reports nothing.
 func TestBondThatSendsElsewhereIsLeft(t *testing.T) {
 	w := newWorld(t, "enp1s0")
 	w.wantSender("all wires are in", 0)
@@ -234,8 +237,8 @@ func TestBondThatSendsElsewhereIsLeft(t *testing.T) {
 	}
 }
 
-// The kernel moves bonds by ARP requests, too. It may do so before the Follower, and it may move one
-// back to a PF without carrier.
+// The kernel moves bonds by ARP requests, too. It may do so before the Follower, and it may move a
+// bond back to a PF without carrier.
 func TestBondThatTheKernelMoves(t *testing.T) {
 	w := newWorld(t, "")
 	members := w.listMembers()
@@ -257,7 +260,7 @@ func TestBondThatTheKernelMoves(t *testing.T) {
 	}
 }
 
-// A bond whose PF goes down fails over as one whose wire is pulled.
+// A bond whose PF goes down fails over like a bond whose wire is pulled.
 func TestBondOfAPFThatIsDown(t *testing.T) {
 	w := newWorld(t, "")
 	w.wantSender("all are up", 0)
@@ -265,7 +268,8 @@ func TestBondOfAPFThatIsDown(t *testing.T) {
 	w.wantSender("the first is down", 1)
 }
 
-// A member that is unplugged, or that the kernel counts as down, is not used: the next one is.
+// A member that is unplugged, or that the kernel counts as down, is not used: the Follower takes
+// the next member.
 func TestBondWithABrokenMember(t *testing.T) {
 	for name, breakMember := range map[string]func(w *world, v vf.PCIAddr) error{
 		"unplugged": func(w *world, v vf.PCIAddr) error { return w.k.RemoveVF(v) },
@@ -283,7 +287,8 @@ func TestBondWithABrokenMember(t *testing.T) {
 	}
 }
 
-// A move that the kernel refuses, since the only other member is down, succeeds when that one is up.
+// A move that the kernel refuses, since the only other member is down, succeeds once that member is
+// up.
 func TestBondWaitsForItsOnlyOtherMember(t *testing.T) {
 	w := newWorld(t, "")
 	other := w.listMembers()[1].PCI
@@ -301,8 +306,8 @@ func TestBondWaitsForItsOnlyOtherMember(t *testing.T) {
 	w.wantSender("it is up", 1)
 }
 
-// The PF of the primary member goes away, and comes back as new hardware: no other member becomes the
-// primary one, and nothing is reported as moved back.
+// The PF of the primary member goes away, and comes back as new hardware: no other member becomes
+// the primary one, and the Follower reports no move back.
 func TestBondOfAPFThatIsRebound(t *testing.T) {
 	w := newWorldOf(t, 3, "enp1s0")
 	w.wantSender("all are there", 0)
@@ -395,8 +400,8 @@ func TestBondWhoseMoveHangs(t *testing.T) {
 	w.wantSender("with the next culvertd", 1)
 }
 
-// The Follower moves a limited number of bonds at once. It decides about the others when their turn
-// comes, by the carrier that the PFs have then.
+// The Follower moves a limited number of bonds at once. It decides about the waiting bonds when
+// their turn comes, from the carriers at that time.
 func TestBondsThatWaitForOthers(t *testing.T) {
 	w := newWorld(t, "")
 	w.f.LimitMoves(1)
@@ -428,8 +433,8 @@ func TestBondsThatWaitForOthers(t *testing.T) {
 	}
 }
 
-// A bond with a primary PF returns to it when its wire has been in for the hold-down, and not while
-// the wire flaps.
+// A bond with a primary PF returns to that PF when the PF's wire has been in for the hold-down, and
+// not while the wire flaps.
 func TestBondReturnsToItsPrimary(t *testing.T) {
 	w := newWorld(t, "enp2s0")
 	w.wantSender("all wires are in", 1)
@@ -452,7 +457,8 @@ func TestBondReturnsToItsPrimary(t *testing.T) {
 	}
 }
 
-// While the wire that is left flaps, one that works but came back a moment ago is used.
+// If the last settled PF loses its carrier, the bond sends over a PF that has carrier, even during
+// the hold-down of that PF.
 func TestBondUsesWhatIsLeft(t *testing.T) {
 	w := newWorld(t, "")
 	w.k.Cable(w.pfs[0], false)
@@ -463,8 +469,8 @@ func TestBondUsesWhatIsLeft(t *testing.T) {
 	w.wantSender("the second is pulled during the hold-down of the first", 0)
 }
 
-// A culvertd that was away moves a bond that is on a PF without carrier, and back one that an
-// earlier culvertd moved.
+// A culvertd that starts moves a bond away from a PF that lost its carrier meanwhile. It moves a
+// bond back that an earlier culvertd moved away from its primary PF.
 func TestBondAfterARestart(t *testing.T) {
 	w := newWorld(t, "enp2s0")
 	w.k.Cable(w.pfs[1], false)
@@ -481,7 +487,8 @@ func TestBondAfterARestart(t *testing.T) {
 	}
 }
 
-// A move that fails is tried again after a pause; the pauses grow. A bond whose pod is gone is left.
+// A move that fails is tried again after a pause; the pauses grow. The Follower leaves a bond alone
+// whose pod is gone.
 func TestBondThatCannotBeMoved(t *testing.T) {
 	w := newWorld(t, "")
 	tries := 0
@@ -518,7 +525,7 @@ func TestBondThatCannotBeMoved(t *testing.T) {
 	}
 }
 
-// Run sees a new bond and a pulled wire by itself, and ends with its context.
+// Run sees a new bond and a pulled wire without a call of the test, and ends with its context.
 func TestRun(t *testing.T) {
 	w := newWorld(t, "")
 	w.startFollower()
@@ -536,8 +543,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Two wires that flap move a bond at each look, and so does a pod that moves it back itself. The
-// ledger keeps the events of the rest of the node: there are few of the bond, and they count its moves.
+// Two wires that flap move a bond at each look, and so does a pod that moves it back itself. Such a
+// bond has few events, which count its moves, so the ledger keeps the other events of the node.
 func TestBondOfTwoFlappingWires(t *testing.T) {
 	w := newWorld(t, "")
 	members := w.listMembers()
@@ -574,7 +581,8 @@ func TestBondOfTwoFlappingWires(t *testing.T) {
 	}
 }
 
-// countMoves returns how many moves the events of bonds tell of, without the first ones.
+// countMoves returns how many moves the events of bonds stand for. It skips the first events, as
+// many as without says.
 func (w *world) countMoves(without int) (n int) {
 	w.t.Helper()
 	err := w.n.Ledger.View(func(tx *journal.Tx) error {
@@ -613,8 +621,8 @@ func (l slowLedger) Update(f func(*journal.Tx) error) error {
 	return l.Ledger.Update(f)
 }
 
-// An announcement waits for the carrier of the member that sends, and an event for the disk. The
-// other bonds are moved meanwhile, the last of many as well, and each gets its event.
+// An announcement waits for the carrier of the member that sends, and an event for the disk.
+// Meanwhile the Follower moves all other bonds, and each gets its event.
 func TestI7MovesDoNotWaitForAnnouncements(t *testing.T) {
 	const bonds = 7
 	w := newWorldWith(t, 2, bonds, "")

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// stillKernel has one PF without carrier, and another member sends in each bond.
+// stillKernel is a kernel with one PF without carrier. Each bond sends by a member on another PF.
 type stillKernel struct {
 	kernel
 
@@ -22,8 +22,8 @@ func (k stillKernel) Carrier(pf vf.PCIAddr) (bool, error) { return pf != k.down,
 
 func (k stillKernel) Do(context.Context, step.Step) error { return vf.ErrUnchanged }
 
-// newStill returns a Follower that has done all that there is to do for so many bonds of a VF of a PF
-// without carrier and one of another PF.
+// newStill returns a Follower of so many bonds that has nothing left to do. Each bond has a VF of a
+// PF without carrier and a VF of another PF.
 func newStill(ctx context.Context, bonds int) *Follower {
 	pfs := []vf.PCIAddr{{Bus: 1}, {Bus: 2}}
 	f := New(stillKernel{down: pfs[0]}, nil, nil, slog.New(slog.DiscardHandler))
@@ -42,8 +42,8 @@ func newStill(ctx context.Context, bonds int) *Follower {
 	return f
 }
 
-// A look that finds nothing new makes no garbage: there are a hundred in a second, while a PF is without
-// carrier for hours.
+// A look that finds no change allocates nothing: the Follower looks a hundred times a second, and a
+// PF may be without carrier for hours.
 func TestLookWithoutNewsAllocatesNothing(t *testing.T) {
 	f := newStill(t.Context(), 128)
 	if n := testing.AllocsPerRun(100, func() { f.LookAtPFs(t.Context()) }); n > 0 {
@@ -51,8 +51,8 @@ func TestLookWithoutNewsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Bonds are decided anew without a new reading of the ledger: when a carrier changes, and when a PF that has
-// its carrier back has settled.
+// The Follower decides anew, without reading the ledger again, when a carrier changes, and when a
+// PF that has its carrier back has settled.
 func TestLookDecidesWhenThereIsNews(t *testing.T) {
 	f := newStill(t.Context(), 1)
 	f.bonds["0"].hasPrimary = true
@@ -61,7 +61,7 @@ func TestLookDecidesWhenThereIsNews(t *testing.T) {
 		name    string
 		after   time.Duration
 		down    vf.PCIAddr
-		avoided int // members, of the best step
+		avoided int // members that the best step avoids
 		home    bool
 	}{
 		{"the first wire is out", 0, vf.PCIAddr{Bus: 1}, 1, false},

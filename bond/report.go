@@ -12,11 +12,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The ledger keeps the last 1,000 events of the node. So a bond that moves again and again, since its
-// wires flap or its pod moves it back, has few of them: firstEvents moves have an event each. Then one
-// event stands for all moves of mergePause, which grows by the factor mergeGrowth up to longestMerge,
-// or for those before the bond came to rest for restPause. A bond that was at rest for forgetPause
-// begins anew.
+// These constants limit the events of a bond that moves again and again, because its wires flap or
+// its pod moves it back: the ledger keeps only the last 1,000 events of the node. The first
+// firstEvents moves have an event each. After them, one merged event stands for all moves within
+// mergePause, which grows by the factor mergeGrowth up to longestMerge. The merged event comes
+// earlier if the bond has not moved for restPause. A bond that has not moved for forgetPause begins
+// with single events again.
 const (
 	firstEvents  = 4
 	mergePause   = time.Minute
@@ -36,7 +37,8 @@ type damper struct {
 	last     journal.Event // of the latest of them
 }
 
-// noteMove takes the event of a move at a time. It reports whether the event is to be recorded as it is.
+// noteMove notes a move at a time, with its event. It reports whether the caller must record the
+// event as it is.
 func (d *damper) noteMove(e journal.Event, now time.Time) bool {
 	if rest := now.Sub(d.moved); d.merged == 0 && (rest >= forgetPause || rest < 0) {
 		*d = damper{pause: mergePause}
@@ -54,7 +56,7 @@ func (d *damper) noteMove(e journal.Event, now time.Time) bool {
 	return false
 }
 
-// takeDue returns the event that stands for the merged moves, if its time has come.
+// takeDue returns the event that stands for the merged moves, if it is due.
 func (d *damper) takeDue(now time.Time) (e journal.Event, isDue bool) {
 	if d.merged == 0 || now.Before(d.since.Add(d.pause)) && now.Before(d.moved.Add(restPause)) {
 		return e, false
@@ -65,8 +67,8 @@ func (d *damper) takeDue(now time.Time) (e journal.Event, isDue bool) {
 	return e, true
 }
 
-// recorder writes events into the ledger, those that wait in one transaction. A disk that hangs holds
-// up nothing but them.
+// recorder writes events into the ledger, all that wait in one transaction. A disk that hangs
+// delays only these events.
 type recorder struct {
 	mu      sync.Mutex // guards the rest
 	waiting []journal.Event
@@ -76,7 +78,7 @@ type recorder struct {
 // mostWaiting is how many events wait for a ledger that cannot be written. More are dropped.
 const mostWaiting = 1000
 
-// recordEvent writes an event soon.
+// recordEvent hands an event to the recorder, which writes it soon.
 func (f *Follower) recordEvent(e journal.Event) {
 	r := &f.records
 	r.mu.Lock()
@@ -118,8 +120,9 @@ func (f *Follower) writeEvents(events []journal.Event) {
 	}
 }
 
-// announceBond announces the addresses of a bond that was moved, which the kernel does as well, and
-// once. It does not if too many others are announced for all of announceBound.
+// announceBond announces the addresses of a bond that was moved. The kernel announces them too, but
+// only once. announceBond gives up if too many other bonds are being announced for all of
+// announceBound.
 func (f *Follower) announceBond(ctx context.Context, b *bond) {
 	if len(b.addresses) == 0 {
 		return

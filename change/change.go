@@ -5,8 +5,8 @@ package change
 
 import "sync"
 
-// Signal wakes every waiter. The zero value is ready. Its methods may be called
-// concurrently, also while the caller holds the lock of what changed.
+// Signal wakes every waiter. The zero value is ready. Its methods may be called concurrently, even
+// while the caller holds the lock that guards the changed state.
 type Signal struct {
 	mu   sync.Mutex // guards next
 	next chan struct{}

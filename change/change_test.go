@@ -30,8 +30,8 @@ func TestSignalWakesAllThatWaited(t *testing.T) {
 	}
 }
 
-// A reader that calls Next before it reads misses no change: it sees the last of a
-// thousand, whenever it is scheduled.
+// A reader that calls Next before it reads misses no change: it sees the last of a thousand
+// changes, regardless of when it is scheduled.
 func TestSignalLosesNoChange(t *testing.T) {
 	var (
 		s     change.Signal

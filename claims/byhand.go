@@ -13,7 +13,7 @@ import (
 type handLine struct {
 	entry
 	manager string
-	// driver is set for options of a module: they are about its PFs alone.
+	// driver is set for options of a kernel module, which affect only PFs of that driver.
 	driver string
 }
 
@@ -52,7 +52,7 @@ func readByHand(l *loader) []handLine {
 // old drivers have.
 var maxVFs = regexp.MustCompile(`^options\s+(\S+)\s.*\bmax_vfs=(\S+)`)
 
-// parseByHand finds the lines that set the number of VFs. Comments do not.
+// parseByHand finds the lines that set the number of VFs. It skips comments.
 func parseByHand(file, manager string, text []byte) []handLine {
 	var out []handLine
 	line := 0
@@ -86,7 +86,8 @@ var written = []*regexp.Regexp{
 	regexp.MustCompile(`sriov_numvfs\s*=\s*([0-9]+)`),
 }
 
-// writtenNumber returns the number that a line writes; empty where it does not stand there.
+// writtenNumber returns the number that a line writes; empty where the line does not have it as a
+// literal.
 func writtenNumber(s string) string {
 	for _, form := range written {
 		if m := form.FindStringSubmatch(s); m != nil {
@@ -96,8 +97,7 @@ func writtenNumber(s string) string {
 	return ""
 }
 
-// writesNumVFs reports whether a line sets sriov_numvfs and does not only look at
-// it.
+// writesNumVFs reports whether a line sets sriov_numvfs and does not only read it.
 func writesNumVFs(s string) bool {
 	return writtenNumber(s) != "" || strings.Contains(s, ">") || strings.Contains(s, "tee ")
 }
@@ -108,15 +108,15 @@ func mentionsDevice(s string, d Device) bool {
 	return d.Name != "" && slices.Contains(all, d.Name) || slices.Contains(all, d.PCI.String())
 }
 
-// splitWords splits a line at what no name or address has in it.
+// splitWords splits a line at characters that occur in no name or address.
 func splitWords(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
 	})
 }
 
-// onByHand gives each line to the PFs that it names; one that names none is a
-// claim on no PF in particular.
+// onByHand returns the claims of the lines on the PFs that they name. A line that names no PF
+// becomes a claim on no PF in particular.
 func onByHand(lines []handLine, devices []Device) []Claim {
 	var out []Claim
 	for _, h := range lines {

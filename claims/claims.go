@@ -1,8 +1,9 @@
 // Package claims finds the other programs of this host that are set up to configure a PF or its
 // VFs: NetworkManager, systemd-networkd and udev's .link files, netplan, ifupdown, and files
-// that people write by hand (udev rules, units, rc.local, modprobe.d). Their files enter,
-// claims with file and line leave; culvertd shows them in its status, culvert doctor explains
-// them. Nothing is changed: Culvert keeps its own rules and reports.
+// that people write by hand (udev rules, units, rc.local, modprobe.d). It reads their files and
+// returns claims with file and line. culvertd shows the claims in its status, and culvert doctor
+// explains them. Culvert changes none of these files: it keeps its own rules and reports the
+// claims.
 //
 // The package does not guess beyond the files: it leaves out profiles that were loaded from
 // elsewhere, [Match] keys that need udev's database, and scripts that other scripts call.
@@ -48,14 +49,14 @@ const (
 // Claim is one setting of a PF or of its VFs that a file of another program would set.
 type Claim struct {
 	Manager string
-	File    string // absolute; a folder when what is missing in it makes the claim
+	File    string // absolute; a folder if the claim comes from a file that is missing in it
 	Line    int    // 0: no line of it
-	Says    string // what stands there, in short: "total-vfs=8"
+	Says    string // the text of the line, in short: "total-vfs=8"
 
-	// PF is the label of the PF; empty when the line does not tell which.
+	// PF is the label of the PF; empty when the line does not name one.
 	PF string
-	// VFs are the indexes that the claim is about; empty for the PF itself, or
-	// when the line does not tell which.
+	// VFs are the indexes that the claim is about; empty for the PF itself, or when the line names
+	// no VF.
 	VFs     []int
 	Setting Setting
 	Value   string // as written: a number, or empty
@@ -109,8 +110,8 @@ func (d Device) newClaim(manager string, e entry, s Setting) Claim {
 	return c
 }
 
-// mergeClaims puts claims that differ by nothing but their VF together, and orders
-// them by PF, file and line.
+// mergeClaims merges claims that differ only by their VF, and orders all claims by PF, file and
+// line.
 func mergeClaims(all []Claim) []Claim {
 	var out []Claim
 	for _, c := range all {

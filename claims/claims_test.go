@@ -108,7 +108,7 @@ func TestSpecs(t *testing.T) {
 		"":                                false,
 		"*":                               true,
 		"*;except:driver:igbvf":           false,
-		"except:driver:igb":               true, // nothing but exceptions: all others
+		"except:driver:igb":               true, // only exceptions: all other devices match
 		"except:driver:igbvf":             false,
 		"interface-name:enp1s0f0v*":       true,
 		"interface-name:~enp1s0f?v3":      true,
@@ -156,7 +156,8 @@ func (c *counting) claims(t *testing.T, r *Reader) (out []Claim) {
 	return rules.On(host())
 }
 
-// TestReaderReadsOnce: files are read again when one changes, comes or goes.
+// TestReaderReadsOnce: the Reader reads the files again only when one has changed, appeared or
+// gone.
 func TestReaderReadsOnce(t *testing.T) {
 	link := func(vfs string) []byte {
 		return []byte("[Match]\nDriver=igb\n[Link]\nSR-IOVVirtualFunctions=" + vfs + "\n")
@@ -188,7 +189,8 @@ func TestReaderReadsOnce(t *testing.T) {
 	}
 }
 
-// TestReaderFollowsSources: a file that another one names counts too.
+// TestReaderFollowsSources: the Reader also reads the files again when a file that another one
+// sources has changed.
 func TestReaderFollowsSources(t *testing.T) {
 	files := fstest.MapFS{
 		"run/network/ifstate":    {},
@@ -233,7 +235,7 @@ func TestOneBadFile(t *testing.T) {
 	}
 }
 
-// TestMask: a link to /dev/null in /etc takes a package's file away.
+// TestMask: a link to /dev/null in /etc masks a package's file of the same name.
 func TestMask(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"etc/systemd/network", "usr/lib/systemd/network"} {
@@ -256,8 +258,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestQuoted: what is quoted of a file steers no terminal, and no name becomes
-// part of a command.
+// TestQuoted: text quoted from a file has no control characters for a terminal, and no name in it
+// is run as part of a command.
 func TestQuoted(t *testing.T) {
 	root := fstest.MapFS{
 		"run/NetworkManager/devices/2":            {},

@@ -10,7 +10,7 @@ import (
 
 // Fights reports whether a claim on a PF that host.yaml names conflicts with Culvert. mtu is the
 // MTU that host.yaml wants, or 0 if it leaves the MTU alone. Any program may configure the
-// addresses of a PF, but only Culvert its VFs.
+// addresses of a PF, but only Culvert may configure its VFs.
 func (c Claim) Fights(mtu int) bool {
 	switch c.Setting {
 	case MTU:
@@ -21,7 +21,7 @@ func (c Claim) Fights(mtu int) bool {
 	return true
 }
 
-// Harm says what happens when the claim is carried out.
+// Harm describes the damage when the other program carries out the claim.
 func (c Claim) Harm() string {
 	switch c.Setting {
 	case Count:

@@ -32,8 +32,8 @@ func seed(f *testing.F, endings ...string) {
 	}
 }
 
-// check: claims of whatever stands in a file are about the file's own lines,
-// quote them in one line, and name devices that are there.
+// check fails the test unless the claims of a file, for any text, are about lines of the file,
+// quote them in one line, and name devices that exist.
 func check(t *testing.T, root fstest.MapFS, text []byte) {
 	t.Helper()
 	rules, err := Read(root)

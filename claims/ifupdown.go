@@ -9,10 +9,10 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// ifupdownRules are the stanzas of /etc/network/interfaces (interfaces(5)) and
-// of what it sources.
+// ifupdownRules are the stanzas of /etc/network/interfaces (interfaces(5)) and of the files that it
+// sources.
 type ifupdownRules struct {
-	active bool // installed: its folder for what is up is there
+	active bool // ifupdown is installed: its state folder exists
 	ifaces []iface
 }
 

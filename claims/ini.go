@@ -31,7 +31,7 @@ type section struct {
 // parseINI reads the form that keyfiles (glib, "Key-value file parser") and
 // systemd's units (systemd.syntax(7)) share: [section], key=value, comments
 // that start a line with # or ;, and a backslash at the end of a line that
-// continues it. Lines that are none of these are skipped, as both do.
+// continues it. parseINI skips all other lines, as both programs do.
 func parseINI(file string, text []byte) []section {
 	var out []section
 	line, continued := 0, ""

@@ -14,7 +14,7 @@ import (
 // as netplan does: in the order of the files' names, and a key that is set
 // again replaces the earlier one.
 type netplanRules struct {
-	ethernets map[string]map[string]entry // id -> key -> what stands there
+	ethernets map[string]map[string]entry // id -> key -> its entry
 	order     []string
 	vlans     []netplanVLAN
 }
@@ -146,8 +146,8 @@ func (r netplanRules) claimsOn(d Device) []Claim {
 	return out
 }
 
-// ofVFs returns the claims of the VFs that the files define on a PF: as many VFs
-// are made, unless a count stands there, and a hardware VLAN is set on them.
+// ofVFs returns the claims that follow from the VFs that the files define on a PF. netplan makes as
+// many VFs, unless a file has an explicit count, and sets a hardware VLAN on them.
 func (r netplanRules) ofVFs(pf string, d Device) []Claim {
 	var out []Claim
 	first, count := entry{}, 0

@@ -7,8 +7,8 @@ import (
 )
 
 // networkdRules are the .network files of systemd-networkd and the .link files
-// of udev, in the order in which they are tried. The first of each kind that
-// matches a device is its.
+// of udev, in the order in which they are tried. The first file of each kind that matches a device
+// applies to it.
 type networkdRules struct {
 	active         bool // systemd-networkd has run since boot
 	network, links []unitFile
@@ -18,8 +18,7 @@ type networkdRules struct {
 type unitFile struct {
 	file     string
 	sections []section
-	// generated: netplan wrote it from a file of its own, which is the one to
-	// name.
+	// generated is set if netplan wrote the file from a file of its own, which messages then name.
 	generated bool
 }
 
@@ -29,7 +28,7 @@ var networkdDirs = []string{"etc/systemd/network", "run/systemd/network", "usr/l
 
 func readNetworkd(l *loader) networkdRules {
 	return networkdRules{
-		active:  l.fileExists("run/systemd/netif/state"), // written by networkd; the folder is there without it
+		active:  l.fileExists("run/systemd/netif/state"), // the folder is there without it
 		network: readUnits(l, ".network"),
 		links:   readUnits(l, ".link"),
 	}
@@ -122,7 +121,7 @@ func matchesKey(key string, values []string, d Device) bool {
 	return false
 }
 
-// anyGlob matches a list of shell patterns; a leading ! means none of them.
+// anyGlob matches a list of shell patterns; a leading ! inverts the result of the whole list.
 func anyGlob(patterns []string, s string) bool {
 	rest, inverted := strings.CutPrefix(patterns[0], "!")
 	patterns = append([]string{rest}, patterns[1:]...)
@@ -130,7 +129,7 @@ func anyGlob(patterns []string, s string) bool {
 	return found != inverted
 }
 
-// matchesGlob matches fnmatch(3)'s patterns; path.Match knows the same, but for a
+// matchesGlob matches fnmatch(3)'s patterns; path.Match matches the same patterns, except a
 // character class that starts with !.
 func matchesGlob(pattern, s string) bool {
 	if pattern == "*" && s == "" {
@@ -185,7 +184,7 @@ func networkdLeaves(d Device) []string {
 		match, word = "Driver="+d.Driver, d.Driver
 	}
 	if shellWord(word) != word {
-		return nil // a name that no shell should see
+		return nil // a name that must not get into a shell command
 	}
 	return []string{
 		`printf '[Match]\n` + match + `\n[Link]\nUnmanaged=yes\n' >/etc/systemd/network/00-culvert-` + word + `.network`,
@@ -211,7 +210,8 @@ func (u unitFile) vfClaims(d Device, manager, reload string) []Claim {
 	return out
 }
 
-// handOver says to take the line out.
+// handOver sets the HandOver of a claim to the removal of its line, and the command that reloads
+// the program.
 func handOver(c Claim, reload ...string) Claim {
 	c.HandOver = append([]string{"remove " + c.Says + " from " + c.Where()}, reload...)
 	return c

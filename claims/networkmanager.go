@@ -12,12 +12,12 @@ import (
 // nmRules are NetworkManager's configuration (NetworkManager.conf(5)) and its
 // profiles (nm-settings-keyfile(5)).
 type nmRules struct {
-	active   bool // it has run since boot
+	active   bool // NetworkManager has run since boot
 	devices  []section
 	unwanted []string // device specs of unmanaged-devices
 	auto     string   // no-auto-default
-	// leavesIfupdown: devices of /etc/network/interfaces are not its (Debian's
-	// default).
+	// leavesIfupdown is set if NetworkManager does not manage devices of /etc/network/interfaces
+	// (Debian's default).
 	leavesIfupdown bool
 	profiles       []nmProfile
 }
@@ -26,17 +26,18 @@ type nmRules struct {
 type nmProfile struct {
 	file     string
 	sections []section
-	// generated: netplan wrote it from a file of its own.
+	// generated is set if netplan wrote the file from a file of its own.
 	generated bool
 }
 
 const nmMain = "etc/NetworkManager/NetworkManager.conf"
 
 func readNM(l *loader) nmRules {
-	// NetworkManager makes the folder when it starts; netplan makes the one above.
+	// NetworkManager makes this folder when it starts. Its parent does not count, since netplan
+	// makes that one, too.
 	r := nmRules{active: l.fileExists("run/NetworkManager/devices")}
-	// A name in a folder that counts more hides the one in the others; what is
-	// read later wins.
+	// A file in a more important folder hides files of the same name in the others. Values that are
+	// read later win.
 	files := l.listLayered([]string{"run/NetworkManager/conf.d", "usr/lib/NetworkManager/conf.d"}, ".conf")
 	inEtc := l.listFiles("etc/NetworkManager/conf.d", ".conf")
 	files = slices.DeleteFunc(files, func(f string) bool {
@@ -112,7 +113,7 @@ func deviceSection(s section, d Device) bool {
 // Format"): any match wins unless an except: matches too.
 func matchesSpecs(specs []string, d Device) bool {
 	found := false
-	only := true // nothing but exceptions means all others
+	only := true // a list of exceptions alone means all other devices
 	for _, spec := range specs {
 		rest, except := strings.CutPrefix(strings.TrimSpace(spec), "except:")
 		only = only && except
@@ -258,7 +259,7 @@ func nmLeaves(d Device) []string {
 		spec, word = "driver:"+d.Driver, d.Driver
 	}
 	if shellWord(word) != word {
-		return nil // a name that no shell should see
+		return nil // a name that must not get into a shell command
 	}
 	return []string{
 		`printf '[keyfile]\nunmanaged-devices+=` + spec + `\n' >/etc/NetworkManager/conf.d/90-culvert-` + word + `.conf`,
@@ -266,7 +267,7 @@ func nmLeaves(d Device) []string {
 	}
 }
 
-// shellWord quotes a name for a shell where it has to be.
+// shellWord quotes a name for a shell if it needs quotes.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-=", r)

@@ -61,14 +61,14 @@ func (r Rules) On(pfs []vf.PF) []Claim {
 type Reader struct {
 	Root fs.FS
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	stamps string
 	rules  Rules
 	err    error
 }
 
-// Rules returns what Read would. The files are listed at each call, and read
-// when a name, a size or a time of them is another.
+// Rules returns the result of Read. It lists the files at each call, and reads them again only if a
+// name, a size or a time has changed.
 func (r *Reader) Rules() (Rules, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,11 +85,11 @@ func (r *Reader) Rules() (Rules, error) {
 	return r.rules, r.err
 }
 
-// loader lists and reads files, and keeps what went wrong.
+// loader lists and reads files, and keeps the errors.
 type loader struct {
 	root     fs.FS
 	listOnly bool // note names, sizes and times instead of reading
-	sources  bool // but read, since what is read names other files
+	sources  bool // with listOnly, read all the same, since the text names other files
 	stamps   strings.Builder
 	errs     []error
 }
@@ -123,9 +123,9 @@ func (l *loader) listFiles(dir string, suffixes ...string) []string {
 	return out
 }
 
-// listLayered lists what the folders, the most important first, have under one
-// name only once, in the order of the names; last, with them, is how systemd,
-// netplan and NetworkManager let /etc replace what a package brought.
+// listLayered lists the files of several folders, the most important folder first, ordered by name.
+// Of files with the same name it lists only the first. In this way systemd, netplan and
+// NetworkManager let a file in /etc replace a file of a package.
 func (l *loader) listLayered(dirs []string, suffixes ...string) []string {
 	seen := map[string]bool{}
 	var out []string

@@ -37,7 +37,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestYAMLIsJSON: a whole status says the same in both.
+// TestYAMLIsJSON: a whole status has the same content in both formats.
 func TestYAMLIsJSON(t *testing.T) {
 	raw, err := os.ReadFile("../status/testdata/node.json")
 	if err != nil {
@@ -120,8 +120,9 @@ func runRoot(args ...string) (string, int) {
 	return b.String(), status
 }
 
-// TestRun: a program that culvert execs calls itself as the person did, refuses a
-// word that is none of its commands, and ends as its command ends.
+// TestRun: a program that culvert execs calls itself "culvert WORD", as the
+// user did. It refuses a word that is none of its commands, and has the exit
+// status of its command.
 func TestRun(t *testing.T) {
 	for _, tc := range []struct {
 		line, want string
@@ -156,7 +157,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestScreenOfAFile: what is no terminal gets 100 columns and no colour.
+// TestScreenOfAFile: output that is no terminal gets 100 columns and no colour.
 func TestScreenOfAFile(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	null, err := os.Open(os.DevNull)

@@ -14,7 +14,7 @@ import (
 // help, and a word that is none of them is an error.
 func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(commands...)
-	cmd.Args = cobra.ArbitraryArgs // RunE says more of a wrong word than cobra does
+	cmd.Args = cobra.ArbitraryArgs // the error of RunE says more about a wrong word than cobra's
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -46,8 +46,8 @@ func Encode(w io.Writer, format string, v any) error {
 }
 
 // useBlockStyle gives nodes YAML's own style instead of JSON's. An empty list or map
-// has no other form. Text that any reader, of YAML 1.1 too, would take for
-// something else (8086, no, 12:30:00:00:00:01) keeps its quotes.
+// stays in JSON's form, since YAML has no other. Text that any reader, of YAML 1.1
+// too, would take for something else (8086, no, 12:30:00:00:00:01) keeps its quotes.
 func useBlockStyle(n *yaml.Node) error {
 	for _, c := range n.Content {
 		if err := useBlockStyle(c); err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ExitStatus is the error of a command whose exit status says everything: nothing is
-// printed for it. A command that ran elsewhere, in a lab node say, ends with one.
+// ExitStatus is the error of a command that only sets the exit status; Run prints
+// nothing for it. Commands that run another command, for example in a lab node,
+// return it.
 type ExitStatus int
 
 func (e ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }

@@ -12,13 +12,14 @@ import (
 
 // Screen has the abilities of the terminal or file that a command prints to.
 type Screen struct {
-	// Look has 100 columns where the width is not known. Colours are on a terminal, unless
-	// NO_COLOR is set (no-color.org) or it is dumb, and Unicode where the locale is UTF-8.
+	// Look has 100 columns where the width is not known. It has colours on a terminal,
+	// unless NO_COLOR is set (no-color.org) or the terminal is dumb, and Unicode if the
+	// locale is UTF-8.
 	screen.Look
 	Terminal bool // the output is a terminal
 }
 
-// ScreenOf returns what can be shown on w; getenv reads the environment.
+// ScreenOf returns the abilities of w; getenv reads the environment.
 func ScreenOf(w io.Writer, getenv func(string) string) Screen {
 	s := Screen{Look: screen.Look{Width: 100, Unicode: isUTF8(getenv)}}
 	out, ok := w.(*os.File)

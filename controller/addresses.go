@@ -90,7 +90,8 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	return result, nil
 }
 
-// serve judges a pool, calls the roll where it has to, and grants.
+// serve judges a declared pool, calls the roll if the API server may have been restored, and grants
+// addresses.
 func (a *Addresses) serve(ctx context.Context, object *v1alpha1.AddressPool, pool blocks.Pool, r reports) (ctrl.Result, error) {
 	before := object.DeepCopy()
 	granting, err := a.judgeDeclared(ctx, object, pool.Declared)
@@ -166,8 +167,8 @@ func mergeNames(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// grantFree grants what the nodes ask for, less the addresses that pods have from another stack.
-// It looks at pods only where there is something to grant.
+// grantFree grants the addresses that the nodes request, except those that pods have from another
+// stack. It lists pods only if there is something to grant.
 func (a *Addresses) grantFree(ctx context.Context, p blocks.Pool, r reports) (blocks.Pool, blocks.Outcome, error) {
 	granted, outcome := blocks.Grant(p, r.demands, r.nodes)
 	if a.Foreign == nil || granted.Total() == p.Total() {

@@ -172,7 +172,7 @@ func TestI4BlocksAreOfANodeObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fast := addresses(c, now.Add(-time.Hour)) // the clock of the machine whose controller notes it
+	fast := addresses(c, now.Add(-time.Hour)) // the clock of the machine whose controller marks the block as gone
 	look(t, fast)
 	both := []string{"a 172.16.91.2-172.16.91.33 gone", "a 172.16.91.34-172.16.91.65", "a 172.16.91.200-172.16.91.200 x"}
 	if diff := cmp.Diff(both, show(poolOf(t, c))); diff != "" {
@@ -219,7 +219,8 @@ func TestI4SameMachineKeepsAddresses(t *testing.T) {
 	}
 }
 
-// A claim goes when its node says so to the API server itself, not to a cache.
+// The controller takes a claim back only if the NodeState at the API server itself lacks the claim.
+// Neither its cache nor a missing NodeState is enough.
 func TestClaimsEndByTheLiveState(t *testing.T) {
 	claim := blocks.Claim{Addr: netip.MustParseAddr("172.16.91.200"), ID: "x"}
 	old, live := newCluster(newNode("a", nil), asking("a", 0, claim)), newCluster(newNode("a", nil), asking("a", 0, claim))
@@ -300,8 +301,8 @@ func TestI4UnreadAddressKeepsClaims(t *testing.T) {
 	}
 }
 
-// I4: the API server fails, or the controller dies, at every call there is: the
-// next controller goes on, and nothing is on two nodes.
+// I4: an API call fails, or the controller dies during it, for every call there is. The next
+// controller completes the work, and no address is on two nodes.
 func TestI4ControllerDiesAtEveryCall(t *testing.T) {
 	for n := 1; ; n++ {
 		c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 3), asking("b", 40, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.9"), ID: "y"}))
@@ -320,7 +321,7 @@ func TestI4ControllerDiesAtEveryCall(t *testing.T) {
 				return errors.Join(die(), c.List(ctx, o, opts...))
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				return errors.Join(die(), c.Create(ctx, o, opts...)) // written, and nobody heard of it
+				return errors.Join(die(), c.Create(ctx, o, opts...)) // written, but the controller gets an error
 			},
 		})
 		_, err := addresses(mortal, time.Now()).Reconcile(t.Context(), named([]string{"n"})[0])
@@ -352,7 +353,8 @@ func TestPoolSaysWhatIsWrong(t *testing.T) {
 	if !slices.Equal(p.Status.Starved, []string{"a", "b"}) {
 		t.Error(p.Status.Starved)
 	}
-	// Somebody edits it so that blocks overlap: it is not touched any more.
+	// A person edits the blocks so that they overlap: the controller does not write the pool any
+	// more.
 	p.Spec.Blocks = append(p.Spec.Blocks, v1alpha1.AddressBlock{Node: "b", First: "172.16.91.2", Last: "172.16.91.3"})
 	if err := c.Update(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -364,8 +366,8 @@ func TestPoolSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// I4: two networks never share a pool by accident. If the AddressPool of a network's name is of
-// another network, the controller writes nothing, and the error says how to go on.
+// I4: two networks never share a pool by accident. If the AddressPool with a network's name belongs
+// to another network, the controller writes nothing, and the error says how to go on.
 func TestI4PoolOfAnotherNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		there *v1alpha1.AddressPool
@@ -485,8 +487,8 @@ d: culvertd does not run there, or has not reported yet`
 	}
 }
 
-// I4: after an upgrade no node is granted an address that another one, upgraded or not,
-// was granted by the network's CNI name. A node that is not yet upgraded gets no more.
+// I4: after an upgrade no node is granted an address that another node, upgraded or not, was
+// granted under the network's CNI name. A node that is not yet upgraded gets no more addresses.
 func TestI4UpgradeToPoolsOfNamespaces(t *testing.T) {
 	old := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n", Blocks: []v1alpha1.AddressBlock{
 		{Node: "a", First: "172.16.91.2", Last: "172.16.91.17"}, {Node: "b", First: "172.16.91.18", Last: "172.16.91.33"}, {Node: "b", First: "172.16.91.99", Last: "172.16.91.99", Claim: "x"},

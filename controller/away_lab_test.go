@@ -130,10 +130,11 @@ func (w *services) setReady(pod string, ready corev1.ConditionStatus) {
 	}
 }
 
-// While the controller is away the node balances by what there was. A Service that was made meanwhile
-// has the pods' default addresses; one that was released, renamed or deleted, a pod that was
-// deleted and a network that was deleted come right when the controller is back. While the API server is
-// away, the controller and the node keep all they have, and afterwards they follow changes again.
+// While the controller is away, the node balances by the EndpointSlices that exist, and a new
+// Service has the pods' default addresses. Once the controller is back, it serves new and renamed
+// Services, and corrects those that were released and those of deleted pods and networks. While the
+// API server is away, the controller and the node keep all they have, and afterwards they follow
+// changes again.
 func TestServicesWhileControllerAndAPIServerAreAway(t *testing.T) {
 	w := newServicesCluster(t)
 	va := w.addPod("a", "n1", "10.244.1.5", "172.16.91.20")

@@ -25,9 +25,9 @@ func ownDefinitions(t *testing.T, args ...string) bool {
 	return false
 }
 
-// Beside Multus, whose CRD of NetworkAttachmentDefinitions is there, the chart leaves it
-// alone: Helm refuses objects of another owner, and its short names may be others. An
-// upgrade keeps the CRD that the release brought.
+// Where Multus has installed the CRD of NetworkAttachmentDefinitions, the chart leaves it out: Helm
+// refuses objects of another owner, and the short names of that CRD may be others. An upgrade keeps
+// the CRD that the release installed.
 func TestChartUsesTheDefinitionsThatAreThere(t *testing.T) {
 	s := apiserver.New(t)
 	server := withServer(t, s)

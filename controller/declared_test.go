@@ -124,7 +124,7 @@ func TestOutsideRequestsInAnyOrder(t *testing.T) {
 	}
 }
 
-// networkOf is networkWith, as an update of the one that is there.
+// networkOf returns networkWith as an update of the definition that the cluster has.
 func networkOf(t *testing.T, c client.Client, section string) *unstructured.Unstructured {
 	t.Helper()
 	u, there := networkWith(t, "red", section), definitionOf("red", "n", "")

@@ -60,7 +60,7 @@ func message(o *v1alpha1.AddressPool, kind string) string {
 	return strings.TrimSpace(string(c.Status) + " " + c.Message)
 }
 
-// eventsOf takes what was recorded.
+// eventsOf returns the events that were recorded since the last call.
 func eventsOf(r *record.FakeRecorder) (out []string) {
 	for {
 		select {
@@ -72,9 +72,8 @@ func eventsOf(r *record.FakeRecorder) (out []string) {
 	}
 }
 
-// I10: the controller refuses requests of nodes outside a pool that a person declared.
-// The rest is granted in blocks of its size, and its object keeps what the person
-// wrote.
+// I10: the controller refuses requests of nodes outside a pool that a person declared. It grants
+// their other requests in blocks of the pool's size, and keeps the fields that the person wrote.
 func TestI10DeclaredPoolIsGranted(t *testing.T) {
 	pool := declaredPool("storage", "10.9.0.0/24", "fd09::/64")
 	pool.Spec.BlockSize = 8
@@ -111,8 +110,8 @@ func TestDeclaredPoolIsNotMade(t *testing.T) {
 	}
 }
 
-// I4: subnets that cannot be served grant nothing and take nothing; an event says so, and
-// another one that it is over.
+// I4: while a pool's subnets cannot be served, the controller grants no address of it and takes no
+// block back. One event reports the mistake, another one its correction.
 func TestI4WrongSubnetsOfAPool(t *testing.T) {
 	c := newCluster(newNode("a", nil), declaredPool("storage", "10.9.0.0/24"), askingPool("a", "storage", 1, nil, run("10.9.0.2", "10.9.0.254")))
 	a := addresses(c, time.Now())

@@ -49,9 +49,9 @@ const (
 // Drain prepares changes of sriov_numvfs, which destroy every VF of the PF. If only pods have VFs
 // of a PF for which another number is wanted, it cordons the node and evicts these pods and no
 // others. culvertd then makes the change, and Drain uncordons the node. If no pod has a VF of that
-// PF, Drain does nothing. If a guest, a container or a program outside Culvert has one, Drain evicts
-// no pod for that PF and reports an event. All its requests are the same one, since it decides the next step over all
-// nodes.
+// PF, Drain does nothing. If a guest, a container or a program outside Culvert has one, Drain
+// evicts no pod for that PF and reports an event. Every event makes the same request, since Drain
+// decides the next step over all nodes.
 type Drain struct {
 	Client client.Client // of Nodes it has the metadata only
 	Live   client.Reader // asks the API server
@@ -170,8 +170,8 @@ func (d *Drain) listDrained(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// reportBlocked reports the changes of which owners other than pods have a VF, once for each node
-// and each list of owners.
+// reportBlocked emits an event about changes that wait because an owner other than a pod has a VF,
+// once for each node and each list of owners.
 func (d *Drain) reportBlocked(nodes []metav1.PartialObjectMetadata, waiting map[string]changing) {
 	blocked := map[string]string{}
 	for _, n := range nodes {
@@ -305,7 +305,8 @@ func (d *Drain) annotate(ctx context.Context, node, key, value string) error {
 	return nil
 }
 
-// again returns nil for a write that another write forestalled: the next Reconcile repeats it, soon.
+// again returns nil if err is a conflict with another write: the next Reconcile soon repeats the
+// step.
 func (d *Drain) again(err error) error {
 	if apierrors.IsConflict(err) {
 		d.repeat = true

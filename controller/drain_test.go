@@ -23,8 +23,9 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// withVFs is a node whose PF enp1s0 has 4 VFs and is wanted to have as many as
-// said, and whose PF enp2s0 is as it should be. pods have VFs of them, in order.
+// withVFs is a node whose PF enp1s0 has 4 VFs and should have the wanted number, and whose PF
+// enp2s0 is as it should be. The pods in first and second have the VFs of the two PFs, in order; an
+// empty name is a free VF.
 func withVFs(node string, wanted int32, first, second []string) *v1alpha1.NodeState {
 	s := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	four := int32(4)
@@ -47,8 +48,8 @@ func podOn(node, name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1"}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
-// drained is what a pass leaves: cordoned nodes (with + those that somebody else
-// cordoned) and the pods that are left.
+// drained has the result of a pass: the cordoned nodes (with + if another program cordoned them)
+// and the remaining pods.
 type drained struct{ Cordoned, Pods []string }
 
 func drainOnce(t *testing.T, c client.Client, nodes int, at time.Time) (drained, ctrl.Result) {
@@ -237,7 +238,7 @@ func TestDrainAfterAnotherWriter(t *testing.T) {
 	}
 }
 
-// The cache may not have what an earlier pass wrote. No further node is drained then.
+// The cache may lack the writes of an earlier pass. Drain then drains no further node.
 func TestDrainWithAStaleCache(t *testing.T) {
 	live := newCluster(newNode("n1", nil), newNode("n2", nil), podOn("n1", "a"), podOn("n2", "b"),
 		withVFs("n1", 7, []string{"default/a"}, nil), withVFs("n2", 7, []string{"default/b"}, nil))

@@ -53,8 +53,8 @@ func (h *drainHistory) report(s *v1alpha1.NodeState) {
 	}
 }
 
-// requirePass runs a pass after some time, and compares what it leaves and the reasons of its
-// events.
+// requirePass runs a pass after some time, and compares the nodes, the pods and the reasons of the
+// events with the wanted ones.
 func (h *drainHistory) requirePass(what string, after time.Duration, want drained, events ...string) (messages []string) {
 	h.t.Helper()
 	h.now = h.now.Add(after)
@@ -182,7 +182,8 @@ func TestDrainThatChangesNothing(t *testing.T) {
 	}
 }
 
-// The memory of a drain ends when the change is not wanted any more, so it is tried anew later.
+// Drain forgets that it drained a node for a change once the change is not wanted any more. If it
+// is wanted later, Drain drains the node again.
 func TestDrainIsForgotten(t *testing.T) {
 	n := newNode("n1", nil)
 	n.Annotations = map[string]string{drainedFor: "PF enp1s0: 4 VFs, 7 wanted"}

@@ -113,7 +113,7 @@ func TestI4ForeignAddressesOfAFilesPool(t *testing.T) {
 	}
 }
 
-// A list of pods answers for some seconds.
+// foreignAddresses uses a list of pods for foreignLook, and then lists the pods again.
 func TestForeignAddressesAreListedAnew(t *testing.T) {
 	live := &unendedOnly{Reader: newCluster(), t: t}
 	now := time.Now()
@@ -159,7 +159,7 @@ func TestAddressesOf(t *testing.T) {
 	}
 }
 
-// A pod's annotations are text of its author.
+// FuzzAddressesOf: the author of a pod may write any text into its annotations.
 func FuzzAddressesOf(f *testing.F) {
 	f.Add("n,blue/m", `[{"name":"storage","ips":["10.0.0.1"]},{"name":"blue/m","ips":["::ffff:10.0.0.2"]}]`)
 	f.Add(`[{"name":"n"}]`, `[{"name":"red/n","ips":["10.0.0.1"],"default":true}]`)

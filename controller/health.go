@@ -18,7 +18,7 @@ const (
 	longestAilment = 300 // bytes
 )
 
-// ailment is what is wrong with a PF of a policy on one node.
+// ailment is a fault of a PF that a policy names, on one node.
 type ailment struct{ node, pf, reason, text string }
 
 // Reasons of the condition Healthy.
@@ -33,8 +33,8 @@ const (
 	reasonSeveral    = "Several"
 )
 
-// findAilments returns what is wrong with those PFs of a node on which the spec wants VFs, in the
-// order of the node's report.
+// findAilments returns the faults of those PFs of a node on which the spec wants VFs, in the order
+// of the node's report.
 func findAilments(spec desired.Spec, s *v1alpha1.NodeState) (out []ailment) {
 	var aside, dark map[string]int
 	for _, p := range s.Status.PFs {
@@ -96,7 +96,7 @@ func describeAilments(all []ailment) (reason, message string) {
 	return reason, fmt.Sprintf("PFs with problems: %d, nodes: %d: %s: see kubectl get nodestates -o yaml", len(pfs), len(nodes), strings.Join(texts, "; "))
 }
 
-// healthOf returns the part of a NodeState from which findAilments judges.
+// healthOf returns the part of a NodeState that findAilments reads.
 func healthOf(s *v1alpha1.NodeState) any {
 	aside, dark := status.CountAiling(s.Status.VFs)
 	out := []any{aside, dark}

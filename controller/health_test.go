@@ -93,8 +93,8 @@ func TestHealthIsBounded(t *testing.T) {
 	}
 }
 
-// A NodeState whose health changed makes the controller judge its policies; one in which pods came
-// and went does not.
+// The controller judges policies again if the health in a NodeState has changed, and not if pods
+// came or went.
 func TestHealthIsFollowed(t *testing.T) {
 	base := func() v1alpha1.NodeState {
 		return stateOf("a", []v1alpha1.PFState{{Name: "enp1s0", Carrier: true, NumVFs: 3}}, v1alpha1.VFState{Name: "enp1s0#0", Phase: "free"})

@@ -61,7 +61,7 @@ func (p *past) actions() map[string]func(*rapid.T) {
 	return out
 }
 
-// machines are the actions of a machine that runs.
+// machines returns the actions of a machine that runs.
 func (p *past) machines() map[string]func(*machine) {
 	return map[string]func(*machine){
 		"ADD":         func(m *machine) { p.add(m) },
@@ -109,8 +109,8 @@ func (p *past) address() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(2, 14).Draw(p.t, "address"))}), 32)
 }
 
-// round is what happens most of the time: a node says what it needs, the leader answers,
-// and the node sees it.
+// round is the usual sequence: a node reports its needs, the leader answers, and the node sees the
+// answer.
 func (p *past) round(m *machine) {
 	p.publish(m)
 	w := p.workers[0]
@@ -121,7 +121,7 @@ func (p *past) round(m *machine) {
 	p.see(m, len(p.server.versions)-1)
 }
 
-// startPod is an ADD that waits for a round and for the answer of a roll call.
+// startPod makes an ADD, which waits for a round and for the answer of a roll call.
 func (p *past) startPod(m *machine) {
 	p.add(m)
 	p.round(m)
@@ -136,7 +136,8 @@ func (p *past) startNamed(m *machine) {
 	p.goOn(m)
 }
 
-// settle lets everybody see everything: each node has a block, as far as there are any.
+// settle shows all nodes and the leader the newest objects. Then each node must have a block, as
+// far as the addresses suffice.
 func (p *past) settle() {
 	p.earlier = nil
 	all := slices.Collect(maps.Values(p.nodes))

@@ -53,7 +53,7 @@ func (p *past) add(m *machine, named ...netip.Prefix) {
 	m.waits = append(m.waits, w)
 }
 
-// goOn is a waiting ADD that looks again, and gets its address or gives up.
+// goOn continues a waiting ADD: it gets its address, gives up, or waits on.
 func (p *past) goOn(m *machine) {
 	if len(m.waits) == 0 {
 		return

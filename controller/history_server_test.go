@@ -72,7 +72,7 @@ func (s *pastServer) uidOf(name string) string {
 	return ""
 }
 
-// apiClient is a controller's: it reads from a cache that is behind, each kind on its own,
+// apiClient is a controller's client: it reads from a cache that is behind, each kind on its own,
 // or from the server itself.
 type apiClient struct {
 	client.Client // nil: nothing else is called
@@ -80,7 +80,7 @@ type apiClient struct {
 	server        *pastServer
 	live          bool
 	seen          map[string]int // by kind
-	// beforeWrite is what happens between the last read and a write.
+	// beforeWrite is called between the last read and a write.
 	beforeWrite func()
 }
 

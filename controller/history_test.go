@@ -18,9 +18,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// past is an API server, its controllers, and machines with the books of package blocks:
-// what TestI4AcrossNodes of that package plays with values goes through objects here, and
-// through reads that are behind, lost writes and UIDs as the controller sees them.
+// past is an API server, its controllers, and machines with the books of package blocks. It
+// simulates the same as TestI4AcrossNodes of that package, with objects in place of values: the
+// controllers see stale reads, lost writes and UIDs.
 type past struct {
 	t        *rapid.T
 	server   *pastServer
@@ -60,7 +60,7 @@ type waiter struct {
 	done  func()
 }
 
-// addresses lists those of the ledger.
+// addresses returns the addresses in the ledger, sorted.
 func (m *machine) addresses() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(m.ledger), netip.Addr.Compare)
 }
@@ -88,7 +88,7 @@ func newPast(t *rapid.T) *past {
 	return p
 }
 
-// startController starts one with empty memory, by a clock of its own.
+// startController starts a controller with empty memory and a clock of its own.
 func (p *past) startController(i int) {
 	skew := time.Duration(i) * time.Hour
 	clock := func() time.Time { return p.now.Add(skew) }
@@ -99,7 +99,7 @@ func (p *past) startController(i int) {
 	w.states = &States{Client: w.cached, Live: w.live, Now: clock}
 }
 
-// meanwhile is what a node does between the reads and the write of a controller.
+// meanwhile sometimes lets a node act between the reads and the write of a controller.
 func (p *past) meanwhile() {
 	if m := p.draw(); m.up && rapid.IntRange(0, 3).Draw(p.t, "meanwhile") == 0 {
 		p.goOn(m)
@@ -115,9 +115,9 @@ func (p *past) draw() *machine {
 func (p *past) save() { p.backup, p.revision = p.server.last(), p.server.revision }
 
 // restore starts the API server from its backup: revisions and generations go on from there.
-// Kubelets register machines that are missing, and culvertd writes a NodeState that is not
-// there. A controller that runs on has heard of the last version of the pool, and lists the
-// objects before another one writes them.
+// Kubelets register machines that are missing, and culvertd writes a NodeState that is not there. A
+// controller that runs on has seen the last version of the pool, and lists the objects before
+// another controller writes them.
 func (p *past) restore() {
 	before := len(p.server.versions) - 1
 	p.server.versions, p.server.revision = append(p.server.versions, p.backup), p.revision
@@ -156,8 +156,8 @@ func (p *past) hears(w *leader, version int) {
 	w.addresses.roll.Judge(blocks.Look{Pool: p.pool(version), Version: generation}, w.addresses.Now())
 }
 
-// knows reports whether the pool has the addresses of a machine again after a restore.
-// Before that its Node object must not be deleted, or the controller does not wait for it.
+// knows reports whether the pool has the addresses of a machine again after a restore. Before that,
+// the machine's Node object must not be deleted: the controller would not wait for the machine.
 func (p *past) knows(m *machine) bool {
 	pool := p.pool(len(p.server.versions) - 1)
 	for a := range m.ledger {
@@ -168,7 +168,7 @@ func (p *past) knows(m *machine) bool {
 	return m.view >= p.restored
 }
 
-// boot is a machine that is switched on, with an empty ledger.
+// boot switches a machine on, with an empty ledger.
 func (p *past) boot(m *machine) {
 	p.nodes[m.name] = m
 	m.up, m.ledger, m.unread = true, map[netip.Addr]blocks.Held{}, map[netip.Addr]bool{}
@@ -196,7 +196,7 @@ func (p *past) replace(m *machine) {
 	p.boot(&machine{name: m.name})
 }
 
-// start is culvertd's.
+// start starts culvertd on a machine, which sees the given version of the pool.
 func (p *past) start(m *machine, view int) {
 	m.book = blocks.NewBook(m.name, func() {})
 	m.book.SetNode(m.uid)
@@ -222,14 +222,14 @@ func (p *past) pool(version int) blocks.Pool {
 	return pool
 }
 
-// look is a Reconcile of the addresses.
+// look runs one Reconcile of Addresses.
 func (p *past) look(w *leader) {
 	if _, err := w.addresses.Reconcile(p.t.Context(), named([]string{"n"})[0]); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// lookAtState is a Reconcile of the NodeState of a node.
+// lookAtState runs one Reconcile of States for a node.
 func (p *past) lookAtState(w *leader, name string) {
 	_, err := w.states.Reconcile(p.t.Context(), named([]string{name})[0])
 	if conflict := new(apierrors.StatusError); err != nil && !(errors.As(err, &conflict) && apierrors.IsConflict(conflict)) {
@@ -237,9 +237,9 @@ func (p *past) lookAtState(w *leader, name string) {
 	}
 }
 
-// pass lets minutes go by. In each of them everybody hears of everything, and a controller
-// that waits for nodes looks every second. An earlier machine of a name ends before its
-// blocks are others'.
+// pass lets minutes go by. In that time every machine and controller sees the newest objects, and a
+// controller that waits for nodes looks every second. An earlier machine of a name ends before
+// other nodes get its blocks.
 func (p *past) pass() {
 	p.earlier = nil
 	p.hear()
@@ -250,7 +250,8 @@ func (p *past) pass() {
 	p.hear()
 }
 
-// hear has everybody see and say everything.
+// hear shows every machine that runs and every controller the newest objects, and lets the machines
+// publish their NodeStates.
 func (p *past) hear() {
 	for _, name := range nodeNames {
 		if m := p.nodes[string(name)]; m.up {
@@ -266,7 +267,7 @@ func (p *past) hear() {
 	}
 }
 
-// check is I4.
+// check fails if an address is held on two nodes (I4).
 func (p *past) check() {
 	has := map[netip.Addr]string{}
 	for _, m := range append(slices.Collect(maps.Values(p.nodes)), p.earlier...) {

@@ -19,7 +19,7 @@ func templateChart(t *testing.T, args ...string) string {
 	t.Helper()
 	args = append([]string{"template", "culvert", "../dist/kubernetes/chart", "--namespace", "culvert-system", "--kube-version", "1.30.0"}, args...)
 	cmd := exec.CommandContext(t.Context(), apiserver.Program(t, "helm", "helm"), args...)
-	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir()) // or what it knows of another server at that port would count
+	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir()) // else helm uses what it cached about another server at that port
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -55,8 +55,8 @@ func withServer(t *testing.T, s *apiserver.Server) []string {
 	return []string{"--dry-run=server", "--kubeconfig", kubeconfig}
 }
 
-// Namespace isolation is on in a new install. An upgrade keeps what the DaemonSet has,
-// and the administrator's value counts in both.
+// Namespace isolation is on in a new install. An upgrade keeps the setting of the existing
+// DaemonSet. A value that the administrator gives overrides both.
 func TestIsolationOfANewInstall(t *testing.T) {
 	s := apiserver.New(t)
 	server := withServer(t, s)

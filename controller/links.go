@@ -14,9 +14,9 @@ import (
 	"github.com/culvert-net/culvert/intake/cni"
 )
 
-// links remembers how many VFs networks need, which their configurations say: a bond needs several.
-// The cache has only the metadata of networks, since tenants may write large ones. So the
-// configuration is read once for each version of a network. The zero value is ready.
+// links remembers how many VFs each network needs: several if its configuration has a bond. The
+// cache has only the metadata of networks, since tenants may write large ones. So links reads the
+// configuration once for each version of a network. The zero value is ready.
 type links struct {
 	mu    sync.Mutex // guards known
 	known map[client.ObjectKey]knownLinks
@@ -46,7 +46,7 @@ func (l *links) of(ctx context.Context, live client.Reader, meta *metav1.Partial
 		return 0, fmt.Errorf("read how many VFs it needs: %w", err)
 	}
 	config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
-	n := 1 // of a network that cannot be read, which the node refuses
+	n := 1 // a network that cannot be parsed counts as one VF; the node refuses it
 	if list, err := cni.ParseDefinition(api.NetworkDefinition{Namespace: key.Namespace, Name: key.Name, Config: config}); err == nil {
 		n = cni.VFsOf(list)
 	}

@@ -60,8 +60,8 @@ type Config struct {
 	LeaderElection bool
 	// Services says which Services are served over VF networks.
 	Services endpoints.Rules
-	// Now is the clock by which Node objects are gone; nil is time.Now. A simulation does not wait
-	// for blocks.Grace.
+	// Now is the clock that measures how long a Node object has been gone; nil is time.Now. A
+	// simulation sets it, so that it does not wait for blocks.Grace.
 	Now func() time.Time
 	Log *slog.Logger
 }
@@ -240,10 +240,10 @@ func serveWebhooks(mgr ctrl.Manager, config Config) {
 	}
 }
 
-// oneCallEach is a webhook that ends the connection after each call. Otherwise the API server and the
-// webhook server end an idle connection after the same 90 s, and the API server may send a call over
-// one that is just being ended. It does not repeat that call (a POST), and as webhooks may be away
-// (failurePolicy Ignore), it makes the pod without its resources.
+// oneCallEach is a webhook that closes the connection after each call. Otherwise both the API
+// server and the webhook server close an idle connection after 90 s, and the API server may send a
+// call over a closing connection. The API server does not repeat that call (a POST), and as
+// webhooks may be away (failurePolicy Ignore), it makes the pod without its resources.
 type oneCallEach struct{ *admission.Webhook }
 
 func (o oneCallEach) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -57,9 +57,9 @@ func as(config *rest.Config, node string) *rest.Config {
 	return c
 }
 
-// What the manifest brings is what culvertd needs, and no more: it hears of all it
-// watches, the device plugin's ConfigMap among it and no other one, and writes its
-// own NodeState and no other node's.
+// The manifest gives culvertd the rights that it needs, and no more. culvertd receives all objects
+// that it watches, among ConfigMaps only the device plugin's, and writes its own NodeState and no
+// other node's.
 func TestManifestsRightsAreCulvertds(t *testing.T) {
 	config := apiServer(t)
 	c, err := client.New(config, client.Options{Scheme: Scheme()})

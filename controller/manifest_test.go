@@ -75,8 +75,9 @@ func objectOf[T any](t *testing.T, all []*unstructured.Unstructured, kind, name 
 	return nil
 }
 
-// Short names of kinds are free in the clusters that people have: kubectl asks for the first kind
-// of a short name, and Cilium's policies are cnp. That of networks is the one that Multus gives them.
+// No short name of Culvert's kinds is taken in usual clusters: kubectl asks for the first kind of a
+// short name, and Cilium's policies are cnp. NetworkAttachmentDefinitions have the short name that
+// Multus gives them.
 func TestShortNamesAreFree(t *testing.T) {
 	taken := []string{"cnp", "ccnp", "cep", "ciliumep", "cid", "cn", "cegp", "clrp", "ces", // Cilium
 		"cm", "cs", "ds", "ep", "ev", "no", "ns", "po", "pv", "pvc", "quota", "rc", "rs", "sa", "sc", "svc", "np", "netpol", "crd", "crds", "csr", "cj", "ing", "pc", "pdb", "hpa", "deploy", "sts", "limits", "ipaddr"} // Kubernetes
@@ -99,8 +100,8 @@ func TestShortNamesAreFree(t *testing.T) {
 	}
 }
 
-// A webhook that is down blocks nobody, and one on a busy node is waited for:
-// a pod that missed it has to be made again.
+// A webhook that is down blocks no request. The API server waits for a webhook on a busy node: a
+// pod that missed the webhook has to be made again.
 func TestWebhooksAreWaitedForAndBlockNobody(t *testing.T) {
 	type answer struct {
 		seconds *int32
@@ -123,8 +124,8 @@ func TestWebhooksAreWaitedForAndBlockNobody(t *testing.T) {
 	}
 }
 
-// The API server itself evaluates the policies: one that cannot be evaluated refuses, and each
-// has a binding that denies.
+// The API server itself evaluates the policies. It refuses a request if it cannot evaluate a
+// policy, and each policy has a binding that denies.
 func TestAdmissionPoliciesFailClosed(t *testing.T) {
 	policies := 0
 	for _, o := range manifest(t) {
@@ -178,8 +179,8 @@ func TestNetworkPolicyIsTheControllers(t *testing.T) {
 	}
 }
 
-// A busy node neither has the controller started again nor takes it away from
-// those who call its webhooks.
+// On a busy node the kubelet neither restarts the controller nor reports it as not ready, which
+// would take it away from the callers of its webhooks.
 func TestControllersProbesBearABusyNode(t *testing.T) {
 	d := installed[appsv1.Deployment](t, "Deployment", "culvert-controller")
 	c := d.Spec.Template.Spec.Containers[0]
@@ -193,8 +194,7 @@ func TestControllersProbesBearABusyNode(t *testing.T) {
 	}
 }
 
-// A leader that a busy node holds up stays one, and one that ends gives the lease
-// back.
+// A leader that is slow on a busy node stays the leader. A leader that ends gives the lease back.
 func TestLeaderBearsABusyNode(t *testing.T) {
 	o := Config{}.options(&keeper{})
 	if *o.LeaseDuration != 40*time.Second || *o.RenewDeadline != 30*time.Second || *o.RetryPeriod != 5*time.Second {

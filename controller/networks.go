@@ -21,8 +21,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// networks refuses NetworkAttachmentDefinitions for Culvert that no node could attach: those that
-// culvertd's own parser refuses, and settings that no NIC of the network's resource has.
+// networks refuses NetworkAttachmentDefinitions for Culvert that no node could attach. culvertd's
+// own parser refuses them, or no NIC of the network's resource has their settings.
 type networks struct {
 	client client.Reader
 }
@@ -62,8 +62,9 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 // mostNodesNamed is how many nodes the warnings about one network name.
 const mostNodesNamed = 4
 
-// judge compares a network's settings with the NICs of its resource. wrong has the settings that
-// no NIC supports, maybe those that some do not support, and the nodes that cannot make its bond.
+// judge compares a network's settings with the NICs of its resource. wrong has the settings that no
+// NIC supports. maybe has the settings that only some NICs support, and the nodes that cannot make
+// the network's bond.
 func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong, maybe []string, err error) {
 	resource := d.Metadata.Annotations[netannotation.ResourceName]
 	if resource == "" {

@@ -26,9 +26,9 @@ import (
 // networkKind is the kind NetworkAttachmentDefinition.
 var networkKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
-// How long the webhook waits for all that it reads for a pod, for a network in the cache, which may
-// have to fill first, and for a network that the cache lacks. The API server waits longer for the
-// webhook (timeoutSeconds).
+// Bounds on the webhook's waits: for all that it reads for a pod; for a network in the cache, which
+// may be filling; for a network that the cache lacks. The API server waits longer for the webhook
+// (timeoutSeconds).
 const (
 	podBound   = 8 * time.Second
 	cacheBound = time.Second

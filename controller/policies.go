@@ -45,7 +45,7 @@ func (p *Policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	policy = policy.DeepCopy()
 	before := policy.Status.DeepCopy()
-	// The cache lists them in any order, which must not change the status.
+	// The cache lists the nodes in any order, which must not change the status.
 	slices.SortFunc(nodes.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
 	judgePolicy(policy, nodes.Items, states.Items, p.Now())
 	if equality.Semantic.DeepEqual(before, &policy.Status) {
@@ -58,14 +58,15 @@ func (p *Policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// survey is what the nodes that a policy selects say of it.
+// survey has the reports about a policy from the nodes that it selects.
 type survey struct {
 	conflicts map[string]bool // names of other policies
 	pending   int             // nodes that have not applied it
 	ailments  []ailment
 }
 
-// surveyNodes asks the nodes that a policy selects, and counts them in its status.
+// surveyNodes collects the reports of the nodes that a policy selects, and counts them in its
+// status.
 func surveyNodes(policy *v1alpha1.NodePolicy, spec desired.Spec, isValid bool, nodes []metav1.PartialObjectMetadata, states []v1alpha1.NodeState) survey {
 	s, found := &policy.Status, survey{conflicts: map[string]bool{}}
 	byNode := make(map[string]*v1alpha1.NodeState, len(states))
@@ -168,8 +169,8 @@ func hasUnreadPF(s v1alpha1.NodeState) bool {
 	return slices.ContainsFunc(s.Status.PFs, func(pf v1alpha1.PFState) bool { return pf.Error != "" && pf.WantedVFs != nil })
 }
 
-// onNode says whether a node with this report, nil if it has none, has applied this generation of a
-// policy, why not, and which policies contradict it there.
+// onNode reports whether a node has applied this generation of a policy, the reason if it has not,
+// and the policies that contradict it there. state is nil if the node has no NodeState.
 func onNode(policy *v1alpha1.NodePolicy, state *v1alpha1.NodeState) (done bool, why string, conflicts []string) {
 	if state == nil {
 		return false, "culvertd does not run there, or has not reported yet", nil

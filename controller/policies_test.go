@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// A pool that has no VF anywhere is named; one that has some on one node is not,
-// and neither is one that nobody has read yet.
+// The condition EmptyPool names a pool that has no VF on any node. It does not name a pool with VFs
+// on one node, nor any pool before a node has read the policy.
 func TestEmptyPoolsAreNamed(t *testing.T) {
 	policy := &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
 	policy.Spec.Pools = []v1alpha1.Pool{{Name: "some"}, {Name: "none", Prefix: "x"}}

@@ -23,7 +23,7 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// apiServer is a real one that has Culvert's CRDs.
+// apiServer starts a real API server with Culvert's CRDs, and returns its configuration.
 func apiServer(t *testing.T) *rest.Config {
 	t.Helper()
 	s := apiserver.New(t)
@@ -80,9 +80,9 @@ func TestI4OnARealAPIServer(t *testing.T) {
 	}
 }
 
-// settled waits until the nodes, which answer the controller's roll call, have what they
-// ask for, and stops the controllers. Then another one, which finishes what they began, keeps all
-// blocks, and a further one has nothing left to do.
+// settled waits until the nodes, which answer the controller's roll call, have what they ask for,
+// and stops the controllers. Then another controller, which finishes their work, keeps all blocks,
+// and a further one has nothing left to do.
 func settled(t *testing.T, c client.Client, nodes []*kube.Client, stop func()) {
 	t.Helper()
 	apiserver.Eventually(t, "blocks and the policy's status", func() error {
@@ -117,7 +117,7 @@ func settled(t *testing.T, c client.Client, nodes []*kube.Client, stop func()) {
 	}
 }
 
-// crdsRefuse tries what the CRDs' own rules must refuse.
+// crdsRefuse writes NodePolicies that the rules of the CRD must refuse.
 func crdsRefuse(t *testing.T, c client.Client) {
 	t.Helper()
 	for text, want := range map[string]string{

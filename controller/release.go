@@ -24,7 +24,7 @@ import (
 	"github.com/culvert-net/culvert/service/endpoints"
 )
 
-// Release says where ReleaseServices finds what it stops and gives back.
+// Release says how ReleaseServices reaches the cluster, and which Deployment it stops.
 type Release struct {
 	Kube *rest.Config
 	// Namespace has the Deployment of the controllers.
@@ -32,13 +32,13 @@ type Release struct {
 	Log                   *slog.Logger
 }
 
-// releasePause is the time between two looks at what is left.
+// releasePause is the time between two attempts of untilDone.
 const releasePause = time.Second
 
-// ReleaseServices gives all Services back to Kubernetes, as before Culvert is uninstalled. First it
-// scales the Deployment of the controllers to 0, since they would undo the rest. It repeats what
-// fails until nothing of Culvert's is left in a Service, or ctx ends; the error then says what is
-// left. It may be called again.
+// ReleaseServices gives all Services back to Kubernetes before Culvert is uninstalled. First it
+// scales the Deployment of the controllers to 0, since they would undo its work. It repeats failed
+// steps until no Service has anything of Culvert's, or ctx ends; the error then says what is left.
+// It may be called again.
 func ReleaseServices(ctx context.Context, r Release) error {
 	c, err := client.New(withRate(r.Kube), client.Options{Scheme: Scheme()})
 	if err != nil {
@@ -59,7 +59,8 @@ func ReleaseServices(ctx context.Context, r Release) error {
 	return err
 }
 
-// errLookAgain says that something was changed, and that a further look has to show that it stays.
+// errLookAgain says that this attempt changed Services, so another attempt has to find nothing
+// left.
 var errLookAgain = errors.New("services were given back a moment ago")
 
 // untilDone calls do until it returns nil or ctx ends, and then returns its last error.
@@ -117,8 +118,8 @@ func (r Release) stopControllers(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// releaseServices makes one attempt at everything of Culvert's in Services, and returns how many
-// Services and EndpointSlices without a Service it found.
+// releaseServices tries once to remove everything of Culvert's from Services. It returns how many
+// Services, and EndpointSlices without a Service, it found.
 func releaseServices(ctx context.Context, c client.Client) (found int, err error) {
 	var services corev1.ServiceList
 	var all discoveryv1.EndpointSliceList

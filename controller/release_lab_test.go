@@ -19,9 +19,10 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// I10: what helm uninstall does first, with the rights that the chart's hook brings and no others.
-// The controllers stop, and then Services have the pods' default addresses again, for DNS too. It
-// waits for the last controller, which would undo it. The second time nothing is left to do.
+// I10: ReleaseServices, which helm uninstall runs first, needs only the rights that the chart's
+// hook brings. The controllers stop, and then Services have the pods' default addresses again, for
+// DNS too. ReleaseServices waits for the last controller, which would undo its work. The second
+// time nothing is left to do.
 func TestI10UninstallGivesServicesBack(t *testing.T) {
 	w := newServicesCluster(t)
 	state := w.addPod("a", "n1", "10.244.1.5", "172.16.91.20")

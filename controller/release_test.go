@@ -16,9 +16,9 @@ import (
 	"github.com/culvert-net/culvert/service"
 )
 
-// Every trace of Culvert goes from Services, also that of one which is refused and of one that is
-// gone. A Service that cannot be written does not hide the others, and the next attempt has it.
-// Services of others are left alone.
+// ReleaseServices removes every trace of Culvert from Services, also from a refused Service, and
+// the EndpointSlices of a deleted one. A Service that cannot be written does not hide the others,
+// and the next attempt writes it. Services without Culvert stay as they are.
 func TestReleaseServices(t *testing.T) {
 	named := func(name string, change func(*corev1.Service)) *corev1.Service {
 		return webService(func(s *corev1.Service) { s.Name = name; change(s) })

@@ -177,7 +177,7 @@ func changeOwnState(change func(*v1alpha1.NodeState)) func(context.Context, clie
 	}
 }
 
-// nodeAttacks are what root of node n1 may try with culvertd's token.
+// nodeAttacks returns the writes that root of node n1 may try with culvertd's token.
 func nodeAttacks() []attack {
 	own, other := runningPod("default", "on-n1", ""), runningPod("default", "on-n2", "")
 	const status = `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/network-status":"[]"}}}`
@@ -229,7 +229,7 @@ func nodeAttacks() []attack {
 }
 
 // A node's credential changes its own objects and nothing else: each attack with a real token is
-// refused, and succeeds once the policies are gone. What culvertd writes is accepted.
+// refused, and succeeds once the policies are gone. The API server accepts culvertd's own writes.
 func TestI10NodeChangesItsOwnObjectsOnly(t *testing.T) {
 	r := newRealCluster(t)
 	config := r.withToken(t, "culvertd", "n1")
@@ -319,7 +319,7 @@ func changeWebhooks[T any, O interface {
 	}
 }
 
-// controllerAttacks are what who has the controller's token may try.
+// controllerAttacks returns the writes that an attacker with the controller's token may try.
 func controllerAttacks() []attack {
 	const webhooks, cordon = "culvert-webhook-trust", "culvert-cordon"
 	url, path, port, fail := "https://192.0.2.1/steal", "/elsewhere", int32(8443), admissionv1.Fail

@@ -38,8 +38,8 @@ func changeSlice(name string, change func(*discoveryv1.EndpointSlice)) func(cont
 	}
 }
 
-// serviceAttacks are writes of the controller's credential to Services and EndpointSlices that
-// are not what it may change of them.
+// serviceAttacks returns writes to Services and EndpointSlices that the controller's credential
+// must not be able to make.
 func (r cluster) serviceAttacks(t *testing.T) []attack {
 	t.Helper()
 	const services, endpoints = "culvert-services", "culvert-controller-endpointslices"
@@ -112,8 +112,8 @@ func TestI9OthersMakeNoSliceOfCulvert(t *testing.T) {
 }
 
 // I9: the controller trusts the annotation culvert.dev/confirmed of a pod, so no other credential
-// adds or changes one on a pod that is there. A new pod may come with a copy, which names another
-// pod, and everybody who may edit the pod can remove it.
+// adds or changes one on a pod that is there. A new pod may have a copy of the annotation, which
+// names another pod. Everybody who may edit a pod can remove the annotation.
 func TestI9OthersConfirmNoAddress(t *testing.T) {
 	r := newRealCluster(t)
 	const policy, text = "culvert-confirmations", `{"metadata":{"annotations":{"culvert.dev/confirmed":%s}}}`

@@ -32,8 +32,8 @@ const (
 	// staleWait is how long Reconcile waits for the cache of EndpointSlices to have this
 	// controller's last write.
 	staleWait = 20 * time.Millisecond
-	// staleLimit is how long it waits before it asks the API server. The cache never has a slice
-	// that was deleted before the cache saw it.
+	// staleLimit is how long Reconcile waits before it asks the API server. The cache never has a
+	// slice that was deleted before the cache saw it.
 	staleLimit = 10 * time.Second
 	// networkLook is how often the controller checks that the network of a served Service exists.
 	networkLook = time.Minute
@@ -55,14 +55,14 @@ type Services struct {
 	stale   staleSince
 }
 
-// staleSince has the Services whose EndpointSlices the cache does not have yet, since the first
+// staleSince has, for each Service whose EndpointSlices the cache lacks, the time of the first
 // Reconcile that found so.
 type staleSince struct {
 	mu    sync.Mutex // guards since
 	since map[types.NamespacedName]time.Time
 }
 
-// isOver notes a Service that is stale, and reports whether that is so for staleLimit.
+// isOver records a stale Service, and reports whether it has been stale for staleLimit.
 func (s *staleSince) isOver(name types.NamespacedName, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +167,8 @@ func podsOf(ctx context.Context, c client.Reader, svc *corev1.Service) ([]*corev
 	return out, nil
 }
 
-// knownSlices returns Culvert's EndpointSlices of a Service. They are not known while the cache lacks
-// this controller's last write. If the cache lacks it for staleLimit, the API server's count.
+// knownSlices returns Culvert's EndpointSlices of a Service. They are not known while the cache
+// lacks this controller's last write. After staleLimit, knownSlices reads them from the API server.
 func (s *Services) knownSlices(ctx context.Context, svc *corev1.Service) (existing []*discoveryv1.EndpointSlice, known bool, err error) {
 	name := client.ObjectKeyFromObject(svc)
 	if existing, err = slicesOf(ctx, s.Client, svc); err != nil {

@@ -229,5 +229,5 @@ func (s *Services) setCondition(ctx context.Context, svc *corev1.Service, c *met
 	return nil
 }
 
-// maxConditionMessage is far below what the API server accepts (32 KiB).
+// maxConditionMessage bounds a condition's message, in bytes. The API server accepts 32 KiB.
 const maxConditionMessage = 1024

@@ -113,7 +113,7 @@ func (w *serving) slices() []discoveryv1.EndpointSlice {
 	return all.Items
 }
 
-// addresses are those of all slices.
+// addresses returns the addresses in all slices.
 func (w *serving) addresses() (out []string) {
 	w.t.Helper()
 	for _, s := range w.slices() {
@@ -264,8 +264,8 @@ func TestServiceMadeAgain(t *testing.T) {
 	}
 }
 
-// An attached pod becomes an endpoint without a NodeState that has it, by what its node writes
-// with the network-status. A later NodeState without it ends that.
+// An attached pod becomes an endpoint before a NodeState has its VF, by the confirmation that
+// culvertd writes with the network-status. A later NodeState without the VF ends that.
 func TestConfirmedPodIsAnEndpointAtOnce(t *testing.T) {
 	written := time.Unix(9_000, 0)
 	objects := twoBackends()
@@ -361,8 +361,8 @@ func TestOneEndpointIsOneWrite(t *testing.T) {
 	}
 }
 
-// Slices carry what the API has for endpoints: terminating ones, those published before they
-// are ready, several ports of one name in several protocols, both families, zones for
+// EndpointSlices have what the API offers for endpoints: terminating ones, those published before
+// they are ready, ports of one name in several protocols, both families, zones for
 // trafficDistribution.
 func TestServiceFields(t *testing.T) {
 	zone := corev1.ServiceTrafficDistributionPreferClose
@@ -535,7 +535,8 @@ func TestServiceWithoutRoom(t *testing.T) {
 	}
 }
 
-// A pod on vfio is an endpoint, and the Service says what it cannot do with a cluster IP.
+// A pod on vfio is an endpoint. If the Service has a cluster IP, an event says what the pod cannot
+// do.
 func TestServiceOfPodsOnVFIO(t *testing.T) {
 	p, v := backend("dpdk", "n1", "172.16.91.20")
 	v.Pool = "culvert.dev/dpdk"
@@ -680,8 +681,8 @@ func TestParseServiceNetworks(t *testing.T) {
 	}
 }
 
-// The webhook keeps the key in the selector and refuses what is never served; an update of
-// what was refused before passes.
+// The webhook keeps the key in the selector, and refuses a Service that Culvert never serves. An
+// update of a Service that it refused before passes.
 func TestServiceWebhook(t *testing.T) {
 	c := newCluster(twoBackends()...)
 	w := &serviceWebhook{client: c, rules: endpoints.Rules{Defaults: []service.Network{{Namespace: "default", Name: "net1"}}}}

@@ -54,7 +54,7 @@ func (w *serviceWebhook) Handle(ctx context.Context, req admission.Request) admi
 	return admission.Patched("key of Culvert in the selector", patch...)
 }
 
-// wasRefused reports whether the Service that is updated was refused already.
+// wasRefused reports whether the webhook refuses the Service also as it was before the update.
 func wasRefused(req admission.Request) bool {
 	var old corev1.Service
 	if req.Operation != admissionv1.Update || json.Unmarshal(req.OldObject.Raw, &old) != nil {

@@ -256,7 +256,8 @@ func TestI10WebhooksServeTheAPIServerAlone(t *testing.T) {
 	refusesCertificates(t, s.Config())
 }
 
-// refusesCertificates tries what a controller with cert-manager's certificates may not do.
+// refusesCertificates makes the calls that the API server must refuse to a controller with
+// cert-manager's certificates.
 func refusesCertificates(t *testing.T, config *rest.Config) {
 	t.Helper()
 	c, err := client.New(asController(config), client.Options{Scheme: Scheme()})

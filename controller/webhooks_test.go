@@ -381,8 +381,8 @@ func TestPolicyWithEveryKey(t *testing.T) {
 	}
 }
 
-// Whatever is in a network: it is answered, and what is refused is refused as
-// culvertd would.
+// FuzzNetworks: cni.Judge, which the webhook calls, answers any text, and refuses a network if and
+// only if culvertd's parser refuses it.
 func FuzzNetworks(f *testing.F) {
 	f.Add(`{"type":"sriov","cniVersion":"0.3.1","vlan":5}`)
 	f.Add(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"sriov"},{"type":7},null]}`)

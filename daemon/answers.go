@@ -36,8 +36,8 @@ func (s *Server) answerLedger(context.Context, json.RawMessage) (any, error) {
 	return status.Ledger(s.Config.Ledger, c), nil
 }
 
-// streamEvents sends the events after a number, and goes on with those that
-// come when asked to.
+// streamEvents sends the events after a number. If the request says so, it then sends further
+// events as they come.
 func (s *Server) streamEvents(ctx context.Context, raw json.RawMessage, send func(any) error) error {
 	req, err := parseParams[api.EventsRequest](raw)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) eventsAfter(seq uint64) ([]api.Event, error) {
 	return out, err
 }
 
-// hostPlan answers with what a host.yaml would change.
+// hostPlan answers with the changes that a host.yaml would make.
 func (s *Server) hostPlan(ctx context.Context, raw json.RawMessage) (any, error) {
 	req, err := parseParams[api.HostRequest](raw)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) hostPlan(ctx context.Context, raw json.RawMessage) (any, error)
 	return s.planHost(ctx, req)
 }
 
-// hostApply writes host.yaml and follows it, when no owner loses a VF by it or force is set.
+// hostApply writes host.yaml and applies it, if no owner loses a VF by that or force is set.
 func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error) {
 	req, err := parseParams[api.HostRequest](raw)
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 type ClusterConfig struct {
 	Kubeconfig string // empty: that of the pod culvertd is in
 	NodeName   string
-	// DaemonSet is the one that culvertd is of, namespace/name; empty for none.
+	// DaemonSet is the DaemonSet of this culvertd, namespace/name; empty for none.
 	DaemonSet string
-	// DevicePlugin is the ConfigMap of the SR-IOV network device plugin, namespace/name,
-	// and DevicePluginPrefix the prefix of its resources that name none.
+	// DevicePlugin is the ConfigMap of the SR-IOV network device plugin, namespace/name, and
+	// DevicePluginPrefix the prefix of its resources that have none in the ConfigMap.
 	DevicePlugin, DevicePluginPrefix string
 	// Whereabouts says who gives out the addresses of whereabouts networks.
 	Whereabouts cni.WhereaboutsMode
@@ -119,8 +119,8 @@ func (s *Server) newCNI() *cni.Handler {
 	return h
 }
 
-// registerCNI serves the CNI shim: by the handler of pods' networks, which passes on
-// what is not its own, or by intake/cni.
+// registerCNI serves the CNI shim. The handler of pods' networks serves it, if there is one, and
+// passes other requests on; otherwise intake/cni does.
 func (s *Server) registerCNI(srv *rpc.Server) {
 	serve := s.newCNI().Serve
 	if s.networks != nil {
@@ -131,8 +131,8 @@ func (s *Server) registerCNI(srv *rpc.Server) {
 	})
 }
 
-// serveCluster follows the cluster. It takes over the networks of pods once the VFs are
-// made: an earlier pod would not get its VFs.
+// serveCluster follows the cluster. It takes over the networks of pods once the VFs are made: a pod
+// that starts earlier would not get its VFs.
 func (s *Server) serveCluster(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return s.cluster.Run(ctx) })
@@ -155,8 +155,8 @@ func (s *Server) serveCluster(ctx context.Context) error {
 // may be down.
 const clusterTimeout = 30 * time.Second
 
-// awaitVFs waits until the VFs are made, including those that the cluster wants; false
-// when ctx ended first.
+// awaitVFs waits until the VFs are made, including those that the cluster wants. It returns false
+// if ctx ended first.
 func (s *Server) awaitVFs(ctx context.Context) bool {
 	var followed <-chan struct{}
 	if s.member != nil {
@@ -187,7 +187,8 @@ func awaitBoth(ctx context.Context, made, followed <-chan struct{}, patience tim
 	return true
 }
 
-// resumeNetworks finishes or undoes what an earlier culvertd left of pods' networks.
+// resumeNetworks finishes or undoes the work on pods' networks that an earlier culvertd left
+// undone.
 func (s *Server) resumeNetworks(ctx context.Context) {
 	if !s.cluster.WaitForSync(ctx) {
 		return

@@ -13,8 +13,8 @@ const gcPercent = 200
 // the design (TestMemoryUnderAttack). Go exceeds it rather than stop.
 const softLimit = 20 << 20
 
-// SetCollector sets the garbage collector as culvertd has it. The environment variables
-// GOGC and GOMEMLIMIT, where the caller has them, come first.
+// SetCollector sets the garbage collector as culvertd needs it. gogc and gomemlimit are the
+// environment variables of these names; one that is set overrides culvertd's value.
 func SetCollector(gogc, gomemlimit string) {
 	if gogc == "" {
 		debug.SetGCPercent(gcPercent)

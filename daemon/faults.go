@@ -23,8 +23,8 @@ func (s *Server) followErrors(ctx context.Context) {
 	})
 }
 
-// pollErrors reads the counters at each tick. When the problems are others, it marks the PFs for all
-// who follow the inventory, such as the device plugin, and calls changed.
+// pollErrors reads the counters at each tick. When the problems have changed, it marks the PFs for
+// all followers of the inventory, such as the device plugin, and calls changed.
 func (s *Server) pollErrors(ctx context.Context, ticks <-chan time.Time, read func([]vf.PF) map[vf.PCIAddr]vf.ErrorCounts, changed func()) {
 	for {
 		select {

@@ -10,7 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// An error that is counted between two reads is in the status, and its caller learns of it once.
+// An error that is counted between two reads is in the status, and pollErrors reports the change
+// once.
 func TestErrorsArePolled(t *testing.T) {
 	s := served(t, t.TempDir())
 	pf := s.node.Inventory.PFs()[0]

@@ -41,9 +41,9 @@ func served(t testing.TB, dir string) *Server {
 	return s
 }
 
-// Whatever a client asks of a method, the answer is JSON or an error that says
-// that the request is invalid; host.yaml and the ledger are the only files, and
-// host.yaml is one that reads.
+// FuzzMethod: whatever a client sends to a method, the answer is JSON or an error that says that
+// the request is invalid. culvertd writes no file but host.yaml and the ledger, and can read
+// host.yaml afterwards.
 func FuzzMethod(f *testing.F) {
 	host := func(file, content string, force bool) []byte {
 		raw, err := json.Marshal(map[string]any{"file": file, "content": content, "force": force})

@@ -21,11 +21,11 @@ func InstallPlugin(dir string) error {
 	return place.Install(filepath.Join(filepath.Dir(own), "culvert-cni"), dir)
 }
 
-// leaveHost ends a culvertd whose DaemonSet was deleted: the runtime gets
-// back the default network's own configuration, and the plugin goes, with what balances
-// connections to Services. VFs and the ledger stay as they are, for the next installation of Culvert. Everything stays
-// unless the DaemonSet's deletion was seen: an API server that refuses culvertd's
-// credential says nothing about it.
+// leaveHost takes Culvert off a host whose DaemonSet was deleted. The runtime gets back the default
+// network's own configuration. The CNI plugin goes, and so do the tables and programs that balance
+// connections to Services. VFs and the ledger stay as they are, for the next installation of
+// Culvert. Everything stays unless culvertd has seen that the DaemonSet was deleted: an API server
+// that refuses culvertd's credential is no proof of that.
 func (s *Server) leaveHost(ctx context.Context) error {
 	if s.PluginDir == "" || s.Cluster.DaemonSet == "" || s.cluster == nil {
 		return nil

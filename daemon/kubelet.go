@@ -20,9 +20,9 @@ const DefaultKubeletDir = "/var/lib/kubelet"
 // has to receive the change within a second.
 const listingDelay = 500 * time.Millisecond
 
-// newDevicePlugin returns the plugin that makes the node's pools resources of the kubelet
-// with the given root folder. From now on a request that names no VF gets none that the
-// kubelet gave to a pod.
+// newDevicePlugin returns the plugin that makes the node's pools resources of the kubelet with the
+// given root folder. From now on, a request that names no VF never gets a VF that the kubelet gave
+// to a pod.
 func newDevicePlugin(n *node.Node, root string, log *slog.Logger) *deviceplugin.Plugin {
 	p := deviceplugin.New(deviceplugin.Config{
 		Dir:     filepath.Join(root, "device-plugins"),

@@ -13,9 +13,9 @@ import (
 // errStopping ends a loan early.
 var errStopping = errors.New("culvertd is stopping")
 
-// lendRate lends an attached VF a rate until the client answers that it is done, leaves, the
-// time is up, or culvertd stops, which no loan holds up; then the VF's own rate is set again and
-// read back, and that is the result.
+// lendRate lends an attached VF a rate. The loan ends when the client answers that it is done or
+// disconnects, when the time is up, or when culvertd stops: no loan delays that. Then lendRate sets
+// the VF's own rate again and reads it back, and answers with the outcome.
 func (s *Server) lendRate(stopping context.Context) rpc.DialogHandler {
 	return func(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
 		req, err := parseParams[api.LendRateRequest](raw)

@@ -22,8 +22,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A loan ends when the client says so, when it leaves, when the time is up, and when culvertd
-// stops, which does not wait for it; each time the VF has its own rate again.
+// A loan ends when the client says so or disconnects, when the time is up, and when culvertd stops,
+// which does not wait for the loan. Each time the VF has its own rate again.
 func TestLoanEnds(t *testing.T) {
 	k := fake.New(fake.IGB, 1)
 	k.AddNetns("/run/netns/a")
@@ -51,7 +51,7 @@ func TestLoanEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := rpc.NewServer(authorizePeer, slog.New(slog.DiscardHandler))
-	srv.Grace = time.Hour // for which no loan is waited
+	srv.Grace = time.Hour // the server may wait that long for requests, but not for a loan
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var g errgroup.Group

@@ -18,8 +18,8 @@ import (
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// A pod whose VF is in no known pool is refused with the cause and the next step: where the
-// CRD of NodePolicies is missing it waits for ever.
+// culvertd refuses a pod whose VF is in no known pool with the cause and the next step. Without the
+// CRD of NodePolicies the pools never become known.
 func TestMissingPoolsNameTheCause(t *testing.T) {
 	none := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(none.Close)

@@ -18,16 +18,16 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// nobody is a user without rights; any that is not 0 would do.
+// nobody is a user without rights; any user ID but 0 would do.
 const nobody = 65534
 
-// Only root may talk to culvertd: the socket's mode keeps others out, and where
-// somebody has opened that, who they are does.
+// Only root may talk to culvertd. The socket's mode keeps other users out. If the mode lets them
+// in, culvertd refuses them by their user ID.
 func TestOnlyRootIsServed(t *testing.T) {
 	if socket := os.Getenv("CULVERT_TEST_ASK"); socket != "" {
 		err := rpc.Call(t.Context(), socket, "ask", nil, nil)
 		if errors.Is(err, rpc.ErrDenied) {
-			t.Skipf("denied: %v", err) // how the parent knows
+			t.Skipf("denied: %v", err) // the parent test looks for this text
 		}
 		t.Fatalf("served, or failed otherwise: %v", err)
 	}

@@ -30,8 +30,8 @@ type podFinder struct {
 	}
 }
 
-// knowsPod serves attach.Config. The kubelet reports names only: where this node has another
-// pod of that name, the kubelet reports that one.
+// knowsPod serves attach.Config. The kubelet reports names only: if this node has another pod of
+// that name, the kubelet means that pod, so knowsPod does not ask it.
 func (f podFinder) knowsPod(ctx context.Context, l journal.Lease) (bool, error) {
 	namespace, name, ok := strings.Cut(l.Owner.Name, "/")
 	if !ok {

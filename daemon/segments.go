@@ -25,7 +25,7 @@ func (s *Server) followSegments(id segment.NodeID) {
 	})
 }
 
-// runSegments sends and listens on the PFs until ctx ends, from the moment that the VFs are made.
+// runSegments waits until the VFs are made, and then sends and listens on the PFs until ctx ends.
 func (s *Server) runSegments(ctx context.Context) {
 	if s.segments == nil || !s.awaitVFs(ctx) {
 		return
@@ -35,7 +35,7 @@ func (s *Server) runSegments(ctx context.Context) {
 	s.segments.Run(ctx, tick.C)
 }
 
-// segmentProblems returns the pools over PFs that do not hear each other.
+// segmentProblems returns the pools over PFs that do not receive each other's frames.
 func (s *Server) segmentProblems() []api.Problem {
 	if s.segments == nil {
 		return nil

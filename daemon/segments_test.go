@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/segment"
 )
 
-// Without the flag culvertd has no part that sends or listens.
+// Without the flag, culvertd neither sends nor listens on the PFs.
 func TestSegmentDiscoveryIsSwitchedOff(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		s := &Server{Config: Config{SegmentDiscovery: on}, node: node.New(node.Config{})}
@@ -24,7 +24,7 @@ func TestSegmentDiscoveryIsSwitchedOff(t *testing.T) {
 	s := &Server{}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s.runSegments(ctx) // returns at once: it would wait for the VFs
+	s.runSegments(ctx) // returns at once, and does not wait for the VFs
 	if ctx.Err() != nil {
 		t.Error("it waits")
 	}

@@ -1,6 +1,6 @@
-// Package daemon is culvertd: it makes a Server of a node, the ways in, the socket, and in
-// a cluster the kubelet's and the API server's sides. It composes other packages and
-// decides only which of them run and in which order. cmd/culvertd runs it.
+// Package daemon is culvertd: it makes a Server of a node, the intakes, the socket, and in a
+// cluster the parts for the kubelet and the API server. It composes other packages and decides only
+// which of them run and in which order. cmd/culvertd runs it.
 package daemon
 
 import (
@@ -48,7 +48,7 @@ type Config struct {
 	// Metrics is the address where Prometheus reads metrics; empty: nowhere.
 	Metrics string
 
-	// SegmentDiscovery is whether frames between PFs find out which share a segment.
+	// SegmentDiscovery is whether PFs send frames to find out which of them share a segment.
 	SegmentDiscovery bool
 
 	// ProcRoot is the path of the host's /proc.
@@ -180,7 +180,7 @@ func (s *Server) announceReady() {
 	s.Log.Info("ready", "pfs", len(s.node.Inventory.PFs()), "socket", s.Socket)
 }
 
-// listProblems returns what culvertd's parts report as wrong.
+// listProblems returns the problems that culvertd's parts report.
 func (s *Server) listProblems() []api.Problem {
 	out := slices.Concat(s.hostFile.Problems(), s.sources.Problems(), s.node.Problems(), s.node.AddressProblems(), s.guests.Problems(), s.faults.Problems(), s.segmentProblems())
 	if s.pods != nil {
@@ -224,8 +224,7 @@ func (s *Server) registerMethods(ctx context.Context, srv *rpc.Server) {
 	srv.HandleDialog(api.MethodLendRate, s.lendRate(ctx))
 }
 
-// whenMade makes a handler wait until the VFs are made: before that the ledger knows none
-// of them.
+// whenMade makes a handler wait until the VFs are made: before that the ledger has none of them.
 func (s *Server) whenMade(answer rpc.Handler) rpc.Handler {
 	return func(ctx context.Context, params json.RawMessage) (any, error) {
 		select {

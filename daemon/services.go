@@ -33,8 +33,8 @@ func (s *Server) listMechanisms() []agent.Mechanism {
 	}
 }
 
-// openSocket opens eBPF. Where it fails, programs that an earlier culvertd left are removed,
-// since nftables balances in their place.
+// openSocket opens eBPF. If that fails, it removes programs that an earlier culvertd left, since
+// nftables balances in their place.
 func (s *Server) openSocket() (agent.Balancer, error) {
 	cgroup, err := socket.FindCgroup(s.ProcRoot)
 	if err != nil {
@@ -55,13 +55,13 @@ func openFilter() (agent.Balancer, error) {
 	return b, nil
 }
 
-// removeServices takes what balances connections out of the kernel, when Culvert is
-// uninstalled.
+// removeServices removes the tables and programs that balance connections from the kernel, when
+// Culvert is uninstalled.
 func (s *Server) removeServices() error {
 	return errors.Join(s.services.Clear(), socket.Remove(balance.PinDir))
 }
 
-// serviceProblems returns what is wrong with balancing.
+// serviceProblems returns the problems of balancing.
 func (s *Server) serviceProblems() []api.Problem {
 	if s.services == nil {
 		return nil

@@ -92,7 +92,7 @@ func fits(t *testing.T, report outcome) {
 	}
 }
 
-// A report is printed and kept, and what is wrong in it is an error.
+// The demo prints its report and writes it to files, and a problem in it is an error.
 func TestReportIsPrintedAndKept(t *testing.T) {
 	var out strings.Builder
 	d := &demo{Options: Options{Out: filepath.Join(t.TempDir(), "new")}, Steps: lab.NewSteps(&out, false), files: vmFiles}

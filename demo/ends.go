@@ -31,9 +31,9 @@ const mostSenders = 7
 // gateway is the PF's address in R0's subnet.
 const gateway = "172.16.91.254/24"
 
-// LendEnds boots a lab and writes its [place.LabEnds] to out as one JSON object: where
-// it is, or why it is not. It takes the lab down when in ends or ctx does, so that no
-// lab outlives the measurement.
+// LendEnds boots a lab and writes its [place.LabEnds] to out as one JSON object: the ends, or the
+// reason why there are none. It takes the lab down when in ends or ctx does, so that no lab
+// outlives the measurement.
 func LendEnds(ctx context.Context, o Options, senders int, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -51,8 +51,8 @@ func LendEnds(ctx context.Context, o Options, senders int, in io.Reader, out io.
 	return errors.Join(err, e.takeDown(ctx))
 }
 
-// bootEnds boots the lab. More than one sender are containers, and send to the one on
-// the other node.
+// bootEnds boots the lab. If there are several senders, they are containers that send to the
+// container on the other node.
 func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 	if senders < 1 || senders > mostSenders {
 		return nil, fmt.Errorf("%d senders: take 1 to %d, as many as the PF has VFs", senders, mostSenders)

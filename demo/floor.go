@@ -35,8 +35,8 @@ func buildFloor(ctx context.Context, source string) (string, error) {
 // floorProgram is where the nodes have the program test/bench/floor.
 const floorProgram = "/usr/local/bin/floor"
 
-// timeFloor times the bare kernel work of an attach on the first node, before
-// Culvert is there to mind the VF.
+// timeFloor times the bare kernel work of an attach on the first node, before Culvert is installed
+// and manages the VF.
 func (k *kubernetes) timeFloor(ctx context.Context, program string) error {
 	k.Step("timing the bare kernel work of an attach, %d times", k.Attachments)
 	n := k.nodes[0]
@@ -65,7 +65,7 @@ func (k *kubernetes) timeFloor(ctx context.Context, program string) error {
 	return err
 }
 
-// runFloor returns the command that does a work on a node.
+// runFloor returns the command that does the work on a node.
 func runFloor(w floor.Work) []string { return append([]string{floorProgram}, w.Args()...) }
 
 // floorScript attaches and detaches a VF of pf as often as its argument says, prints how

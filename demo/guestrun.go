@@ -222,7 +222,8 @@ func (v *vms) showOwners(ctx context.Context) error {
 	return nil
 }
 
-// useUp asks for more VFs than the pool of guests has.
+// useUp gives a second guest the last VF of the pool of guests, and checks that a third guest is
+// refused.
 func (v *vms) useUp(ctx context.Context) error {
 	n := v.nodes[0]
 	v.Step("%s has two VFs for guests: a second guest gets the other one, a third one is refused", n.Name)
@@ -380,7 +381,7 @@ func parsePassed(text []byte) (out []string, err error) {
 	return out, nil
 }
 
-// killAll ends the guests as hard as it goes, and the containers.
+// killAll kills the guests' QEMU with signal 9, and deletes the containers.
 func (v *vms) killAll(ctx context.Context) error {
 	v.Step("killing the guests' QEMU with signal 9, and deleting the containers: the VFs come back by themselves")
 	return eachNode(ctx, v.nodes, func(ctx context.Context, i int, n node.Node) error {
@@ -426,5 +427,5 @@ func (r GuestResult) formatText(screen.Look) string {
 	return b.String()
 }
 
-// formatPage returns nothing: nothing was measured.
+// formatPage returns no page, since the run has no measurement.
 func (GuestResult) formatPage() ([]byte, error) { return nil, nil }

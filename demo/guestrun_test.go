@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// What demo-vm.json has is what issue 6 asks for, and more.
+// demo-vm.json has the fields that issue 6 asks for, and more.
 func TestGuestResult(t *testing.T) {
 	r := GuestResult{
 		Guests: 2, Ping: true, LedgerMatchesLibvirt: true, VFsCreated: 14, Accel: "tcg", WhyNotKVM: strings.Repeat("why ", 60),
@@ -40,7 +40,8 @@ func TestGuestResult(t *testing.T) {
 	}
 }
 
-// TestPassedVFs: the functions that libvirt passes to guests, however it does.
+// TestPassedVFs: parsePassed finds the functions that libvirt passes to guests, in each form of its
+// XML.
 func TestPassedVFs(t *testing.T) {
 	got, err := parsePassed([]byte(`<domain id='1'><name>b</name><devices>
   <interface type='hostdev' managed='no'><source><address type='pci' domain='0x0000' bus='0x01' slot='0x10' function='0x2'/></source></interface>
@@ -64,8 +65,8 @@ func TestPassedVFs(t *testing.T) {
 	}
 }
 
-// A lab that is not up is not brought up where it is to be there, and there are no more
-// guests than nodes.
+// With Options.Up a demo does not boot a lab that is not up, and RunGuests refuses more guests than
+// nodes.
 func TestRefusedBeforeALabIsUp(t *testing.T) {
 	ctx, o := t.Context(), Options{Name: "t-demo-none", Out: t.TempDir(), Log: io.Discard, Up: true}
 	d, err := beginDemo(o, vmFiles)

@@ -25,10 +25,10 @@ pools:
     pfNames: ["enp1s0#2-6"]
 `
 
-// GuestSetup returns libvirt's first look at its QEMU and at its hooks. The first takes a
-// minute where the processor is emulated. libvirt looks for hooks only as it starts (its
-// manual of hooks), so the nodes have empty ones where Culvert's will be: libvirt runs those
-// without another start.
+// GuestSetup returns the setup in which libvirt probes its QEMU and looks for hooks for the first
+// time. The probe takes a minute where the processor is emulated. libvirt looks for hooks only as
+// it starts (its manual of hooks), so the nodes have empty ones where Culvert's will be: libvirt
+// runs those without another start.
 func GuestSetup() *lab.Setup {
 	return &lab.Setup{
 		Key: "libvirt looked at its QEMU and at empty hooks",
@@ -68,7 +68,7 @@ func UpGuests(ctx context.Context, o lab.Options, source string) (*lab.Lab, erro
 		if err == nil {
 			stage, err = os.MkdirTemp("", "culvert-guests-")
 		}
-		if err == nil { // what it is installed into has libvirt
+		if err == nil { // the folder makes Culvert's installation include its hooks of libvirt
 			err = os.MkdirAll(filepath.Join(stage, "etc/libvirt"), 0o755)
 		}
 		if err == nil {

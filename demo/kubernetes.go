@@ -35,7 +35,7 @@ type KubernetesResult struct {
 	Floor              bench.Percentiles  `json:"floor_ms"`                // the bare kernel work of the VF network
 	Attachments        int                `json:"attachments"`             // of each kind
 	APIRequests        float64            `json:"api_requests_per_attach"` // of culvertd, that an answer waits for
-	APIWrites          float64            `json:"api_writes_per_attach"`   // of culvertd, behind the answer
+	APIWrites          float64            `json:"api_writes_per_attach"`   // of culvertd, after the answer
 	APIStates          float64            `json:"api_states_per_attach"`   // NodeStates among them, which attaches share
 	DuplicateAddresses int                `json:"duplicate_addresses"`
 	Pods               int                `json:"pods"` // started and deleted as fast as it goes
@@ -95,7 +95,7 @@ func (d *demo) bringClusterUp(ctx context.Context) (*cluster.Cluster, error) {
 	return cluster.Up(ctx, cluster.Options{Source: d.Source, Lab: d.labOptions()})
 }
 
-// lastWords shows what a person would look at first, after a failure.
+// lastWords shows the pods, the warnings and culvertd's last log lines, after a failure.
 func (k *kubernetes) lastWords(ctx context.Context) {
 	for _, args := range []string{
 		"get pods --all-namespaces --output wide", "get events --all-namespaces --field-selector type=Warning",
@@ -105,7 +105,7 @@ func (k *kubernetes) lastWords(ctx context.Context) {
 	}
 }
 
-// tell shows what kubectl prints.
+// tell runs kubectl and shows what it prints.
 func (k *kubernetes) tell(ctx context.Context, args ...string) error {
 	out, err := k.Kubectl(ctx, args...)
 	if err == nil {
@@ -150,7 +150,7 @@ func (k *kubernetes) install(ctx context.Context) error {
 	if err := k.tell(ctx, "get", "nodepolicies,nodestates"); err != nil {
 		return err
 	}
-	for _, n := range k.nodes { // for what is asked of nodes below; the installation needs it not
+	for _, n := range k.nodes { // the demo asks the nodes by it below; installing does not need it
 		if err := k.Lab.Copy(ctx, n.Name, filepath.Join(k.Source, "build/bin/culvert"), "/usr/local/bin/culvert"); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (k *kubernetes) install(ctx context.Context) error {
 // patience bounds a wait for the cluster, on a host with much else to do.
 const patience = 10 * time.Minute
 
-// await tries until it is so.
+// await calls so until it returns no error, or for patience.
 func (k *kubernetes) await(ctx context.Context, what string, so func(context.Context) error) error {
 	for end := time.Now().Add(patience); ; {
 		err := so(ctx)
@@ -234,8 +234,8 @@ func (l list) vfAddresses() (map[string][]netip.Addr, error) {
 	return all, nil
 }
 
-// addresses waits until all pods tell their VF's address, which comes behind
-// their start, and counts those that two have.
+// addresses waits until the network-status of all pods has their VF's address, which comes after
+// their start. It counts the addresses that two pods have.
 func (k *kubernetes) addresses(ctx context.Context, selector ...string) (pods list, all map[string][]netip.Addr, err error) {
 	err = k.await(ctx, "network-status of all pods", func(ctx context.Context) (err error) {
 		pods = list{}
@@ -334,8 +334,8 @@ func (k *kubernetes) burst(ctx context.Context) error {
 	return nil
 }
 
-// compareVFs compares once the kubelets have taken down the networks of all pods,
-// which they do behind the pods' deletion: what they are still about is no leak.
+// compareVFs compares the VFs once the kubelets have taken down the networks of all pods, which
+// they do after the pods' deletion. A VF that a kubelet has not yet returned is no leak.
 func (k *kubernetes) compareVFs(ctx context.Context) error {
 	if err := k.settle(ctx); err != nil {
 		return err

@@ -18,9 +18,9 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-// ServiceResult is what the demo found of Services over the VF network.
+// ServiceResult has the demo's findings about Services over the VF network.
 type ServiceResult struct {
-	Headless       []netip.Addr `json:"headless"`           // what DNS answers for report R0's Service
+	Headless       []netip.Addr `json:"headless"`           // DNS's answer for report R0's Service
 	ClusterIPRatio float64      `json:"clusterip_ratio"`    // requests a second by ClusterIP, of those by the pod's own address
 	ErrorsOnDelete int          `json:"errors_on_delete"`   // of connections begun later than tolerance after the endpoint became not ready
 	EndpointChange float64      `json:"endpoint_change_ms"` // until new connections follow; the median of some changes
@@ -140,7 +140,7 @@ func (k *kubernetes) provePath(ctx context.Context, pod string, do func() (count
 }
 
 // askClusterIP makes requests by a ClusterIP with two backends while its endpoints change and one
-// of them is deleted, and compares the ClusterIP with the address of the one that is left.
+// of them is deleted, and compares the ClusterIP with the address of the remaining one.
 func (k *kubernetes) askClusterIP(ctx context.Context, s requests.Site) error {
 	k.Step("a ClusterIP with two backends over sriov-net1: %d requests a second, a connection for each, while one backend is deleted", load)
 	near, far := k.nodes[0].Name, k.nodes[1].Name
@@ -264,13 +264,13 @@ func (k *kubernetes) judgeLoad(all requests.Log, left []time.Time, gone time.Tim
 	}
 }
 
-// excused is how long after an endpoint became not ready a failed connection is no failure of the
-// demo.
+// excused returns for how long after an endpoint became not ready a failed connection is no failure
+// of the demo.
 func (r ServiceResult) excused() time.Duration {
 	return max(tolerance, time.Duration(2*r.ChangeWorst*float64(time.Millisecond)).Round(time.Millisecond))
 }
 
-// untilNotReady is DeletedAfter.
+// untilNotReady returns DeletedAfter as a duration.
 func (r ServiceResult) untilNotReady() time.Duration {
 	return time.Duration(r.DeletedAfter * float64(time.Millisecond))
 }
@@ -308,7 +308,7 @@ func (k *kubernetes) compareClusterIP(ctx context.Context, s requests.Site, targ
 	return err
 }
 
-// text is the lines of the report.
+// text returns the lines of the report.
 func (r ServiceResult) text() string {
 	return fmt.Sprintf("Service headless: DNS answers %v\n"+
 		"        ClusterIP: %.2f times the requests a second of the pod's own address\n"+

@@ -59,7 +59,7 @@ func TestParseSetUps(t *testing.T) {
 	}
 }
 
-// Every call of the floor program in the script is one that the program reads.
+// The floor program can parse each of its calls in the script.
 func TestFloorScript(t *testing.T) {
 	script := floorScript("enp2s0", "floor", "0000:02:10.0", "enp2s0v0")
 	var got []string
@@ -107,8 +107,8 @@ func TestVFAddresses(t *testing.T) {
 	}
 }
 
-// Only what culvertd itself asked since then counts, and what an answer waits
-// for is told from what comes behind it.
+// Only culvertd's own requests since then count. Those that an answer waits for are counted apart
+// from those after it.
 func TestCountRequests(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	name := "timed-worker01"
@@ -146,7 +146,7 @@ func TestCountRequests(t *testing.T) {
 	}
 }
 
-// worker is a node whose kubelet is about its pods' networks for some more looks.
+// worker is a node whose kubelet still takes down its pods' networks for some more readings.
 type worker struct {
 	busy int
 	told api.VF
@@ -177,8 +177,8 @@ func ended(t *testing.T, workers ...*worker) *kubernetes {
 	return &kubernetes{demo: d}
 }
 
-// VFs that the kubelets still take back are waited for; what is free and is not
-// as it was has leaked.
+// The demo waits for VFs that the kubelets have not yet returned. A VF that is free and is not as
+// it was has leaked.
 func TestComparisonWaitsForKubelets(t *testing.T) {
 	free := api.VF{Name: "enp1s0#0", Phase: "free"}
 	k := ended(t, &worker{told: free}, &worker{busy: 3, told: free})

@@ -104,7 +104,7 @@ func (k *kubernetes) timePods(ctx context.Context) error {
 	return k.countRequests(since)
 }
 
-// withoutVF begins the names of pods whose network-status no attach causes.
+// withoutVF is the beginning of the names of pods whose network-status no attach causes.
 const withoutVF = "timed-plain-"
 
 func (k *kubernetes) timePod(ctx context.Context, n node.Node, network string) (time.Duration, error) {
@@ -120,7 +120,7 @@ func (k *kubernetes) timePod(ctx context.Context, n node.Node, network string) (
 		if _, err := k.KubectlIn(ctx, strings.NewReader(podManifest(name, n.Name, network)), "create", "-f", "-"); err != nil {
 			return 0, err
 		}
-		// Its sandbox has its networks then; what containers take is not asked here.
+		// The pod's sandbox has its networks then. The time of its containers does not count here.
 		if _, err := k.Kubectl(ctx, "wait", "--for=condition=PodReadyToStartContainers", "pod/"+name, "--timeout="+patience.String()); err != nil {
 			return 0, err
 		}
@@ -157,8 +157,8 @@ func setUps(ctx context.Context, n node.Node) (setUp, error) {
 	return parseSetUps(string(out))
 }
 
-// parseSetUps reads metrics in Prometheus' text format. Before the first pod
-// there are none of these.
+// parseSetUps reads metrics in Prometheus' text format. Before the first pod the counts are not
+// among them.
 func parseSetUps(metrics string) (s setUp, err error) {
 	const prefix = "containerd_cri_network_plugin_operations_duration_seconds_seconds_"
 	for line := range strings.Lines(metrics) {
@@ -182,10 +182,10 @@ func parseSetUps(metrics string) (s setUp, err error) {
 	return s, nil
 }
 
-// countRequests counts in the API server's audit log what culvertd asked since
-// then: what an answer to the runtime waits for, which is a pod or network
-// that its informers do not have yet, and what it writes behind the answer: the pod's
-// network-status, its events, and the node's NodeState, which many attaches share.
+// countRequests counts culvertd's requests since then in the API server's audit log. culvertd's
+// answer to the runtime waits for reads of a pod or network that its informers do not have yet.
+// After the answer it writes the pod's network-status, its events, and the node's NodeState, which
+// many attaches share.
 func (k *kubernetes) countRequests(since time.Time) error {
 	f, err := os.Open(k.AuditLog)
 	if err != nil {

@@ -28,7 +28,7 @@ type effort struct {
 	targetRounds int
 }
 
-// effort returns how much is measured.
+// effort returns how much the demo measures.
 func (o Options) effort() effort {
 	if o.Quick {
 		return effort{rounds: 1, attachments: 5, afterDelete: 10 * time.Second, targetRounds: 2}
@@ -39,8 +39,8 @@ func (o Options) effort() effort {
 const runSeconds = 2 // of iperf3
 
 // timeAttachments attaches and detaches a VF again and again on the first
-// node, which has nothing else to do. It is timed there, by Culvert's own
-// program: no SSH is in it.
+// node, which has nothing else to do. Culvert's own program measures the time there, so that SSH is
+// not in it.
 func (d *demo) timeAttachments(ctx context.Context) error {
 	attachments := d.effort().attachments
 	d.Step("timing %d attachments through the CNI plugin on %s, one after the other", attachments, d.nodes[0].Name)
@@ -75,11 +75,11 @@ func (d *demo) timeAttachments(ctx context.Context) error {
 	return err
 }
 
-// measureWays has culvert-bench measure again what report R0 did, over both ways between two network
-// namespaces, and takes what it found. The demos start it as a program, since it loads eBPF, which
-// culvert-lab does not link.
+// measureWays has culvert-bench repeat the measurements of report R0, over both ways between two
+// network namespaces, and takes its figures. The demos start it as a program, since it loads eBPF,
+// which culvert-lab does not link.
 //
-// On a busy machine runs are void. It measures once more when a way has nothing to show for it.
+// On a busy machine runs are void. measureWays measures once more if all runs over a way are.
 func (d *demo) measureWays(ctx context.Context, from, to string) error {
 	rounds := d.effort().rounds
 	d.Step("culvert bench run m3 m4 m5: iperf3 and ping over the overlay and the VF, %d times each, in turns", rounds)
@@ -111,13 +111,13 @@ func (d *demo) measureWays(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// judgeGain says what is wrong with the throughput over the VF against that over the overlay, or what
-// the runs leave open. On a busy machine the runs of the two ways overlap, and prove nothing; nor do
-// fewer runs than enoughRuns.
+// judgeGain returns a problem if the throughput over the VF is lower than that over the overlay. It
+// returns unclear if the runs do not show which is lower: the runs of the two ways overlap, as on a
+// busy machine, or are fewer than enoughRuns.
 func judgeGain(vf, overlay []float64) (problem, unclear string) {
 	gain := bench.Median(vf) / bench.Median(overlay)
 	switch {
-	case len(vf) == 0 || len(overlay) == 0 || gain >= 1: // what is missing is a problem of its own
+	case len(vf) == 0 || len(overlay) == 0 || gain >= 1: // findMissing reports a way without runs
 		return "", ""
 	case min(len(vf), len(overlay)) < enoughRuns:
 		return "", fmt.Sprintf("the VF carries %.2f times what the overlay carries, by too few runs to tell which is faster", gain)
@@ -130,11 +130,11 @@ func judgeGain(vf, overlay []float64) (problem, unclear string) {
 // enoughRuns of each way show which is faster, if they do not overlap.
 const enoughRuns = 3
 
-// goodbye bounds how long culvert-bench takes back what it made once ctx has ended.
+// goodbye bounds the clean-up of culvert-bench after ctx has ended.
 const goodbye = 30 * time.Second
 
-// runBench runs `culvert bench run`, shows what it says, and returns its result, which may not be
-// whole.
+// runBench runs `culvert bench run`, shows its standard error, and returns its result, which may
+// not be whole.
 func (d *demo) runBench(ctx context.Context, args ...string) (bench.Result, error) {
 	path, err := program.Find(program.Bench)
 	if err != nil {
@@ -161,8 +161,7 @@ func (d *demo) runBench(ctx context.Context, args ...string) (bench.Result, erro
 	return r, err
 }
 
-// showLines runs a command, and shows what it writes to standard error as it comes. The error has
-// its last line.
+// showLines runs a command, and shows its standard error line by line. The error has the last line.
 func (d *demo) showLines(cmd *exec.Cmd) error {
 	said, err := cmd.StderrPipe()
 	if err == nil {

@@ -79,8 +79,8 @@ func benchAs(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// The demo shows what culvert-bench says, takes its result, and notes one that is not whole. One
-// that writes none fails the demo with its last words.
+// The demo shows the text of culvert-bench, takes its result, and notes a result that is not whole.
+// If culvert-bench writes none, the demo fails with its last line.
 func TestMeasureRunsBench(t *testing.T) {
 	for _, c := range []struct{ name, script, err, shows, wrong string }{
 		{name: "whole", script: `echo "$@" >&2; cp "$result" "$out"`},

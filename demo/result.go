@@ -36,7 +36,7 @@ type Way struct {
 	PingMS      float64   `json:"ping_ms"`      // average round trip
 }
 
-// takeMeasured sorts what was measured over each way into the result.
+// takeMeasured sorts the figures of each way into the result.
 func (r *Result) takeMeasured(measured bench.Result) {
 	r.measured, r.Overlay, r.VF = measured, Way{}, Way{}
 	for i, arm := range measured.Arms {
@@ -65,7 +65,7 @@ func (r *Result) takeMeasured(measured bench.Result) {
 	}
 }
 
-// findMissing says over which way nothing was measured, and is empty when something was over both.
+// findMissing names a way over which nothing was measured, or returns "" if both have figures.
 func (r Result) findMissing() string {
 	for _, w := range []struct {
 		name string
@@ -89,14 +89,14 @@ func (r Result) formatText(l screen.Look) string {
 	return b.String()
 }
 
-// formatPage returns the whole report of what was measured, in HTML.
+// formatPage returns the whole report of the measurement, in HTML.
 func (r Result) formatPage() ([]byte, error) {
 	var b bytes.Buffer
 	err := report.HTML(&b, r.measured)
 	return b.Bytes(), err
 }
 
-// describeMachines says what the figures are worth.
+// describeMachines says how the nodes are emulated, and so how far the figures can be relied on.
 func describeMachines(accel, whyNotKVM string) string {
 	if accel == "kvm" {
 		return "run by KVM, with an emulated NIC (igb): compare the ways with each other, not with hardware.\n"

@@ -38,15 +38,15 @@ type Options struct {
 	Keep   bool   // leave the lab up
 	Up     bool   // the lab is up, of the kind that the demo boots: use it, and leave it up
 
-	// Quick takes the least measurements that show all that the demo shows. They say little
-	// about speed.
+	// Quick makes the fewest measurements with which the demo still shows everything. They say
+	// little about speed.
 	Quick bool
 
 	// Attachments is how many pods RunKubernetes times with a VF, how many
 	// without, and how many it starts in bursts.
 	Attachments int
 
-	// Guests is on how many of the nodes RunGuests runs a guest, all of them if it is 0.
+	// Guests is the number of nodes on which RunGuests runs a guest. 0 means all nodes.
 	Guests int
 
 	Log  io.Writer   // step lines and the report
@@ -123,8 +123,8 @@ func (d *demo) bringUp(ctx context.Context, up func(context.Context, lab.Options
 	return up(ctx, d.labOptions())
 }
 
-// stageFiles puts Culvert as it is installed on nodes into a folder, which is the caller's. It
-// returns the work that comes before.
+// stageFiles lays out Culvert's files for nodes in a new folder, which the caller removes. It also
+// returns the setup that nodes get before.
 func (d *demo) stageFiles(ctx context.Context) (stage string, setup *lab.Setup, err error) {
 	parts, err := node.FindParts(ctx, d.Source, func(s string) { d.Step("%s", s) })
 	if err != nil {
@@ -247,13 +247,13 @@ func eachNode(ctx context.Context, nodes []node.Node, do func(ctx context.Contex
 	return g.Wait()
 }
 
-// noteProblem notes what is not as it should be; the demo goes on.
+// noteProblem notes a problem, and the demo goes on.
 func (d *demo) noteProblem(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Sprintf(format, args...))
 	fmt.Fprint(d.Steps, "         WRONG: "+d.problems[len(d.problems)-1]+"\n")
 }
 
-// quoteOutput shows what a command of a node printed.
+// quoteOutput shows the output of a command on a node.
 func (d *demo) quoteOutput(n node.Node, command string, out []byte) {
 	fmt.Fprintf(d.Steps, "\n  %s# %s\n%s\n\n", n.Name, command, indentLines(string(out)))
 }

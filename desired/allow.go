@@ -12,9 +12,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Allow bounds the requests that owners may make of a pool's VFs. A setting that it does not
-// name is refused, but for namespaces: without Namespaces and NamespaceSelector the pool serves
-// every owner.
+// Allow bounds the requests that owners may make of a pool's VFs. The pool refuses a setting that
+// Allow does not name. Namespaces are an exception: without Namespaces and NamespaceSelector the
+// pool serves every owner.
 type Allow struct {
 	// Namespaces are names or path.Match patterns.
 	Namespaces []string
@@ -34,7 +34,8 @@ type Allow struct {
 	MACs      []MACRange
 	Addresses []netip.Prefix
 	MTU       int // the largest, in bytes; 0 allows none to be set
-	// MaxTxRate is the largest max_tx_rate in Mb/s. Where it is not 0, a network must set one.
+	// MaxTxRate is the largest max_tx_rate in Mb/s. If it is not 0, each network must set a
+	// max_tx_rate.
 	MaxTxRate int
 	MinTxRate int // the largest min_tx_rate, in Mb/s
 }

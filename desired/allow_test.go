@@ -105,7 +105,7 @@ func TestI9AllowChecksEachSetting(t *testing.T) {
 	}
 }
 
-// A NodePolicy's allow reads as host.yaml's does.
+// The allow of a NodePolicy is parsed like that of host.yaml.
 func TestAllowOfANodePolicy(t *testing.T) {
 	file, err := Parse("host.yaml", []byte(allowText))
 	if err != nil {
@@ -126,7 +126,8 @@ func TestAllowOfANodePolicy(t *testing.T) {
 	}
 }
 
-// A mistake in allow is refused by its field: it never widens what is allowed.
+// A mistake in allow is refused with an error that names its field. It never lets a pool serve more
+// requests.
 func TestAllowRefusesMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{vlan: 5}`:                        "allow.vlan: unknown key",

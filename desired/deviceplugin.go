@@ -12,32 +12,31 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// DevicePluginPrefix is the resource prefix of a pool of the SR-IOV device
-// plugin's configuration that names none: what that plugin's flag
-// -resource-prefix is by default.
+// DevicePluginPrefix is the resource prefix of a pool of the SR-IOV device plugin's configuration
+// that names none. It is the default of that plugin's flag -resource-prefix.
 const DevicePluginPrefix = "intel.com"
 
 var devicePluginKeys = []string{"resourceName", "resourcePrefix", "deviceType", "selectors", "excludeTopology", "additionalInfo"}
 
-// DevicePlugin is what a configuration of the SR-IOV network device plugin says.
+// DevicePlugin is the content of a configuration of the SR-IOV network device plugin.
 type DevicePlugin struct {
 	// Pools are in the order of the file. A pool that Culvert cannot serve is among
 	// them with the reason in Unserved.
 	Pools []Pool
-	// Warnings are what is ignored: unknown keys, and entries that make no pool.
+	// Warnings are about the ignored parts: unknown keys, and entries that make no pool.
 	Warnings []Error
 }
 
-// ParseDevicePlugin reads the configuration of the SR-IOV network device
-// plugin: what its ConfigMap has as config.json. file names it in messages,
-// prefix is that of pools that name none; empty: DevicePluginPrefix. A VF is in
-// the first pool that matches it, as with that plugin, and keeps the driver that
-// it has (Pool.AsBound).
+// ParseDevicePlugin reads the configuration of the SR-IOV network device plugin, which its
+// ConfigMap has as config.json. file names it in messages. prefix is the prefix of pools that name
+// none; empty stands for DevicePluginPrefix. A VF is in the first pool that matches it, as with
+// that plugin, and keeps the driver that it has (Pool.AsBound).
 //
-// An entry that cannot be served does not keep the others from being served: it
-// becomes a pool with the reason in Unserved. That is so for mistakes, for the
-// selectors auxTypes, ddpProfiles, pKeys and vdpaType, link types but ether, and the device types accelerator and auxNetDevice. The selectors may be
-// there empty or false. An entry whose selectors are an empty list makes no pool.
+// An entry that cannot be served becomes a pool with the reason in Unserved, and the other entries
+// are served. Such entries have mistakes, the selectors auxTypes, ddpProfiles, pKeys or vdpaType,
+// link types other than ether, or the device types accelerator and auxNetDevice. These selectors
+// may be there if they are empty or false. An entry whose selectors are an empty list makes no
+// pool.
 //
 // An error, which wraps vf.ErrInvalid, means that the text is not a list of
 // entries with names of their own; that plugin refuses such a text as a whole, too.
@@ -45,7 +44,7 @@ func ParseDevicePlugin(file string, content []byte, prefix string) (DevicePlugin
 	if len(content) > maxSize {
 		return DevicePlugin{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
 	}
-	// JSON is YAML but for a tab before the first character.
+	// JSON is valid YAML, except for a tab before the first character.
 	root, err := readDocument(file, bytes.TrimLeft(content, " \t\r"))
 	if err != nil {
 		return DevicePlugin{}, err
@@ -100,7 +99,7 @@ func (r *reader) devicePluginPools(items []at, prefix string) (pools []Pool) {
 	return pools
 }
 
-// isEmptyList reports whether a map has the key with a list of nothing.
+// isEmptyList reports whether a map has the key with an empty list.
 func isEmptyList(v at, key string) bool {
 	for i := 0; i+1 < len(v.Content); i += 2 {
 		if strings.EqualFold(v.Content[i].Value, key) && v.Content[i+1].Kind == yaml.SequenceNode {

@@ -12,8 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// devicePluginCases are those of testdata/deviceplugin.txt: "== name", the file,
-// "--", its pools or what is wrong with it.
+// devicePluginCases returns the cases of testdata/deviceplugin.txt: "== name", the file, "--", its
+// pools or its errors.
 func devicePluginCases(t testing.TB) (all [][3]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/deviceplugin.txt")
@@ -52,7 +52,7 @@ func TestParseDevicePlugin(t *testing.T) {
 	}
 }
 
-// told is a pool in a line.
+// told describes a pool in one line.
 func told(p Pool) string {
 	s := p.FullName() + " " + p.DeviceType
 	if p.Unserved != "" {
@@ -98,8 +98,9 @@ func texts[T any](list []T) (out []string) {
 	return out
 }
 
-// A configuration that reads has pools that host.yaml could have, or that are not
-// served; one that does not read is refused as host.yaml is.
+// FuzzParseDevicePlugin shows that a configuration without an error has only pools that host.yaml
+// could have, or that are not served. The errors of any other configuration are like those of a
+// host.yaml.
 func FuzzParseDevicePlugin(f *testing.F) {
 	for _, c := range devicePluginCases(f) {
 		f.Add([]byte(c[1]))
@@ -135,8 +136,9 @@ func FuzzParseDevicePlugin(f *testing.F) {
 	})
 }
 
-// A pool of the device plugin takes VFs with the driver that they have, and gives each out
-// as what its driver makes of it; a prefix of the plugin's own is for pools that name none.
+// A pool of the device plugin takes VFs with the driver that is bound to them. That driver decides
+// whether a VF is given out as a netdevice or for vfio. The plugin's own prefix is for pools that
+// name none.
 func TestDevicePluginPoolsTakeVFsAsBound(t *testing.T) {
 	read, err := ParseDevicePlugin("config.json", []byte(`{"resourceList": [
 		{"resourceName": "net", "selectors": {"drivers": ["iavf"]}},
@@ -171,8 +173,8 @@ func TestDevicePluginPFNames(t *testing.T) {
 	}
 }
 
-// The selectors that only Kubernetes' pools had: a VF is chosen by the firmware's
-// number, and what chose it says whether it comes with vhost-net.
+// A selector can choose a VF by the firmware's number, and the selector that chose the VF decides
+// whether the VF comes with vhost-net.
 func TestSelectorOf(t *testing.T) {
 	p := Pool{Name: "a", DeviceType: NetDevice, Selectors: []Selector{{ACPIIndexes: []uint32{101}, NeedVhostNet: true}, {PFNames: []Part[string]{{PF: "enp1s0"}}}}}
 	pf := vf.PF{Name: "enp1s0"}

@@ -6,8 +6,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// driverMatcher says whether a value of Selector.Drivers is true of a VF; see
-// there for why its binding of the moment does not count.
+// driverMatcher returns a function that reports whether a value of Selector.Drivers matches a VF.
+// Selector explains why the VF's present binding does not count.
 func driverMatcher(p Pool, pf vf.PF, v vf.State) func(string) bool {
 	known := vf.DriverOf(pf.Driver).VFDrivers
 	bound := v.Driver != "" && v.Driver != vf.DriverVFIO

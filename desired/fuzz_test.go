@@ -9,9 +9,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A host.yaml that reads has pools that are found by their names, patterns that
-// cannot name a path, and counts in range. One that does not is a vf.ErrInvalid
-// whose lines are in the file, and which is no longer than a person reads.
+// FuzzParse shows that a host.yaml without an error has pools that can be found by name, patterns
+// that cannot name a path, and counts in range. The error of any other host.yaml wraps
+// vf.ErrInvalid, names lines of the file, and is short enough for people.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"testdata/host.yaml", "testdata/bad.txt"} {
 		content, err := os.ReadFile(name)
@@ -55,7 +55,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// noPath wants names that lead nowhere when they are made a part of a path.
+// noPath fails the test if a name, as a part of a path, would lead to another folder.
 func noPath(t *testing.T, names ...string) {
 	t.Helper()
 	for _, n := range names {

@@ -12,15 +12,15 @@ import (
 
 // ForPF returns the wanted state of pf, with VFs resolved to a number, and whether there is one:
 // the first entry that matches pf decides. If policies of one priority contradict each other about
-// pf, ForPF returns what was wanted before, if that is known. ForPF does not judge whether pf is
-// capable of it; PFSpec.Check does.
+// pf, ForPF returns the earlier wanted state, if culvertd knows it. ForPF does not judge whether pf
+// is capable of it; PFSpec.Check does.
 func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
 	want, managed, _ := s.decidePF(pf)
 	return want, managed
 }
 
-// MayWant reports whether more may be wanted of pf than ForPF returns: the Spec is partial, or
-// policies contradict each other about pf, and culvertd does not know what was wanted before.
+// MayWant reports whether more may be wanted of pf than ForPF returns. Then the Spec is partial, or
+// policies contradict each other about pf and culvertd does not know the earlier wanted state.
 func (s Spec) MayWant(pf vf.PF) bool {
 	_, managed, contested := s.decidePF(pf)
 	return s.Partial || contested && !managed
@@ -68,15 +68,15 @@ func (s Spec) decidingRules(pf vf.PF) (out []*PFRule) {
 	return out
 }
 
-// plainWant returns what the rule wants of pf, without the place where it was written.
+// plainWant returns the state that the rule wants of pf, without the place where it was written.
 func (r PFRule) plainWant(pf vf.PF) PFSpec {
 	want := r.Want.resolveVFs(pf)
 	want.From = ""
 	return want
 }
 
-// WhereDeclared says where people change what they want of pf: the entry that is
-// followed, in host.yaml or a NodePolicy, or host.yaml where there is none.
+// WhereDeclared names the place where people can change the wanted state of pf: the entry of
+// host.yaml or of a NodePolicy that decides, or host.yaml where there is none.
 func (s Spec) WhereDeclared(pf vf.PF) string {
 	if want, ok := s.ForPF(pf); ok && want.From != "" {
 		return want.From
@@ -113,7 +113,7 @@ func (s Spec) Unmatched(pfs []vf.PF) []PFRule {
 	return all
 }
 
-// String says what the entry matches: "name enp1s0f0, driver igb".
+// String describes the PFs that the entry matches: "name enp1s0f0, driver igb".
 func (r PFRule) String() string {
 	var all []string
 	for _, c := range []struct{ key, value string }{
@@ -147,8 +147,7 @@ func (p Pool) isPFName(value string, pf vf.PF) bool {
 	})
 }
 
-// isNameOf matches the name of a PF's netdevice, or of the one that has its
-// link.
+// isNameOf matches the name of a PF's netdevice, or of the netdevice that has its link.
 func isNameOf(pattern string, pf vf.PF) bool {
 	return isName(pattern, pf.Name) || isName(pattern, pf.Port)
 }
@@ -172,8 +171,8 @@ func (s Spec) PoolOf(pf vf.PF, index int, v vf.State) (Pool, bool) {
 	return Pool{}, false
 }
 
-// Also returns the pools after the first that a VF matches too, and would be
-// in if the earlier ones were not there.
+// Also returns the further pools that match a VF. The VF would be in one of them if the earlier
+// ones did not exist.
 func (s Spec) Also(pf vf.PF, index int, v vf.State) []Pool {
 	var all []Pool
 	for _, p := range s.Pools {
@@ -193,7 +192,7 @@ func (p Pool) matchesVF(pf vf.PF, index int, v vf.State) bool {
 }
 
 // SelectorOf returns the first of the pool's selectors that matches a VF, and
-// whether the pool does. A pool without selectors matches by the zero Selector, one that
+// whether the pool does. A pool without selectors matches each VF by the zero Selector. A pool that
 // is not served matches no VF.
 func (p Pool) SelectorOf(pf vf.PF, index int, v vf.State) (Selector, bool) {
 	if p.Unserved != "" {

@@ -84,7 +84,7 @@ func TestUnmatched(t *testing.T) {
 	}
 }
 
-// The names of a PF whose link is on another function are that link's.
+// A PF whose link is on another function is matched by the name of the netdevice that has the link.
 func TestMatchesThePort(t *testing.T) {
 	pf := vf.PF{PCI: igb.PCI, Port: "enp4s0f4", Driver: "cxgb4", TotalVFs: 16}
 	s := parse(t, `{pfs: [{name: "enp4s0f?", vfs: 3}], pools: [{name: a, selectors: {pfNames: ["enp4s0f4#0-1"]}}]}`)
@@ -176,8 +176,8 @@ func TestPoolOf(t *testing.T) {
 	}
 }
 
-// TestPoolOfDoesNotFlip: whatever a VF is bound to, its pool is the same, so
-// that preparing a VF for its pool never takes it out of it.
+// TestPoolOfDoesNotFlip shows that the pool of a VF does not depend on the driver that is bound. So
+// a VF stays in its pool while culvertd prepares it.
 func TestPoolOfDoesNotFlip(t *testing.T) {
 	unknown := igb
 	unknown.Driver = "newnic"
@@ -207,8 +207,8 @@ func TestPoolOfDoesNotFlip(t *testing.T) {
 	}
 }
 
-// TestPoolsAreDisjoint (I1, I5): a VF is in one pool, the first; Also names
-// the others that would have had it.
+// TestPoolsAreDisjoint (I1, I5): a VF is only in the first pool that matches it; Also returns the
+// other pools that match it.
 func TestPoolsAreDisjoint(t *testing.T) {
 	s := parse(t, `
 pools:
@@ -300,8 +300,8 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// Advice names the entry that is followed: host.yaml's on a host, a NodePolicy's
-// in a cluster.
+// Advice names the entry that decides: one of host.yaml on a host, one of a NodePolicy in a
+// cluster.
 func TestWhereDeclared(t *testing.T) {
 	policy := policySpec(t, "all", `{"pfs": [{"driver": "igb", "vfs": 7, "mtu": 9000}]}`)
 	host := parse(t, `{pfs: [{name: "enp1s0f0", vfs: 3}]}`)

@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Sources are all that say what is wanted of a node.
+// Sources has all declarations of the wanted state of a node.
 type Sources struct {
 	// Host is host.yaml, which comes before everything else.
 	Host Spec
@@ -36,10 +36,10 @@ type Merged struct {
 type Conflict struct {
 	Object   string   // PF enp1s0f0, pool intel.com/a
 	Policies []string // their names, at least two, sorted
-	Text     string   // what they want
+	Text     string   // the contradictory wishes
 }
 
-// String says what contradicts what.
+// String describes the contradiction, for messages.
 func (c Conflict) String() string {
 	return fmt.Sprintf("%s: policies %s contradict each other (%s): it stays as it is; give one of them a higher priority",
 		c.Object, strings.Join(c.Policies, ", "), c.Text)
@@ -51,9 +51,9 @@ func (c Conflict) String() string {
 //
 // Policies of one priority that want different things of one PF, or cut a pool of one name
 // differently, contradict each other unless an earlier source decides. Then none of them is
-// followed: the PF or pool stays as before has it, and is left alone when before lacks it. Only
-// the PFs that the node has can show whether policies contradict each other, so pfs and before
-// are arguments; the outcome is a function of them.
+// followed: the PF or pool stays as it is in before, and is left alone if before lacks it. Only the
+// PFs that the node has can show whether policies contradict each other, so pfs and before are
+// arguments; the outcome is a function of them.
 func Merge(s Sources, before Spec, pfs []vf.PF) Merged {
 	policies := slices.Clone(s.Policies)
 	slices.SortFunc(policies, func(a, b Policy) int {
@@ -90,7 +90,7 @@ func groupByPriority(sorted []Policy) func(func([]Policy) bool) {
 	}
 }
 
-// mergePF finds out who is followed for one PF.
+// mergePF finds the source that decides for one PF.
 func (m *Merged) mergePF(before Spec, pf vf.PF) {
 	var wishes []wish
 	for _, r := range m.Spec.decidingRules(pf) {
@@ -190,7 +190,7 @@ func (m *Merged) mergePools(s Sources, policies []Policy, before Spec) {
 	add(s.DevicePlugin...)
 }
 
-// describePool say how a pool is cut.
+// describePool describes the device type and the selectors of a pool.
 func (p Pool) describePool() string {
 	s := p.DeviceType
 	if len(p.Selectors) == 0 {

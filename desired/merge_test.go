@@ -42,7 +42,7 @@ func twoPFs() []vf.PF {
 	return []vf.PF{igb, other}
 }
 
-// outcome is whose wish is followed for the PFs, and the pools.
+// outcome describes, for each PF and each pool, the entry that decides.
 func outcome(m Merged, pfs []vf.PF) (out []string) {
 	for _, pf := range pfs {
 		want, ok := m.Spec.ForPF(pf)
@@ -114,7 +114,7 @@ func eightAndFour(t interface{ Fatal(...any) }) []Policy {
 }
 
 // A PF that appears after Merge is left alone, as after the next Merge, if policies contradict each
-// other about it. A rule of host.yaml or of a higher priority is followed, and so are policies that
+// other about it. A rule of host.yaml or of a higher priority decides, and so do policies that
 // agree.
 func TestPFThatAppearsAfterMerge(t *testing.T) {
 	nine := func(p Policy) Policy { p.Priority = 9; return p }
@@ -169,10 +169,10 @@ NodePolicy a: pools[1]: pool culvert.dev/x is there already, as pools[0]: give i
 	}
 }
 
-// Whatever the policies: their order does not matter; merging again with what
-// came of it changes nothing; nobody is followed of whom a contradiction is
-// told; and a source that comes earlier is followed. A PF that appears after a
-// merge is treated as if it had been there, as long as nothing was wanted before.
+// For any policies, Merge does not depend on their order, and a second Merge with the result as
+// before changes nothing. No policy of a reported contradiction decides, and an earlier source
+// precedes later ones. A PF that appears after a Merge is treated as if it had existed then, if
+// nothing was wanted before.
 func TestMergeProperties(t *testing.T) {
 	pfs := twoPFs()
 	rapid.Check(t, func(t *rapid.T) {
@@ -235,8 +235,8 @@ func checkAppearance(t *rapid.T, in Sources, pfs []vf.PF) {
 	}
 }
 
-// contradicts reports whether the policies that decide about a PF want different numbers of VFs, in
-// which alone the drawn policies differ.
+// contradicts reports whether the policies that decide about a PF want different numbers of VFs,
+// which is the only difference between drawn policies.
 func contradicts(in Sources, pf vf.PF) bool {
 	if _, ok := in.Host.ForPF(pf); ok {
 		return false
@@ -275,7 +275,8 @@ func drawSpec(t *rapid.T, name string) Spec {
 	return policySpec(t, name, text)
 }
 
-// FromPolicy returns what Parse returns for the same keys, or both refuse them.
+// FuzzFromPolicy shows that FromPolicy and Parse return the same Spec for the same keys, or both
+// refuse them.
 func FuzzFromPolicy(f *testing.F) {
 	f.Add([]byte(`{"pfs":[{"name":"a","vfs":"max"}],"pools":[{"name":"x"}]}`))
 	f.Add([]byte(`{"pfs":[{"vfs":-1}]}`))

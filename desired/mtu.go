@@ -7,8 +7,8 @@ import (
 )
 
 // ChangesMTU reports whether culvertd sets the MTU of a PF: s wants another one, and the PF has no
-// master that sets it. culvertd leaves the MTU of a bond or team of the host to those who
-// configure that, because other ports and the host's own traffic depend on it.
+// master that sets it. culvertd leaves the MTU of a bond or team of the host to the administrator,
+// because other ports and the host's own traffic depend on it.
 func (s PFSpec) ChangesMTU(pf vf.PF) bool {
 	return s.MTU != 0 && s.MTU != pf.MTU && !pf.Master.SetsMTU()
 }

@@ -16,9 +16,9 @@ import (
 // maxSize bounds what Parse reads; a thousand pools are a tenth of it.
 const maxSize = 1 << 20
 
-// Parse reads the text of a host.yaml. file names it in messages. Everything
-// that is wrong is reported at once, by line, as Errors joined with
-// errors.Join; each is a vf.ErrInvalid. An empty text is the zero Spec.
+// Parse reads the text of a host.yaml. file names it in messages. Parse reports all mistakes at
+// once, by line, as Errors joined with errors.Join; each wraps vf.ErrInvalid. An empty text is the
+// zero Spec.
 func Parse(file string, content []byte) (Spec, error) {
 	if len(content) > maxSize {
 		return Spec{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
@@ -38,7 +38,7 @@ func (r *reader) readRoot(root *yaml.Node) (Spec, error) {
 	return spec, nil
 }
 
-// maxErrors is how many a person is shown; a file with more is the wrong file.
+// maxErrors bounds the errors that a person is shown; a file with more is the wrong file.
 const maxErrors = 50
 
 // joinErrors joins the errors in the order of their lines.

@@ -30,8 +30,8 @@ var (
 	rateForm      = form[int]{"Mb/s from 1 to 2147483647", func(s string) (int, error) { return parseNumber(s, 1, maxRate) }}
 )
 
-// readAllow reads a pool's allow. A key without a value would be taken for one that allows
-// nothing or all, so it is refused.
+// readAllow reads a pool's allow. It refuses a key without a value, which could be read as one that
+// allows nothing or everything.
 func (r *reader) readAllow(v at) *Allow {
 	fields, ok := r.readFields(v, allowKeys...)
 	if !ok {

@@ -12,12 +12,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// maxVFs is as many as TotalVFs can say (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
+// maxVFs is the largest value of TotalVFs (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
 const maxVFs = 1<<16 - 1
 
 var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "addresses", "autoprobe", "needCarrier", "segment"}
 
-// form is how a scalar is parsed, and what an error says is wanted of it.
+// form has the parser of a scalar, and the description of the wanted form for errors.
 type form[T any] struct {
 	want  string
 	parse func(string) (T, error)
@@ -118,7 +118,7 @@ func parseNumber(s string, low, high int) (int, error) {
 
 var hexCode = regexp.MustCompile(`^(?:0[xX])?([0-9A-Fa-f]{4})$`)
 
-// parseHex reads a vendor or device ID; 0x before it does no harm.
+// parseHex reads a vendor or device ID, with or without 0x in front.
 func parseHex(s string) (string, error) {
 	m := hexCode.FindStringSubmatch(s)
 	if m == nil {
@@ -142,7 +142,7 @@ func parseHostAddress(s string) (netip.Prefix, error) {
 // maxAddresses is how many addresses a PF may be given.
 const maxAddresses = 64
 
-// distinctAddresses refuses an address that is there twice, and too many.
+// distinctAddresses refuses a list with an address twice, or with too many addresses.
 func (r *reader) distinctAddresses(v at, all []netip.Prefix) []netip.Prefix {
 	if len(all) > maxAddresses {
 		r.addError(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
@@ -158,8 +158,8 @@ func (r *reader) distinctAddresses(v at, all []netip.Prefix) []netip.Prefix {
 	return all
 }
 
-// parseExpression reads a netdevice name or a regular expression, of which the device plugin
-// says only that no name matches when it is none.
+// parseExpression reads a netdevice name or a regular expression. With an invalid expression, the
+// device plugin only reports that no name matches.
 func parseExpression(s string) (string, error) {
 	if s == "" || len(s) > 256 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", vf.ErrInvalid

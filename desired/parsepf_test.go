@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// Addresses of PFs are read alike from host.yaml and from a NodePolicy.
+// Addresses of PFs are parsed in the same way from host.yaml and from a NodePolicy.
 func TestAddressesOfPFs(t *testing.T) {
 	for text, want := range map[string]string{
 		"172.16.91.1/24 fd00::1/64":        "[172.16.91.1/24 fd00::1/64]",
@@ -31,7 +31,7 @@ func TestAddressesOfPFs(t *testing.T) {
 	}
 }
 
-// describeAddresses returns the addresses of the first PF, or what is wrong.
+// describeAddresses returns the addresses of the first PF, or the error.
 func describeAddresses(s Spec, err error) string {
 	if err != nil {
 		return err.Error()

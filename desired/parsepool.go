@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// dialect is what a kind of file calls a pool's name and prefix, which prefix a
-// pool has that names none, and what else it may say.
+// dialect has the keys for a pool's name and prefix in one kind of file, the default prefix, and
+// all allowed keys of a pool.
 type dialect struct {
 	name, prefix  string
 	defaultPrefix string
@@ -127,8 +127,8 @@ func onlyVFIO(s Selector) bool {
 	return len(s.Drivers) > 0 && !slices.ContainsFunc(s.Drivers, func(d string) bool { return d != vf.DriverVFIO })
 }
 
-// impliedType returns the device type of a pool that does not say: the device
-// plugin's files choose VFs for user space by drivers: [vfio-pci] alone.
+// impliedType returns the device type of a pool without the key: the device plugin's files choose
+// VFs for user space by drivers: [vfio-pci] alone.
 func impliedType(selectors []Selector) string {
 	if len(selectors) > 0 && !slices.ContainsFunc(selectors, func(s Selector) bool { return !onlyVFIO(s) }) {
 		return VFIO
@@ -178,9 +178,9 @@ func parsePrefix(s string) (string, error) {
 
 var variable = strings.NewReplacer(".", "_", "-", "_", "/", "_")
 
-// EnvVar returns the variable in which a container finds the PCI addresses of its VFs
-// of the pool; with _INFO after it, more about them. The SR-IOV network device
-// plugin names it so.
+// EnvVar returns the environment variable in which a container finds the PCI addresses of its VFs
+// of the pool. The variable with _INFO appended has their details. The SR-IOV network device plugin
+// uses the same names.
 func (p Pool) EnvVar() string { return "PCIDEVICE_" + p.variableName() }
 
 // variableName returns the pool's name in a container's environment, after
@@ -201,7 +201,7 @@ func (r *reader) requireDistinct(items []at, pools []Pool) {
 	}
 }
 
-// takenNames are the pools so far, by what a container calls them.
+// takenNames are the pools so far, by their names in a container's environment.
 type takenNames map[string]takenName
 
 type takenName struct {
@@ -240,8 +240,8 @@ func (r *reader) readSelectors(v at) []Selector {
 
 var selectorKeys = []string{"vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes", "isRdma", "needVhostNet"}
 
-// unserved are selectors of the device plugin that Culvert knows and does not
-// serve yet, with what to do meanwhile.
+// unserved has the selectors of the device plugin that Culvert knows and does not serve yet, with
+// the next step for each.
 var unserved = map[string]string{
 	"auxTypes":    "leave it out; subfunctions are not given out",
 	"ddpProfiles": "leave it out, and choose the PFs that have the profile by pfNames",
@@ -298,14 +298,14 @@ func (r *reader) readSelector(v at) Selector {
 	return s
 }
 
-// isHarmless reports whether a selector asks for nothing: isRdma: false, ddpProfiles: [].
+// isHarmless reports whether a selector requires nothing, such as isRdma: false or ddpProfiles: [].
 func isHarmless(v at) bool {
 	return isNull(v) || (v.Kind == yaml.ScalarNode && (v.Value == "false" || v.Value == "")) ||
 		(v.Kind == yaml.SequenceNode && len(v.Content) == 0)
 }
 
-// driverName is what a kernel module can be called (scripts/Makefile.lib,
-// name-fix) and some more.
+// driverName matches the possible names of kernel modules (scripts/Makefile.lib, name-fix) and some
+// others.
 var driverName = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9_.]{0,63}$`)
 
 func parseDriver(s string) (string, error) {
@@ -322,9 +322,8 @@ func parseLinkType(s string) (string, error) {
 	return "", vf.ErrInvalid
 }
 
-// parseACPIIndex reads what /sys/bus/pci/devices/*/acpi_index has: an unsigned
-// 32 bit number (drivers/pci/pci-label.c). 0 is what a VF has that is not
-// numbered.
+// parseACPIIndex reads a value of /sys/bus/pci/devices/*/acpi_index: an unsigned 32 bit number
+// (drivers/pci/pci-label.c). A VF without a number has 0.
 func parseACPIIndex(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if n == 0 {

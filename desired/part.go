@@ -38,7 +38,7 @@ func readPart[T any](r *reader, item at, f form[T]) (p Part[T], ok bool) {
 	return p, true
 }
 
-// parseIndexes reads 0,2-7. Errors say what would do.
+// parseIndexes reads 0,2-7. Errors describe a valid form.
 func parseIndexes(s string) ([]Range, error) {
 	var all []Range
 	for _, part := range strings.Split(s, ",") {

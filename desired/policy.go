@@ -150,10 +150,10 @@ func (r *reader) policySelector(where place, s v1alpha1.Selector) Selector {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// Contested is a PF of which policies want different things: it stays as it
-// was wanted before, or is left alone.
+// Contested is a PF about which policies contradict each other. culvertd keeps the earlier wanted
+// state, or leaves the PF alone.
 type Contested struct {
 	PCI vf.PCIAddr
-	// Keep is what was wanted before; the zero value leaves the PF alone.
+	// Keep is the earlier wanted state of the PF; the zero value leaves the PF alone.
 	Keep PFSpec
 }

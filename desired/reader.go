@@ -38,16 +38,15 @@ func (e Error) Error() string {
 // Unwrap returns vf.ErrInvalid.
 func (e Error) Unwrap() error { return vf.ErrInvalid }
 
-// reader walks a YAML tree and collects what is wrong, so that a person sees
-// all of it at once.
+// reader walks a YAML tree and collects all mistakes, so that a person sees them at once.
 type reader struct {
 	file string
-	// object: what is read is an object of a cluster, which has no lines.
+	// object is set if the reader reads an object of a cluster, which has no lines.
 	object bool
-	// lenient reads as Go's encoding/json does, for files that were written for a
-	// program which reads with that: keys in any case, the empty text for what is
-	// not given, the last of two values. Unknown keys and the first of two values
-	// become warnings.
+	// lenient makes the reader read like Go's encoding/json, for files that were written for a
+	// program which uses that package. It accepts keys in any case, takes the empty text for a
+	// missing value, and the last of two values. Unknown keys and the first of two values become
+	// warnings.
 	lenient  bool
 	errs     []error
 	warnings []Error
@@ -75,7 +74,7 @@ func (r *reader) newError(v at, format string, args ...any) Error {
 	return e
 }
 
-// rejectValue reports a value that will not do, and what would.
+// rejectValue reports an invalid value, with a description of the wanted one.
 func (r *reader) rejectValue(v at, want string) {
 	r.addError(v, "%s: want %s", describeValue(v), want)
 }
@@ -94,8 +93,8 @@ func describeValue(v at) string {
 	return excerpt.Quote(v.Value)
 }
 
-// keyName returns a key as messages have it: as it stands, unless it is long or has
-// something that a terminal would act upon.
+// keyName returns a key for messages: unchanged, unless it is long or has characters that a
+// terminal would act upon.
 func keyName(s string) string {
 	if q := excerpt.Quote(s); q != `"`+s+`"` {
 		return q
@@ -105,7 +104,7 @@ func keyName(s string) string {
 
 func isNull(v at) bool { return v.Kind == yaml.ScalarNode && v.Tag == "!!null" }
 
-// foreign keys are what other tools call things that we have or do not have.
+// foreign has keys of other tools, with the advice for each.
 var foreign = map[string]string{
 	"resourceList":   "write pools",
 	"resourceName":   "write name",
@@ -192,7 +191,7 @@ func joinPath(path, key string) string {
 	return path + "." + key
 }
 
-// readItems returns the values of a list; nothing is an empty list.
+// readItems returns the values of a list; a missing value is an empty list.
 func (r *reader) readItems(v at, want string) []at {
 	if isNull(v) {
 		return nil

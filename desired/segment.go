@@ -15,12 +15,12 @@ func (s Spec) SegmentOf(pf vf.PF) vf.Segment {
 	return want.Segment
 }
 
-// MixedNext says what persons can do about a pool over two segments.
+// MixedNext is the next step for a pool over two segments.
 const MixedNext = "give each segment a pool of its own (selectors with pfNames), or name one segment for these PFs if it is one"
 
 // CheckSegments returns an error that wraps vf.ErrInvalid if a pool has VFs of PFs on two named
-// segments: its pods could not reach each other. PFs without a named segment are on no side. As
-// in MixedSegments, only VFs that exist count.
+// segments: its pods could not reach each other. PFs without a named segment do not count. As in
+// MixedSegments, only VFs that exist count.
 func (s Spec) CheckSegments(pool string, pfs []vf.PF) error {
 	if why := s.MixedSegments(pool, pfs); why != "" {
 		return fmt.Errorf("pool %s: %s: %w: %s", pool, why, vf.ErrInvalid, MixedNext)
@@ -35,8 +35,8 @@ func (s Spec) MixedSegments(pool string, pfs []vf.PF) string {
 	return describeMixed("it has", s.namePFsBySegment(pfs, func(pf vf.PF) bool { return s.hasVFOf(pool, pf) }))
 }
 
-// ForecastMixedSegments says what MixedSegments will say once the wanted VFs are made, as far as
-// PoolOf can forecast it. No request is refused for it.
+// ForecastMixedSegments returns the result that MixedSegments will have once the wanted VFs are
+// made, as far as PoolOf can forecast it. Culvert refuses no request because of the forecast.
 func (s Spec) ForecastMixedSegments(pool string, pfs []vf.PF) string {
 	return describeMixed("it would have", s.namePFsBySegment(pfs, func(pf vf.PF) bool { return s.reachesPF(pool, pf) }))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// PFs a to d of two VFs each; those of PF a are made.
+// fourPFs returns PFs a to d with two VFs each. Only the VFs of PF a are made.
 func fourPFs() (out []vf.PF) {
 	for i, name := range []string{"a", "b", "c", "d"} {
 		out = append(out, vf.PF{Name: name, PCI: vf.PCIAddr{Bus: uint8(i + 1)}, ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(i + 1)}}, TotalVFs: 7})
@@ -33,7 +33,8 @@ func makeVFs(pfs []vf.PF, n int) []vf.PF {
 	return pfs
 }
 
-// A pool is refused for the VFs that exist. Those that are not made count in the forecast only.
+// A pool is refused because of VFs that exist. VFs that are not made yet count in the forecast
+// only.
 func TestPoolOverTwoSegments(t *testing.T) {
 	const storage, front = ", segment: storage}", ", segment: front}"
 	for name, tc := range map[string]struct{ a, b, c, pool, want string }{
@@ -114,8 +115,8 @@ func TestSegmentOfAContestedPF(t *testing.T) {
 	}
 }
 
-// A segment is read alike from host.yaml and from a NodePolicy, and a wrong one is refused with
-// its place.
+// A segment is parsed in the same way from host.yaml and from a NodePolicy. The error for an
+// invalid one names its place.
 func TestSegmentOfAPF(t *testing.T) {
 	for text, want := range map[string]string{
 		"storage": "", "rack-7": "",

@@ -10,30 +10,30 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// DefaultPath is where the host's wishes are kept.
+// DefaultPath is the path of the host's host.yaml.
 const DefaultPath = "/etc/culvert/host.yaml"
 
 // DefaultPrefix is the resource prefix of a pool that names none.
 const DefaultPrefix = "culvert.dev"
 
-// Spec is all that is wanted of this host's NICs. The zero value wants
-// nothing and leaves everything alone.
+// Spec is the wanted state of this host's NICs. The zero value wants nothing and leaves everything
+// alone.
 type Spec struct {
 	PFs   []PFRule
 	Pools []Pool
 	// Contested are PFs of which policies of a cluster want different things.
 	// They come before PFs. A PF that appeared after Merge may be contested by PFs alone.
 	Contested []Contested
-	// Partial is set while culvertd has not read one of the sources since it started. What the Spec
-	// does not name may be wanted, so culvertd leaves it as it is.
+	// Partial is set while culvertd has not read one of the sources since it started. That source
+	// may name PFs and pools that the Spec lacks, so culvertd leaves them as they are.
 	Partial bool
 }
 
 // AllVFs as a PFSpec's or PFRule's VFs stands for as many as the PF can have.
 const AllVFs = -1
 
-// PFRule is one entry of pfs: which PFs it is about (all that is set must
-// hold, and something is set) and what they should look like.
+// PFRule is one entry of pfs: it selects PFs by its fields, at least one of which is set and all of
+// which must match, and has their wanted state.
 type PFRule struct {
 	Name   string // netdevice name or path.Match pattern
 	MAC    vf.MAC // permanent address
@@ -47,20 +47,20 @@ type PFRule struct {
 	Policy   string
 	Priority int32
 
-	// Want is what the file says; its VFs may be AllVFs.
+	// Want is the wanted state as declared; its VFs may be AllVFs.
 	Want PFSpec
 }
 
-// PFSpec is what one PF should look like. ForPF returns it with VFs resolved.
+// PFSpec is the wanted state of one PF. ForPF returns it with VFs resolved.
 type PFSpec struct {
 	// VFs is the wanted number; it may exceed the PF's, which Check reports.
 	VFs int
 	// MTU in bytes; 0 leaves it alone.
 	MTU int
-	// Addresses are those that the PF's interface has besides others; Culvert removes those
-	// that it added once they are not wanted any more.
+	// Addresses are added to the PF's interface, beside other addresses. Culvert removes an address
+	// that it added once the address is no longer wanted.
 	Addresses []netip.Prefix
-	// Autoprobe is what sriov_drivers_autoprobe is left at.
+	// Autoprobe is the value that sriov_drivers_autoprobe has after Culvert's work.
 	Autoprobe bool
 	// NeedCarrier makes VFs only when the PF has carrier.
 	NeedCarrier bool
@@ -106,11 +106,11 @@ type Pool struct {
 	Selectors []Selector
 	// AsBound: the pool takes VFs with the driver that is bound to them and culvertd
 	// binds none for it, as the SR-IOV network device plugin does. Selector.Drivers
-	// then means the driver that is bound now, and DeviceType is a forecast: KindOf
-	// says what a VF is given out as.
+	// then means the driver that is bound now, and DeviceType is a forecast: KindOf returns the
+	// kind as which a VF is given out.
 	AsBound bool
-	// Unserved is why Culvert gives out no VF under this name, with what is not
-	// served; empty for a pool that is served.
+	// Unserved is the reason why Culvert gives out no VF under this name, with the part of the
+	// entry that it does not serve. It is empty for a pool that is served.
 	Unserved string
 	// Drift is the reaction when another program changes the PF's settings for a VF of the pool
 	// that an owner has.
@@ -130,8 +130,8 @@ type Pool struct {
 	From string
 }
 
-// EveryVF is the key of Pool.AdditionalInfo for all VFs of the pool; what a VF
-// has under its own address comes before that.
+// EveryVF is the key of Pool.AdditionalInfo for all VFs of the pool; values under a VF's own
+// address take precedence.
 const EveryVF = "*"
 
 // Drift is a policy for settings that were changed outside Culvert.
@@ -139,8 +139,8 @@ type Drift string
 
 // Drift policies; the zero value is MendDrift.
 const (
-	MendDrift   Drift = "mend"   // set them again, and tell
-	ReportDrift Drift = "report" // tell only
+	MendDrift   Drift = "mend"   // set them again and report the change
+	ReportDrift Drift = "report" // only report the change
 )
 
 // FullName returns the resource name of the pool: prefix/name. The zero Pool has
@@ -222,7 +222,7 @@ func (p Part[T]) containsVF(index int) bool {
 
 // Pool finds a pool by its full name, or by its name alone when only one has
 // it. The empty name means the only pool there is. Errors are vf.ErrNotFound,
-// or vf.ErrInvalid when the name could mean several.
+// or vf.ErrInvalid when the name fits several pools.
 func (s Spec) Pool(name string) (Pool, error) {
 	var found []Pool
 	for _, p := range s.Pools {

@@ -31,7 +31,7 @@ func (e *exam) bootArgument(args string) []string {
 	return []string{fmt.Sprintf("add %s to the kernel's command line in the boot loader, and reboot", args)}
 }
 
-// checkArguments looks at arguments that take something away.
+// checkArguments reports kernel arguments that take an ability from VFs.
 func checkArguments(e *exam) {
 	bad := 0
 	for _, a := range []struct{ key, value, why string }{
@@ -102,8 +102,7 @@ func (e *exam) noIOMMU() {
 	e.addFinding(f, "%s", what)
 }
 
-// checkModules looks for the drivers of VFs, and for VFIO where a pool wants
-// it.
+// checkModules looks for the drivers of VFs, and for VFIO if a pool needs it.
 func checkModules(e *exam) {
 	seen := map[string]bool{}
 	for _, pf := range e.PFs {
@@ -148,8 +147,8 @@ func (e *exam) vfDriver(pf vf.PF, drivers []string) {
 		mend: []string{e.extraModules()}}, "no module %s for the kernel %s drives VFs of %s", strings.Join(drivers, " or "), e.Host.Release, pf.Driver)
 }
 
-// extraModules returns where distributions keep the modules that are not in their
-// small kernels.
+// extraModules returns the command that installs modules which the distribution's small kernel
+// lacks.
 func (e *exam) extraModules() string {
 	switch {
 	case e.hasProgram("apt-get"):
@@ -174,7 +173,7 @@ func (e *exam) checkVFIO(module, pool string) {
 	default:
 		f := finding{check: "modules", severity: api.SeverityNote, object: host, why: "pool " + pool + " is of type vfio-pci; culvertd's unit loads it when culvertd starts",
 			mend: []string{"modprobe " + module}, change: &Change{Module: module}}
-		if e.Status != nil { // it has started, and as a unit it may load none
+		if e.Status != nil { // culvertd has started, and may load no module itself
 			f.severity, f.why = api.SeverityWarning, "pool "+pool+" is of type vfio-pci, and its VFs cannot be used"
 		}
 		e.addFinding(f, "%s is not loaded", module)

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/netconf"
 )
 
-// runtimes are the container runtimes and agents whose being there makes the
-// CNI folders and the node's preparation matter.
+// runtimes are the container runtimes and agents. If one of them is there, the CNI folders and the
+// preparation of the node matter.
 var runtimes = []string{"kubelet", "k3s-server", "k3s-agent", "containerd", "crio", "dockerd"}
 
 // checkCNI looks at the plugin and at the configurations of a container
@@ -80,7 +80,7 @@ func shortRevision(revision string) string {
 	return rest
 }
 
-// checkConfigs looks for what other SR-IOV plugins left behind.
+// checkConfigs looks for network configurations that other SR-IOV plugins left behind.
 func (e *exam) checkConfigs() {
 	for i, c := range e.CNI.Configs {
 		if c.Err != "" {
@@ -100,8 +100,8 @@ func (e *exam) checkConfigs() {
 	}
 }
 
-// checkResults looks for what a power cut leaves of the runtime's results of ADD: they
-// are written without fsync(2), so a file may be there and its content not.
+// checkResults looks for results of ADD that a power cut damaged: the runtime writes them without
+// fsync(2), so a file may be there and its content not.
 func (e *exam) checkResults() {
 	bad := slices.Concat(e.CNI.EmptyResults, e.CNI.BrokenResults)
 	if len(bad) == 0 {
@@ -111,7 +111,7 @@ func (e *exam) checkResults() {
 		return
 	}
 	f := finding{check: "cni", severity: api.SeverityError, object: ResultsDir, why: "the runtime cannot take these containers down, and their pods do not start again"}
-	if len(e.CNI.EmptyResults) > 0 { // not one that is being written now
+	if len(e.CNI.EmptyResults) > 0 { // -mmin: not a file that the runtime is writing now
 		f.mend = append(f.mend, "find "+ResultsDir+" -type f -size 0 -mmin +1 -delete")
 	}
 	for _, name := range e.CNI.BrokenResults {
@@ -124,7 +124,7 @@ func (e *exam) checkResults() {
 	e.addFinding(f, "%d of %d results of attachments are empty or no JSON, as after a power cut: %s", len(bad), e.CNI.Results, nameFirst(bad, 3))
 }
 
-// nameFirst joins names, and of a long list only the first ones.
+// nameFirst joins names; of a long list it names only the first ones.
 func nameFirst(all []string, most int) string {
 	if len(all) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
@@ -132,7 +132,7 @@ func nameFirst(all []string, most int) string {
 	return strings.Join(all, ", ")
 }
 
-// moveAside takes a file out of a runtime's sight.
+// moveAside returns the command that hides a file from a runtime.
 func moveAside(file string) []string {
 	if !plainPath(file) {
 		return []string{"move it away"}
@@ -140,8 +140,8 @@ func moveAside(file string) []string {
 	return []string{"mv " + file + " " + file + ".off"}
 }
 
-// plainPath reports whether a path can be part of a command as it is: a shell
-// makes nothing of it.
+// plainPath reports whether a path can be part of a command as it is, without a character that a
+// shell interprets.
 func plainPath(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < '-' || r > 'z' || strings.ContainsRune(";<>?[\\]^`=@", r) })
 }

@@ -32,7 +32,7 @@ func checkClaims(e *exam) {
 	}
 }
 
-// addClaim adds a finding, and says whether it is a conflict.
+// addClaim adds a finding, and reports whether it is a conflict.
 func (e *exam) addClaim(c claims.Claim) bool {
 	f := finding{check: "claims", severity: api.SeverityNote, object: "PF " + c.PF, why: c.Harm(), mend: c.HandOver}
 	mtu, wanted := 0, c.PF == "" && len(e.Spec.PFs) > 0
@@ -50,7 +50,7 @@ func (e *exam) addClaim(c claims.Claim) bool {
 		f.why = "Culvert leaves this PF alone as long as host.yaml does not name it"
 		f.mend = nil
 	case !conflict:
-		f.mend = nil // as it may be
+		f.mend = nil // the claim may stay
 		if c.Setting == claims.MTU {
 			f.why = ""
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// checkCulvertd asks whether culvertd runs, serves, and is of one version with
-// the rest.
+// checkCulvertd asks whether culvertd runs and is ready, and whether its version is that of
+// culvert.
 func checkCulvertd(e *exam) {
 	if e.SpecErr != "" {
 		e.addFinding(finding{check: "culvertd", severity: api.SeverityError, object: "host.yaml", why: "culvertd leaves the host as it is until that is mended",
@@ -55,13 +55,13 @@ func (e *exam) noDaemon() {
 	e.addFinding(f, "%s", e.StatusErr)
 }
 
-// Least limits.
+// Limits below which the doctor warns.
 const (
 	leastFiles  = 4096      // 256 VFs given out at once take a few files each
 	leastMemory = 512 << 20 // bytes that a DPDK container locks at least
 )
 
-// checkLimits looks at the limits of those who give VFs out and who use them.
+// checkLimits checks the limits of the programs that give VFs out or use them.
 func checkLimits(e *exam) {
 	if p, ok := e.findRunning("culvertd"); ok {
 		if n := p.Limits.OpenFiles; n >= 0 && n < leastFiles {
@@ -99,15 +99,15 @@ func describeLimit(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// Least room of the ledger, in bytes. It has about 2 KiB for each VF.
+// Free space that the ledger needs, in bytes. It has about 2 KiB for each VF.
 const (
 	leastFree   = 4 << 20
 	enoughFree  = 64 << 20
 	leastInodes = 16
 )
 
-// checkLedger looks at the folder that the ledger is in: what it says must be
-// on disk before the kernel is touched.
+// checkLedger checks the folder of the ledger: the ledger must be on disk before culvertd changes
+// anything in the kernel.
 func checkLedger(e *exam) {
 	d := e.Ledger
 	f := finding{check: "ledger", severity: api.SeverityError, object: d.Path, why: "culvertd gives out nothing that it could not write down",

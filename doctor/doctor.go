@@ -1,7 +1,6 @@
-// Package doctor judges a host: is it fit for VFs, and what would mend it?
-// Facts enter, which package gather collected; findings leave, each with what
-// is wrong, why it matters and the command that mends it. It is pure; package
-// mend carries out the few repairs that are safe.
+// Package doctor judges whether a host is fit for VFs, and how to mend it. Facts that package
+// gather collected go in. Findings come out, each with the fault, why it matters and the command
+// that mends it. It is pure; package mend carries out the few repairs that are safe.
 package doctor
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Facts are all that is judged.
+// Facts are all facts that Examine judges.
 type Facts struct {
 	Version string
 	Root    bool // the doctor runs as root, and sees everything
@@ -36,7 +35,7 @@ type Facts struct {
 	Claims    []claims.Claim
 	ClaimsErr string
 
-	// Status is culvertd's answer; nil when it gave none, and StatusErr is why.
+	// Status is culvertd's answer. If there was none, Status is nil, and StatusErr is the reason.
 	Status    *api.NodeStatus
 	StatusErr string
 
@@ -68,8 +67,8 @@ type CNI struct {
 	Configs []CNIConfig
 	// DevicePlugin is the configuration of the SR-IOV device plugin, if there.
 	DevicePlugin string
-	// Results is how many results of ADD the runtimes keep in ResultsDir (libcni),
-	// EmptyResults and BrokenResults those that they cannot read.
+	// Results is how many results of ADD the runtimes keep in ResultsDir (libcni). EmptyResults and
+	// BrokenResults are the results that runtimes cannot read.
 	Results                     int
 	EmptyResults, BrokenResults []string // names in ResultsDir
 }
@@ -95,14 +94,14 @@ type Peer struct {
 	Err     string
 }
 
-// Change is a safe repair: it disturbs no other program, and can be undone.
+// Change is a safe repair: it disturbs no other program, and a command can undo it.
 type Change struct {
 	Module string // to load, now and at every boot
 	Key    string // sysctl to set, now and at every boot
 	Value  string
 }
 
-// String says what the change does.
+// String describes the change.
 func (c Change) String() string {
 	if c.Module != "" {
 		return "load module " + c.Module
@@ -116,7 +115,7 @@ type Finding struct {
 	Change *Change
 }
 
-// Examine judges the facts. A check that could not be made says so.
+// Examine judges the facts. If a check cannot be made, a finding says so.
 func Examine(f Facts) []Finding {
 	e := &exam{Facts: f}
 	if !f.Root {

@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// hardware is what netlink would tell, from the archive.
+// hardware is the hardware of the archive, as netlink would report it.
 type hardware struct {
 	pfs  []vf.PF
 	nics []vf.NIC
@@ -34,8 +34,8 @@ type hardware struct {
 func (h hardware) PFs(context.Context) ([]vf.PF, error)   { return h.pfs, nil }
 func (h hardware) NICs(context.Context) ([]vf.NIC, error) { return h.nics, nil }
 
-// scene is one archive: a host as files, what its hardware and its culvertd
-// say, and which checks are compared with the part named want.
+// scene is one archive: a host as files, its hardware, culvertd's answer, and the checks that the
+// test compares with the part named want.
 type scene struct {
 	*txtar.Archive
 	options gather.Options
@@ -178,8 +178,8 @@ func TestScenes(t *testing.T) {
 	}
 }
 
-// TestEveryFinding: each says what it is about; what is wrong says why it
-// matters or what mends it; and no check is silent about a host with a PF.
+// TestEveryFinding: each finding names its object and the fact. Findings about faults say why they
+// matter or what mends them. Every check has a finding in one of the archives.
 func TestEveryFinding(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -210,7 +210,7 @@ func TestEveryFinding(t *testing.T) {
 	}
 }
 
-// TestWithoutRoot: what only root may see is no fault of the host's.
+// TestWithoutRoot: facts that only root may read are no fault of the host.
 func TestWithoutRoot(t *testing.T) {
 	s := load(t, "testdata/culvertd-stopped.txtar")
 	s.options.IsRoot = false
@@ -282,7 +282,8 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestHookOfAnotherBuild: text archives have no programs with a build in them.
+// TestHookOfAnotherBuild makes its facts in Go: text archives have no programs with a build in
+// them.
 func TestHookOfAnotherBuild(t *testing.T) {
 	hook := func(event, build string) doctor.Hook {
 		return doctor.Hook{Event: event, File: doctor.HooksDir + "/" + event + ".d/culvert", Build: build}
@@ -300,7 +301,7 @@ func TestHookOfAnotherBuild(t *testing.T) {
 	}
 }
 
-// P11: what culvertd says of libvirt's guests is told, with the next step.
+// P11: the doctor reports culvertd's problems about libvirt's guests, with the next step.
 func TestP11GuestsThatContradict(t *testing.T) {
 	f := doctor.Facts{
 		Libvirt: doctor.Libvirt{There: true, Hooks: []doctor.Hook{
@@ -336,8 +337,8 @@ warning guest web: it runs with VF 0000:01:10.0, which pod default/a has
 	}
 }
 
-// FuzzExamineGuest: whatever a definition says and the host has, nothing is wrong
-// without a reason or a way to mend it.
+// FuzzExamineGuest: for any definition and host, each finding about a fault has a reason and a way
+// to mend it.
 func FuzzExamineGuest(f *testing.F) {
 	files, err := filepath.Glob("testdata/guest-*.txtar")
 	if err != nil || len(files) == 0 {

@@ -11,10 +11,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ExamineGuest judges a guest's definition, as virsh dumpxml prints it, on the
-// host that the facts are about: does it let the guest be as fast as its VFs
-// (P18)? Each finding that costs something has the XML or the command that mends
-// it.
+// ExamineGuest judges a guest's definition, as virsh dumpxml prints it, on the host of the facts:
+// can the guest be as fast as its VFs with it (P18)? Each finding about a loss has the XML or the
+// command that mends it.
 func ExamineGuest(f Facts, definition []byte) ([]Finding, error) {
 	t, err := guest.ParseTuning(definition)
 	if err != nil {
@@ -35,7 +34,7 @@ type guestExam struct {
 	guest.Tuning
 	object string
 	vfs    []vf.PCIAddr // its VFs that this host has
-	pfs    []vf.PF      // theirs
+	pfs    []vf.PF      // the PFs of these VFs
 }
 
 // editCommand returns the command that edits the definition, followed by the elements to add.
@@ -106,8 +105,8 @@ func (g *guestExam) checkGroups() {
 	}
 }
 
-// checkVirtIO reports interfaces with fewer queues than vCPUs. An interface has one queue
-// unless the definition says more, and each queue is one vCPU's.
+// checkVirtIO reports interfaces with fewer queues than vCPUs. An interface has one queue unless
+// the definition says more, and each queue belongs to one vCPU.
 func (g *guestExam) checkVirtIO() {
 	for _, v := range g.VirtIO {
 		object := g.object + ", interface " + v.Label
@@ -126,7 +125,7 @@ func (g *guestExam) checkVirtIO() {
 	}
 }
 
-// goodQueues is enough for any link: each is a thread of the host besides.
+// goodQueues is enough for any link. More would cost the host: each queue is also a thread there.
 const goodQueues = 16
 
 // hugePages checks the memory of the guest, which VFIO pins as a whole when it starts.
@@ -161,17 +160,17 @@ func (g *guestExam) hugePages() {
 	}
 }
 
-// usualHuge is the default size of huge pages where the kernel was given no other
-// one, in bytes.
+// usualHuge is the default size of huge pages, in bytes, if the kernel's command line sets no
+// other.
 const usualHuge = 2 << 20
 
 func pagesFor(memory, size uint64) int { return int((memory + size - 1) / size) }
 
-// checkPinning reports vCPUs that may move: the packets of their queues are then in another
-// processor's cache.
+// checkPinning reports vCPUs that the host may move: the packets of their queues are then in
+// another processor's cache.
 func (g *guestExam) checkPinning() {
 	loose, gone, shared := []int{}, []int{}, []int{}
-	user := map[int]int{} // of a processor that is some vCPU's only one
+	user := map[int]int{} // the vCPU that is pinned to one processor, by processor
 	for n := range g.VCPUs {
 		cpus := g.Pins[n]
 		if len(cpus) == 0 {
@@ -204,7 +203,7 @@ func (g *guestExam) checkPinning() {
 	}
 }
 
-// nodeOfVFs returns the NUMA node of the guest's VFs; false when there is no one node.
+// nodeOfVFs returns the NUMA node of the guest's VFs; false if they are not all on one known node.
 func (g *guestExam) nodeOfVFs() (int, bool) {
 	for _, pf := range g.pfs {
 		if pf.NUMA != g.pfs[0].NUMA || pf.NUMA < 0 {
@@ -217,9 +216,9 @@ func (g *guestExam) nodeOfVFs() (int, bool) {
 	return g.pfs[0].NUMA, true
 }
 
-// pinningXML returns the XML that pins the vCPUs next to the VFs: one processor for each, or
-// the node's for all where there are too few. The first is left to the host where
-// there is room.
+// pinningXML returns the XML that pins the vCPUs near the VFs: to one processor each or, if there
+// are too few, all to the processors of the VFs' node. If there are enough, the host keeps the
+// first one for itself.
 func (g *guestExam) pinningXML() []string {
 	near := g.Host.CPUs
 	if n, ok := g.nodeOfVFs(); ok && len(g.Host.NodeCPUs[n]) > 0 {
@@ -276,8 +275,8 @@ func (g *guestExam) checkPlacement() {
 	}
 }
 
-// checkMemlock compares the limit of locked memory with the memory that VFIO locks: all of
-// the guest's, with an IOMMU in the guest once for each device.
+// checkMemlock compares the limit of locked memory with the memory that VFIO locks: all memory of
+// the guest or, with an IOMMU in the guest, that much for each device.
 func (g *guestExam) checkMemlock() {
 	if len(g.Uses) == 0 {
 		return
@@ -303,8 +302,8 @@ func (g *guestExam) checkMemlock() {
 	}
 }
 
-// checkSpread looks where the interrupts of the guest's VFs arrive on the host while it runs.
-// Only the guest knows how it spreads them itself.
+// checkSpread checks on which processors of the host the interrupts of the guest's VFs arrive while
+// it runs. How the guest spreads them itself is not visible from the host.
 func (g *guestExam) checkSpread() {
 	if g.VCPUs == 1 || len(g.vfs) == 0 {
 		return

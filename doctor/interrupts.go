@@ -31,7 +31,7 @@ func checkInterrupts(e *exam) {
 	}
 }
 
-// checkSpread looks where the interrupts of a PF and its VFs go.
+// checkSpread checks to which processors the interrupts of a PF and its VFs go.
 func (e *exam) checkSpread(pf vf.PF, balanced bool) {
 	irqs := e.Devices[pf.PCI].IRQs
 	for _, v := range pf.VFs {

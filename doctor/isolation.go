@@ -14,8 +14,8 @@ import (
 // Cluster is an API server's answer about the networks of all pods.
 type Cluster struct {
 	Name string
-	Err  string // why it did not tell; the rest is empty then
-	// Pods are those that ask for networks when they start again.
+	Err  string // why the API server did not answer; the rest is empty then
+	// Pods are the pods that request networks when they start again.
 	Pods     []api.Pod
 	Networks []api.NetworkDefinition
 	// Isolated, Global and Mode are culvertd's --namespace-isolation, --global-namespaces
@@ -29,8 +29,8 @@ type Cluster struct {
 // mostRefused bounds the networks that checkIsolation lists, and the pods of each.
 const mostRefused = 12
 
-// checkIsolation lists the pods that namespace isolation refuses a network, or would
-// refuse it where isolation is off, and the command that admits them.
+// checkIsolation lists the pods to which namespace isolation refuses a network, or would refuse it
+// if it were on, and the command that admits them.
 func checkIsolation(e *exam) {
 	c := e.Cluster
 	if c == nil {
@@ -67,8 +67,7 @@ func checkIsolation(e *exam) {
 	}
 }
 
-// otherMeta says which other meta plugin sets the networks of pods up; empty when Culvert
-// does.
+// otherMeta returns which other meta plugin sets up the networks of pods; empty if Culvert does.
 func (e *exam) otherMeta() string {
 	switch c := e.Cluster; {
 	case c.Mode == "never":
@@ -92,8 +91,8 @@ type refusals struct {
 	pods, namespaces []string
 }
 
-// findRefused returns the refusals of each network, by namespace/name. Networks that are not
-// there and annotations that cannot be read are refused for another reason.
+// findRefused returns the refusals of each network, by namespace/name. It leaves out missing
+// networks and annotations that cannot be read: culvertd refuses these pods for other reasons.
 func (c *Cluster) findRefused() map[string]*refusals {
 	networks := map[string]api.NetworkDefinition{}
 	for _, n := range c.Networks {
@@ -119,15 +118,15 @@ func (c *Cluster) findRefused() map[string]*refusals {
 	return all
 }
 
-// addRefusal reports the pods that are refused one network. All their namespaces are in one
-// command, since a value of the annotation takes the place of the one before.
+// addRefusal reports the pods that are refused one network. One command has all their namespaces,
+// since each value of the annotation replaces the previous one.
 func (e *exam) addRefusal(id string, r *refusals) {
 	f := finding{check: "isolation", severity: api.SeverityNote, object: "network " + id,
 		why: "the command lets all pods of these namespaces use it: leave out a namespace that should not",
 		mend: []string{fmt.Sprintf("kubectl annotate --overwrite network-attachment-definition -n %s %s %s=%s",
 			r.network.Namespace, r.network.Name, netannotation.Namespaces, netannotation.Admit(r.network.Annotations, r.namespaces))}}
 	slices.Sort(r.pods)
-	pods := slices.Compact(r.pods) // one may ask for a network twice
+	pods := slices.Compact(r.pods) // a pod may ask for a network twice
 	what := "namespace isolation would refuse it to %s: %s"
 	if e.Cluster.Isolated {
 		f.severity, what = api.SeverityWarning, "namespace isolation refuses it to %s at the next start: %s"

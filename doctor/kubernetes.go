@@ -8,7 +8,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/survey"
 )
 
-// checkKubernetes looks at what nodes were prepared for by hand (P20).
+// checkKubernetes checks the settings that administrators make by hand when they prepare a node
+// (P20).
 func checkKubernetes(e *exam) {
 	_, running := e.findRunning("kubelet", "containerd", "crio", "k3s-server", "k3s-agent")
 	if !running && !slices.ContainsFunc([]string{"kubelet", "containerd", "crio", "k3s"}, e.hasProgram) {

@@ -16,9 +16,9 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// nodeScript prepares a fast node: VFs that culvertd makes, a container with
-// one of them, somebody else's files, a peer on the same wire; and then runs
-// the doctor. Each report is one JSON document on standard output.
+// nodeScript prepares a fast node, with VFs that culvertd makes, a container with one of them,
+// files of another manager and a peer on the same wire. Then it runs the doctor. Each report is one
+// JSON document on standard output.
 const nodeScript = `set -e
 exec 3>&1 >&2
 mkdir -p /etc/culvert /etc/systemd/network

@@ -12,8 +12,8 @@ type Libvirt struct {
 	Hooks []Hook // those of Culvert, in the order in which libvirt runs them
 }
 
-// Hook is a program of Culvert's that libvirt runs, or a script of another author that runs
-// one.
+// Hook is a program of Culvert's that libvirt runs, or another author's script that runs such a
+// program.
 type Hook struct {
 	Event  string // qemu or network
 	File   string
@@ -75,8 +75,8 @@ func checkLibvirt(e *exam) {
 	e.guestsOfLibvirt()
 }
 
-// guestsOfLibvirt repeats culvertd's problems about two objects: the differences between
-// libvirt's list of guests and its ledger.
+// guestsOfLibvirt repeats culvertd's problems about libvirt and its guests: the differences between
+// libvirt's list of guests and the ledger.
 func (e *exam) guestsOfLibvirt() {
 	if e.Status == nil {
 		return

@@ -13,8 +13,8 @@ import (
 // attached is the phase of a VF that its owner has (package journal).
 const attached = "attached"
 
-// checkMTU compares the MTU of each PF with host.yaml and with its VFs, here
-// and where their owners have them (P19).
+// checkMTU compares the MTU of each PF with host.yaml and with its VFs, on the host and in their
+// owners' network namespaces (P19).
 func checkMTU(e *exam) {
 	for _, pf := range e.PFs {
 		if pf.Name == "" {
@@ -39,7 +39,7 @@ func checkMTU(e *exam) {
 	}
 }
 
-// mtuOf says what the PF's MTU was compared with.
+// mtuOf names the values with which the PF's MTU agrees.
 func (e *exam) mtuOf(pf vf.PF) string {
 	held := 0
 	for _, v := range e.vfsOf(pf) {
@@ -85,8 +85,7 @@ func (e *exam) tooLarge(pf vf.PF, name, who string, mtu int) {
 		mend: raiseMTU(pf, mtu)}, "its MTU is %d (%s), its PF's is %d", mtu, who, pf.MTU)
 }
 
-// vfMTUs finds VFs that are larger than their PF, and owners that talk in
-// different sizes.
+// vfMTUs finds VFs whose MTU is larger than their PF's, and owners that use different MTUs.
 func (e *exam) vfMTUs(pf vf.PF) {
 	held := map[int][]string{}
 	if e.Status == nil {
@@ -131,7 +130,7 @@ func (e *exam) vfMTUs(pf vf.PF) {
 	}
 }
 
-// checkPeer judges what packets got through to another host.
+// checkPeer judges the sizes of packets that reached another host.
 func checkPeer(e *exam) {
 	p := e.Peer
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// checkNICs says of each NIC whether it can have VFs, and why not.
+// checkNICs reports for each NIC whether it can have VFs, or why not.
 func checkNICs(e *exam) {
 	if e.NICErr != "" {
 		e.addFinding(finding{check: "sriov", severity: api.SeverityError, object: host, mend: []string{"sudo culvert doctor"}}, "the NICs could not be listed: %s", e.NICErr)
@@ -63,7 +63,7 @@ func (e *exam) checkNIC(n vf.NIC) {
 	}
 }
 
-// causeOf and remedy are the halves of Why: "it is so: do that".
+// causeOf and remedyOf return the halves of Why, "it is so: do that".
 func causeOf(n vf.NIC) string {
 	c, _, _ := strings.Cut(n.Why, ": ")
 	return c
@@ -77,7 +77,7 @@ func remedyOf(n vf.NIC) string {
 	return r
 }
 
-// checkPFs looks at what each PF is and whether it is as host.yaml wants it.
+// checkPFs checks each PF, and whether it is as host.yaml wants it.
 func checkPFs(e *exam) {
 	for _, pf := range e.PFs {
 		if pf.Driver == "" {
@@ -160,7 +160,7 @@ func (e *exam) checkNUMA(pf vf.PF) {
 	}
 }
 
-// checkRoom looks at what the machine's firmware gave the VFs.
+// checkRoom checks the memory and the bus numbers that the machine's firmware gave the VFs.
 func (e *exam) checkRoom(pf vf.PF) {
 	d := e.Devices[pf.PCI]
 	if d.NoMemory && pf.TotalVFs > 0 {

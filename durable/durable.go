@@ -1,6 +1,6 @@
-// Package durable writes files that are there whole or not at all, also after a power
-// cut: it writes a temporary file beside the target, syncs it, renames it and syncs
-// the folder. A write that fails leaves the target as it was and no temporary file.
+// Package durable writes a file whole or not at all, even if the power fails. It writes a temporary
+// file beside the target, syncs it, renames it and syncs the folder. A write that fails leaves the
+// target as it was and no temporary file.
 package durable
 
 import (
@@ -25,15 +25,15 @@ const (
 	syncFolder step = "sync its folder (the file is written)"
 )
 
-// before is called before each step of a write; its error is that step's. Only tests
-// have one that fails.
+// before is called before each step of a write; its error is that step's. Only tests have a before
+// that fails.
 type before func(step) error
 
 func isReady(step) error { return nil }
 
-// WriteFile makes or replaces the file at path. Its mode is perm whatever the umask
-// is, its owner the caller. A symbolic link at path is replaced, not followed; a
-// device, folder or pipe is refused. The folder must exist (MkdirAll).
+// WriteFile makes or replaces the file at path. Its mode is perm regardless of the umask, and its
+// owner is the caller. A symbolic link at path is replaced, not followed; a device, folder or pipe
+// is refused. The folder must exist (MkdirAll).
 func WriteFile(path string, content []byte, perm fs.FileMode) error {
 	return Write(path, perm, func(w io.Writer) error {
 		_, err := w.Write(content)

@@ -58,8 +58,8 @@ func TestWriteFile(t *testing.T) {
 	only(t, dir, "state")
 }
 
-// Whichever step fails, the file is whole: the old one, or the new one once it was renamed.
-// The error names the file and the step, and no temporary file is left.
+// If any step fails, the file is whole: the old file, or the new one once it was renamed. The error
+// names the file and the step, and no temporary file is left.
 func TestEachStepFails(t *testing.T) {
 	broken := errors.New("broken disk")
 	for _, at := range []step{create, fillFile, setMode, syncFile, closeFile, renameFile, syncFolder} {
@@ -132,7 +132,7 @@ func TestTargetsThatAreNoFile(t *testing.T) {
 	only(t, dir, "folder", "out", "pipe")
 }
 
-// A link to a file is replaced; the file that it led to stays.
+// WriteFile replaces a symbolic link; the file to which the link pointed stays.
 func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -202,7 +202,7 @@ func TestMakeWritable(t *testing.T) {
 	}
 }
 
-// A disk that is full refuses the new content and keeps the old.
+// If the disk is full, WriteFile fails and the file keeps its old content.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {

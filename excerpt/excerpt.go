@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clean returns text on one line: it replaces line breaks and tabs with a space and
-// escapes what is not printable as Go does (\x1b, \u202e, \xff).
+// Clean returns text on one line: it replaces line breaks and tabs with a space, and escapes
+// characters that are not printable as Go does (\x1b, \u202e, \xff).
 func Clean(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
 		return text
@@ -54,8 +54,8 @@ func Quote(value string) string {
 	return strconv.Quote(head) + formatMore(left)
 }
 
-// QuoteOutput quotes the end of what a command wrote, which says most, and says how
-// many characters precede it.
+// QuoteOutput quotes the end of a command's output, which is its most useful part, with the number
+// of characters that precede it.
 func QuoteOutput(text string) string {
 	left := utf8.RuneCountInString(text) - longestOutput
 	if left <= 0 {

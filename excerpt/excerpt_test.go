@@ -34,7 +34,7 @@ func TestExcerpts(t *testing.T) {
 	}
 }
 
-// Whatever comes in, what goes out is printable, of one line, valid, and bounded.
+// For any input, the output is printable, on one line, valid UTF-8, and bounded.
 func FuzzExcerpts(f *testing.F) {
 	f.Add("a\nb\x1b[2J\xff\u202e", uint8(3))
 	f.Add(strings.Repeat("€", 300), uint8(100))

@@ -16,16 +16,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// longest bounds a definition, in bytes. A guest with a thousand devices has
-// half of it.
+// longest bounds a definition, in bytes. The definition of a guest with a thousand devices has half
+// of that.
 const longest = 512 << 10
 
-// Definition is a guest as its XML says.
+// Definition is a guest as its XML describes it.
 type Definition struct {
 	Name string
 	UUID string
-	// Uses are the VFs that it uses, and other PCI devices that it passes
-	// through: which of them are VFs the XML does not say.
+	// Uses are the VFs that the guest uses, and other PCI devices that it passes through. The XML
+	// does not say which of them are VFs.
 	Uses []Use
 
 	text []byte
@@ -34,20 +34,20 @@ type Definition struct {
 // Use is one device that passes a PCI function to the guest, or will.
 type Use struct {
 	Way Way
-	// PCI is zero where libvirt chooses one of a network's when the guest starts.
+	// PCI is zero if libvirt chooses a function of a network when the guest starts.
 	PCI     vf.PCIAddr
 	Network string // of Way Network
 	Alias   string
-	// MAC and VLAN are what libvirt sets when the guest starts; nil with Hostdev.
+	// MAC and VLAN are the values that libvirt sets when the guest starts; nil with Hostdev.
 	MAC  *vf.MAC
 	VLAN *vf.VLAN
 	// Failover is the alias of the interface for which this one is the fast path.
 	Failover string
-	// Managed: libvirt binds the function's drivers, and not Culvert.
+	// Managed says that libvirt, and not Culvert, binds the function's drivers.
 	Managed bool
 }
 
-// document has of a domain what is read.
+// document has the parts of a domain that Parse reads.
 type document struct {
 	XMLName xml.Name `xml:"domain"`
 	Name    string   `xml:"name"`
@@ -111,10 +111,10 @@ var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]
 // longestGuestName bounds the name of a guest, in characters.
 const longestGuestName = 128
 
-// isName reports whether s may name a guest. It is stricter than
-// libvirt, which takes anything but a slash and line ends: names stand in messages,
-// tables and the ledger. It is no regular expression, since one that repeats the class
-// of printable characters 128 times takes 5 MB for as long as the program runs.
+// isName reports whether s may name a guest. It is stricter than libvirt, which takes anything but
+// a slash and line ends: names stand in messages, tables and the ledger. It does not use a regular
+// expression: one that repeats the class of printable characters 128 times takes 5 MB for as long
+// as the program runs.
 func isName(s string) bool {
 	first, _ := utf8.DecodeRuneInString(s)
 	return s != "" && utf8.RuneCountInString(s) <= longestGuestName && !unicode.Is(unicode.Z, first) &&

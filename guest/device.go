@@ -18,8 +18,8 @@ type Device struct {
 	Name string
 	Way  Way
 	PCI  vf.PCIAddr
-	// MAC and VLAN are those that the PF holds for the VF. libvirt sets them to
-	// what the device says, unless the way is Hostdev, so it says the same.
+	// MAC and VLAN are the settings that the PF holds for the VF. The device's element repeats
+	// them, since libvirt sets the VF to the values in the element, unless the way is Hostdev.
 	MAC  vf.MAC
 	VLAN vf.VLAN
 	// Pool is the VF's pool, and Spec has the requested settings. With puts those settings into
@@ -70,9 +70,8 @@ func (d Device) XML() (string, error) {
 	return marshalXML(out)
 }
 
-// NetworkXML returns the network that a device of Way Network names, for virsh
-// net-define. It has this one VF, so libvirt has no choice: which VF a guest gets
-// the ledger says.
+// NetworkXML returns the network that a device of Way Network names, for virsh net-define. The
+// network has this one VF, so libvirt has no choice: the ledger decides which VF a guest gets.
 func (d Device) NetworkXML() (string, error) {
 	a := domainAddress(d.PCI)
 	return marshalXML(&libvirtxml.Network{
@@ -87,7 +86,7 @@ func (d Device) NetworkXML() (string, error) {
 	})
 }
 
-// networkOf returns the name of the network that has one VF.
+// networkOf returns the name of the network whose only VF is pci.
 func networkOf(pci vf.PCIAddr) string {
 	return "culvert-" + nameOf(pci)
 }
@@ -105,8 +104,8 @@ func marshalXML(v any) (string, error) {
 	return string(out) + "\n", nil
 }
 
-// VF returns the PCI function that the device passes, through one of our networks
-// too; zero where libvirt chooses.
+// VF returns the PCI function that the device passes, also through a network of Culvert's; zero if
+// libvirt chooses it.
 func (u Use) VF() vf.PCIAddr {
 	digits, ours := strings.CutPrefix(u.Network, "culvert-")
 	if !ours {
@@ -123,8 +122,8 @@ func (u Use) VF() vf.PCIAddr {
 	return pci
 }
 
-// checkAgreement says what of a device in the definition is not as the VF that its guest
-// got: libvirt would set it otherwise when the guest starts.
+// checkAgreement returns an error if a device in the definition differs from the VF that its guest
+// got: libvirt would change the VF's settings when the guest starts.
 func (d Definition) checkAgreement(u Use, dev Device) error {
 	var what string
 	switch {
@@ -153,7 +152,7 @@ func (d Definition) With(dev Device) (string, error) {
 	for _, u := range d.Uses {
 		switch {
 		case u.Alias == aliasOf(dev.Name):
-			dev.Way = u.Way // it says what the metadata need not
+			dev.Way = u.Way // the way decides which settings the metadata can leave out
 			return applyEdits(string(d.text), p.editSettings(withEntry(p.entries, dev.rememberedEntry()))), d.checkAgreement(u, dev)
 		case u.VF() == dev.PCI:
 			return "", fmt.Errorf("guest %s has VF %s already, as %s: %w: take that device out of the definition", d.Name, dev.PCI, labelUse(u), vf.ErrHeld)
@@ -174,8 +173,7 @@ func (d Definition) With(dev Device) (string, error) {
 	return applyEdits(string(d.text), p.editSettings(withEntry(p.entries, dev.rememberedEntry())), device), nil
 }
 
-// hasAlias looks for an alias in the text: the interface that has it is not one of
-// Uses.
+// hasAlias looks for an alias in the text, since the interface that has it is not in Uses.
 func (d Definition) hasAlias(name string) bool {
 	text := string(d.text)
 	return strings.Contains(text, "<alias name='"+name+"'") || strings.Contains(text, `<alias name="`+name+`"`)

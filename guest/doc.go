@@ -22,8 +22,8 @@ type Way string
 
 // The ways.
 const (
-	// Interface is <interface type='hostdev'>. libvirt sets the MAC address and
-	// the VLAN through the PF when the guest starts, from what the device says.
+	// Interface is <interface type='hostdev'>. libvirt sets the MAC address and the VLAN of the
+	// device's element through the PF when the guest starts.
 	Interface Way = "interface"
 	// Hostdev is <hostdev>: a PCI device like any other. libvirt sets nothing.
 	Hostdev Way = "hostdev"
@@ -44,8 +44,8 @@ func ParseWay(s string) (Way, error) {
 	return "", fmt.Errorf("way %q: %w: want interface, hostdev or network%s", s, vf.ErrInvalid, suggest.DidYouMean(s, Ways()))
 }
 
-// Fits refuses settings that libvirt would undo: in two of the ways it sets the
-// VLAN itself, as an 802.1q tag without priority.
+// Fits refuses settings that libvirt would undo: in two of the ways libvirt sets the VLAN itself,
+// as an 802.1q tag without priority.
 func (w Way) Fits(s vf.Spec) error {
 	if w == Hostdev || s.VLAN == nil {
 		return nil
@@ -62,8 +62,8 @@ func (w Way) Fits(s vf.Spec) error {
 // longestName bounds the name of a device; libvirt has no bound.
 const longestName = 32
 
-// CheckName says what is wrong with a device's name. It becomes a part of
-// the device's alias, for which libvirt takes letters, digits, _ and - only.
+// CheckName returns an error if a device cannot have a name. The name becomes a part of the
+// device's alias, for which libvirt takes letters, digits, _ and - only.
 func CheckName(s string) error {
 	ok := s != "" && len(s) <= longestName
 	for _, r := range s {
@@ -75,6 +75,6 @@ func CheckName(s string) error {
 	return nil
 }
 
-// aliasOf returns the alias of the device of that name. libvirt keeps aliases that
-// begin with ua-, and lets people choose those.
+// aliasOf returns the alias of the device of that name. libvirt keeps aliases that begin with ua-,
+// which users may choose.
 func aliasOf(name string) string { return "ua-culvert-" + name }

@@ -36,8 +36,8 @@ func db1(t testing.TB) Definition {
 	return d
 }
 
-// All three ways are found, and what is no VF, even of a kind that nobody knows
-// yet, is passed over.
+// Parse finds VFs of all three ways, and passes over elements without a VF, even those of an
+// unknown kind.
 func TestParse(t *testing.T) {
 	mac2, mac3 := vf.MAC{0x52, 0x54, 0, 0xaa, 0, 2}, vf.MAC{0x52, 0x54, 0, 0xaa, 0, 3}
 	want := Definition{Name: "db1", UUID: "6695eb01-f6a4-8304-79aa-97f2502e193f", Uses: []Use{
@@ -81,7 +81,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// device is one of every way.
+// device returns a device of the given way.
 func device(w Way) Device {
 	return Device{
 		Name: "net1", Way: w, PCI: vf.PCIAddr{Bus: 1, Device: 0x11, Function: 6}, MAC: vf.MAC{2, 0, 0, 0, 0, 7}, VLAN: vf.VLAN{ID: 100}, Failover: "ua-slow",
@@ -101,8 +101,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// What is written is what it should be, says the same when it is read again, and
-// is right by libvirt's own schemas.
+// The XML of a device equals the golden file, means the same when Parse reads it again, and is
+// valid by libvirt's own schemas.
 func TestWays(t *testing.T) {
 	for _, w := range []Way{Interface, Hostdev, Network} {
 		t.Run(string(w), func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWays(t *testing.T) {
 	validate(t, "network", network)
 }
 
-// validate asks libvirt's schemas, where they are installed.
+// validate checks a text by libvirt's schemas, where they are installed.
 func validate(t *testing.T, schema, text string) {
 	t.Helper()
 	program, err := exec.LookPath("virt-xml-validate")
@@ -224,7 +224,7 @@ func TestWithRefuses(t *testing.T) {
 	}
 }
 
-// P15: what libvirt would undo is refused.
+// P15: Fits refuses settings that libvirt would undo.
 func TestFits(t *testing.T) {
 	qos, stag := vf.Spec{VLAN: &vf.VLAN{ID: 5, QoS: 3}}, vf.Spec{VLAN: &vf.VLAN{ID: 5, Proto: vf.Dot1AD}}
 	for _, w := range []Way{Interface, Network} {
@@ -248,8 +248,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// A definition that is read has a name and a UUID, and either takes a device, and is
-// then read again with that device and all it had, or says why not.
+// FuzzParse: a definition that Parse accepts has a name and a UUID. If it takes a device, Parse
+// reads the result with that device and all it had; otherwise With says why not.
 func FuzzParse(f *testing.F) {
 	f.Add(read(f, "db1.xml"))
 	f.Add(read(f, "hostdev.domain.xml"))

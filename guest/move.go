@@ -40,7 +40,7 @@ func (d Definition) Marked(m Move) (string, error) {
 	return applyEdits(string(d.text), p.editSettings(p.entries)), nil
 }
 
-// Has reports whether the definition has a device of that name, and which.
+// Has returns the device of that name, and whether the definition has it.
 func (d Definition) Has(device string) (Use, bool) {
 	i := slices.IndexFunc(d.Uses, func(u Use) bool { return u.Named() && u.Name() == device })
 	if i < 0 {
@@ -49,8 +49,8 @@ func (d Definition) Has(device string) (Use, bool) {
 	return d.Uses[i], true
 }
 
-// Without returns the definition's text without the device of that name, and without what
-// the metadata says of it. A definition that has neither stays as it is.
+// Without returns the definition's text without the device of that name and its entry in the
+// metadata. A definition that has neither stays as it is.
 func (d Definition) Without(device string) (string, error) {
 	p, err := d.splitText()
 	if err != nil {
@@ -68,10 +68,9 @@ func (d Definition) Without(device string) (string, error) {
 	return applyEdits(string(d.text), edits...), nil
 }
 
-// Replaced returns the definition's text with another VF for the device of that name, which
-// stays as it is otherwise: where the guest finds it, too. The MAC address and the
-// VLAN of dev are those that the device has. The way must not be Network: there the
-// network has the VF.
+// Replaced returns the definition's text with another VF for the device of that name. The device
+// stays as it is otherwise, also at its address in the guest. The MAC address and the VLAN of dev
+// must be those of the device. The way must not be Network: there the network names the VF.
 func (d Definition) Replaced(dev Device) (string, error) {
 	p, err := d.splitText()
 	if err != nil {
@@ -143,8 +142,8 @@ func (d Definition) placeOf(device string) (place, bool) {
 	}
 }
 
-// Device returns the XML of the device of that name as the definition has it, for
-// libvirt to find the same one; false when there is none.
+// Device returns the XML of the device of that name as the definition has it, so that libvirt finds
+// the same device; false if there is none.
 func (d Definition) Device(name string) (string, bool) {
 	at, found := d.placeOf(name)
 	if !found {
@@ -209,15 +208,15 @@ func (d Definition) TPMState() string {
 	return ""
 }
 
-// source of a disk or a file system; what is on the network has none of these.
+// source is the source of a disk or a file system. A source on the network has none of these.
 type source struct {
 	File string `xml:"file,attr"`
 	Dev  string `xml:"dev,attr"`
 	Dir  string `xml:"dir,attr"`
 }
 
-// CanMove says why the guest's devices cannot be had of another host, nil when they
-// can: each passes a VF, and is one that Culvert made.
+// CanMove returns the reasons why the guest's devices cannot move to another host, nil if they can:
+// each passes a VF, and Culvert made it.
 func (d Definition) CanMove() error {
 	var errs []error
 	for _, u := range d.Uses {

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A device that is put in and taken out again leaves nothing behind, whatever else
-// the definition has.
+// A device that With puts in and Without takes out again leaves nothing behind, whatever else the
+// definition has.
 func TestWithoutTakesOutWhatWithPutIn(t *testing.T) {
 	for _, w := range []Way{Interface, Hostdev, Network} {
 		whole, err := db1(t).With(device(w))
@@ -48,7 +48,7 @@ func TestWithoutTakesOutWhatWithPutIn(t *testing.T) {
 	}
 }
 
-// P16: on the other host a device passes another VF and is the same otherwise.
+// P16: Replaced makes a device pass another VF, and changes nothing else of it.
 func TestP16Replaced(t *testing.T) {
 	for _, w := range []Way{Interface, Hostdev} {
 		dev := device(w)
@@ -134,8 +134,8 @@ func TestMarked(t *testing.T) {
 	}
 }
 
-// libvirt's hook, which reads nothing but the mark, and culvertd read the same of each
-// definition that culvertd can read.
+// FuzzMove: libvirt's hook, which reads nothing but the mark, and culvertd find the same mark in
+// each definition that culvertd can read.
 func FuzzMove(f *testing.F) {
 	for _, metadata := range []string{"", ours(`<c:vf device="net1" trust="on"/>`), "<a:b xmlns:a='a:' moving-to='x'/>"} {
 		text, err := parsed(f, bare(metadata)).Marked(Move{To: "host-b", Autostart: true})

@@ -39,7 +39,7 @@ type hookData struct {
 	} `xml:"networkport"`
 }
 
-// ParsePort reads it. The error wraps vf.ErrInvalid.
+// ParsePort reads the hook's standard input. The error wraps vf.ErrInvalid.
 func ParsePort(text []byte) (Port, error) {
 	p, err := parsePort(text)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestParsePort(t *testing.T) {
 	}
 }
 
-// A port that is read has a guest, or no VF.
+// FuzzParsePort: a port that ParsePort accepts has a guest, or no VF.
 func FuzzParsePort(f *testing.F) {
 	f.Add([]byte(port))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -12,11 +12,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Namespace is that of our element in a definition's <metadata>.
+// Namespace is the namespace of our element in a definition's <metadata>.
 const Namespace = moving.Namespace
 
-// ourElement and ourEntry are what it is called, with the prefix under which it is
-// written, and one entry in it.
+// ourElement is the name of our element and ourEntry that of an entry in it. Both are written with
+// ourPrefix.
 const (
 	ourElement = "guest"
 	ourEntry   = "vf"
@@ -32,7 +32,7 @@ type entry struct {
 	Spec   vf.Spec
 }
 
-// node is an element of which everything is read, so that nothing is passed over.
+// node is an element with all of its content, so that entriesOf overlooks no part of it.
 type node struct {
 	XMLName xml.Name
 	Attrs   []xml.Attr `xml:",any,attr"`
@@ -112,8 +112,8 @@ func entryOf(n node) (e entry, err error) {
 	return e, nil
 }
 
-// attributeNames returns the attributes of an entry; the settings are called as the flags of culvert
-// vm xml are.
+// attributeNames returns the attributes of an entry. Settings have the names of the flags of
+// culvert vm xml.
 func attributeNames() []string {
 	return []string{"device", "pci", "pool", "apart", "mac", "vlan", "vlan-qos", "vlan-proto", "spoofchk", "trust", "link-state", "min-tx-rate", "max-tx-rate"}
 }
@@ -210,7 +210,7 @@ func (e *entry) setVLAN(name, value string) error {
 	return err
 }
 
-// checkWhole checks what attributes say together.
+// checkWhole checks attributes that depend on each other.
 func (e *entry) checkWhole() error {
 	if v := e.Spec.VLAN; v != nil && v.ID == 0 {
 		return fmt.Errorf("vlan-qos and vlan-proto belong to a VLAN: give vlan, 1 to %d, too", vf.MaxVLAN)
@@ -263,7 +263,7 @@ func (e entry) formatXML() string {
 	return b.String() + "/>"
 }
 
-// writeAttribute writes one, unless it is empty.
+// writeAttribute writes an attribute, unless its value is empty.
 func writeAttribute(b *strings.Builder, name, value string) {
 	if value != "" {
 		b.WriteString(" " + name + `="`)
@@ -286,8 +286,7 @@ func settingsXML(all []entry, m Move) string {
 	return b.String() + "    </" + ourPrefix + ourElement + ">"
 }
 
-// withEntry returns the entries with one more, in place of the one that is about the same
-// device.
+// withEntry returns the entries with e, in place of the entry of the same device if there is one.
 func withEntry(all []entry, e entry) []entry {
 	out := make([]entry, 0, len(all)+1)
 	found := false

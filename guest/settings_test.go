@@ -56,8 +56,8 @@ func parsed(t testing.TB, text []byte) Definition {
 	return d
 }
 
-// Every setting that is written is read again; a device is found by its name or by
-// its VF; one without an entry has what its element says.
+// Wants reads every setting that formatXML writes. It finds a device by its name or by its VF. A
+// device without an entry has the settings of its element.
 func TestWants(t *testing.T) {
 	tagged := everything()
 	tagged.VLAN = &vf.VLAN{ID: 5, QoS: 3, Proto: vf.Dot1AD}
@@ -76,7 +76,7 @@ func TestWants(t *testing.T) {
 		t.Errorf("an entry of a device that is gone: %v %v", ok, err)
 	}
 	mac2 := vf.MAC{0x52, 0x54, 0, 0xaa, 0, 2}
-	want = []Want{ // not the one of somebody's network
+	want = []Want{ // without the device whose VF libvirt chooses from a network
 		{Device: "0000-01-10-2", VF: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, Spec: vf.Spec{MAC: &mac2, VLAN: &vf.VLAN{ID: 42, Proto: vf.Dot1Q}}},
 		{Device: "net9", VF: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 4}, Ours: true},
 	}
@@ -86,8 +86,8 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// What is wrong with our part of the metadata is said with element, value and what
-// would do, by Wants and With alike; the definition is read all the same.
+// Wants and With report a mistake in our part of the metadata with element, value and what would
+// do. Parse reads the definition all the same.
 func TestSettingsAreReadStrictly(t *testing.T) {
 	vfEntry := func(attrs string) string { return "<c:vf " + attrs + "/>" }
 	for name, tc := range map[string]struct{ entries, says string }{
@@ -146,8 +146,8 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 	}
 }
 
-// Whatever of <metadata> is there, one entry of each device is in it afterwards, with
-// the last settings, and nothing else has changed.
+// Whatever <metadata> has before, it has one entry of each device afterwards, with the last
+// settings, and nothing else has changed.
 func TestOneEntryOfADevice(t *testing.T) {
 	foreign := `<app:x xmlns:app="urn:other" a='1'> <app:guest/> </app:x>`
 	for name, metadata := range map[string]string{

@@ -22,7 +22,7 @@ type parts struct {
 	devices  int64 // where </devices> begins
 }
 
-// partsOf finds them, and reads our element.
+// partsOf finds the parts in a definition's text, and reads our element.
 func partsOf(text []byte) (p parts, err error) {
 	dec := xml.NewDecoder(strings.NewReader(string(text)))
 	var path []xml.Name
@@ -100,8 +100,8 @@ func (p parts) addDevice(xml string) (edit, error) {
 	return edit{span{p.devices, p.devices}, indentDevice(xml)}, nil
 }
 
-// editSettings returns the edit that makes our element say what the entries say; without
-// anything to say there is none.
+// editSettings returns the edit that writes the entries and the Move into our element. Without any
+// of them, it removes the element.
 func (p parts) editSettings(entries []entry) edit {
 	ours := settingsXML(entries, p.move)
 	if len(entries) == 0 && p.move == (Move{}) {

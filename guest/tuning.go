@@ -42,13 +42,13 @@ type VirtIO struct {
 	Queues int    // pairs of them; 1 when the definition says nothing
 }
 
-// Bounds of what is read, well beyond what QEMU and the kernel can do.
+// Bounds on numbers in a definition, well beyond what QEMU and the kernel can do.
 const (
 	maxVCPUs = 1 << 13
 	maxCPU   = 1 << 14 // the number of a processor or node of the host
 )
 
-// tuned has of a domain what is about speed; formatdomain.html has the elements.
+// tuned has the parts of a domain that affect its speed; formatdomain.html has the elements.
 type tuned struct {
 	XMLName xml.Name `xml:"domain"`
 	VCPU    struct {
@@ -90,7 +90,7 @@ type tuned struct {
 	} `xml:"devices>interface"`
 }
 
-// ParseTuning reads a domain's XML, as Parse does, for what is about speed.
+// ParseTuning reads a domain's XML, as Parse does, and the parts that affect the guest's speed.
 func ParseTuning(text []byte) (Tuning, error) {
 	def, err := Parse(text)
 	if err != nil {
@@ -201,8 +201,8 @@ func (t Tuning) Locks(devices int) uint64 {
 // interrupts of it. The bound is Culvert's, not libvirt's.
 const mostDevices = 64
 
-// TakesVF says why the guest cannot have a VF as the device of that name, if there
-// is a reason in its definition. The error wraps vf.ErrInvalid.
+// TakesVF returns an error if the definition does not allow a VF as the device of that name. The
+// error wraps vf.ErrInvalid.
 func (t Tuning) TakesVF(device string) error {
 	devices := len(t.Uses)
 	if !slices.ContainsFunc(t.Uses, func(u Use) bool { return u.Alias == aliasOf(device) }) {
@@ -219,7 +219,7 @@ func (t Tuning) TakesVF(device string) error {
 	return nil
 }
 
-// parseNumber reads one from 1 to most; an empty text is 1, as libvirt has it.
+// parseNumber reads a number from 1 to most; an empty text is 1, as in libvirt.
 func parseNumber(what, s string, most int) (int, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -232,13 +232,14 @@ func parseNumber(what, s string, most int) (int, error) {
 	return int(n), nil
 }
 
-// amount is one of memory, with its unit.
+// amount is an amount of memory, with its unit.
 type amount struct {
 	Value string `xml:",chardata"`
 	Unit  string `xml:"unit,attr"`
 }
 
-// memoryUnits of memory, as libvirt's documentation of <memory> has them.
+// memoryUnits returns the units of memory in bytes, as libvirt's documentation of <memory> has
+// them.
 func memoryUnits() map[string]uint64 {
 	return map[string]uint64{
 		"": 1 << 10, "b": 1, "bytes": 1,
@@ -247,7 +248,7 @@ func memoryUnits() map[string]uint64 {
 	}
 }
 
-// byteCount returns the amount; nothing is 0.
+// byteCount returns the amount in bytes; 0 if the element is empty.
 func (a amount) byteCount(what string) (uint64, error) {
 	s := strings.TrimSpace(a.Value)
 	if s == "" {

@@ -10,7 +10,7 @@ import (
 
 // Want has a definition's wishes about one VF, from the device's element and from the metadata.
 type Want struct {
-	Device string // its name; the VF's address for one that culvert vm xml did not make
+	Device string // its name, or the VF's address if culvert vm xml did not make the device
 	VF     vf.PCIAddr
 	Pool   string // that the VF is of, where the definition says so
 	Apart  string // the name of another device, on whose PF the VF must not be
@@ -58,7 +58,7 @@ func (d Definition) listWants() ([]Want, error) {
 	return out, nil
 }
 
-// takeEntry adds what an entry says.
+// takeEntry adds the settings of an entry.
 func (w *Want) takeEntry(way Way, e entry) error {
 	if way != Hostdev && (e.Spec.MAC != nil || e.Spec.VLAN != nil) {
 		return fmt.Errorf("%s: mac and vlan are said by the device's own <mac> and <vlan>: take them out of the entry", e)
@@ -90,8 +90,8 @@ func nameOf(pci vf.PCIAddr) string {
 	return strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
 }
 
-// elementSpec returns the settings in the device's own element. No <vlan> is none, which is what a
-// clean VF has.
+// elementSpec returns the settings in the device's own element. Without <vlan> it sets no VLAN, as
+// a clean VF has none.
 func (u Use) elementSpec() (s vf.Spec) {
 	s.MAC = u.MAC
 	if u.VLAN != nil && u.VLAN.ID != 0 {
@@ -112,7 +112,7 @@ func (d Definition) Of(name string) (Want, bool, error) {
 	return Want{}, false, err
 }
 
-// rememberedEntry returns the entry that keeps what the device's element cannot say.
+// rememberedEntry returns the entry with the settings that the device's element cannot express.
 func (d Device) rememberedEntry() entry {
 	e := entry{Device: d.Name, Pool: d.Pool, Apart: d.Apart, Spec: d.Spec}
 	if d.Way != Hostdev {

@@ -18,38 +18,38 @@ var unitText string
 //go:embed files/host.yaml
 var hostYAML []byte
 
-// Where things are on a host.
+// The places of Culvert's files on a host.
 const (
 	unit     = "culvertd.service"
 	config   = "/etc/culvert/host.yaml"
 	stateDir = "/var/lib/culvert"
 	cniBin   = "/opt/cni/bin"
 	hooks    = "/etc/libvirt/hooks"
-	// conflist is written by culvertd, on a node of a cluster.
+	// culvertd writes conflist, on a node of a cluster.
 	conflist = "/etc/cni/net.d/00-culvert.conflist"
 )
 
-// signsOf says where the host has something that runs a part, and whatOf what
-// the part is. The parts Programs and Bench go everywhere.
+// signsOf has the folders that show that the host has software which runs a part, and
+// whatOf describes the part. Every host gets the parts Programs and Bench.
 var (
 	signsOf = map[Part][]string{CNI: {"/opt/cni", "/etc/cni"}, Libvirt: {"/etc/libvirt"}}
 	whatOf  = map[Part]string{CNI: "CNI plugin", Libvirt: "hook of libvirt"}
 )
 
-// file is one that Install puts and Uninstall takes away.
+// file is a file that Install installs and Uninstall removes.
 type file struct {
 	place  string // on the host
 	mode   fs.FileMode
 	source string // the file to copy
-	body   []byte // or what is in it
-	link   string // or what it is a link to
+	body   []byte // or its content
+	link   string // or the target of a link
 	// keep: a person edits the file, so an existing one stays, and only an unedited one is
 	// removed.
 	keep bool
 }
 
-// wantedFiles returns the files that the host wants, in the order in which they are put; an
-// error says that a program is not there.
+// wantedFiles returns the files to install on the host, in that order. It returns an error
+// if a program is missing.
 func (h Host) wantedFiles(from string, completions map[string][]byte) ([]file, error) {
 	var out []file
 	for _, f := range h.listPlaces() {
@@ -77,15 +77,15 @@ func (h Host) wantedFiles(from string, completions map[string][]byte) ([]file, e
 	return out, nil
 }
 
-// listPlaces returns the files of all parts but the CNI plugin, which package place puts.
-// A source is the program's name.
+// listPlaces returns the files of all parts but the CNI plugin, which package place
+// installs. A source is the program's name.
 func (h Host) listPlaces() []file {
 	var out []file
 	if h.hasPart(Programs) {
 		bin, libexec := h.Prefix+"/bin/", h.Prefix+"/libexec/culvert/"
 		out = append(out,
 			file{place: bin + "culvert", mode: 0o755, source: "culvert"},
-			// kubectl finds its plugin culvert, and what completes its words, by name.
+			// kubectl finds its plugin culvert, and the program that completes its words, by name.
 			file{place: bin + "kubectl-culvert", link: "culvert"},
 			file{place: bin + "kubectl_complete-culvert", link: "culvert"},
 			file{place: bin + "culvertd", mode: 0o755, source: "culvertd"},
@@ -102,7 +102,7 @@ func (h Host) listPlaces() []file {
 	if h.hasPart(Bench) {
 		out = append(out, file{place: h.Prefix + "/bin/" + program.Bench, mode: 0o755, source: program.Bench})
 	}
-	if h.hasPart(Libvirt) { // one program: its folder says what it is asked
+	if h.hasPart(Libvirt) { // one program for both hooks: libvirt's arguments name the operation
 		for _, dir := range []string{"/qemu.d/", "/network.d/"} {
 			out = append(out, file{place: hooks + dir + "culvert", mode: 0o755, source: "culvert-hook"})
 		}
@@ -124,8 +124,8 @@ func (h Host) listShells() []completion {
 	}
 }
 
-// isKeptFolder reports whether a folder of the host stays though it is empty: it was
-// there before, or others expect it.
+// isKeptFolder reports whether Uninstall keeps a folder of the host although it is empty: the
+// folder was there before, or other software expects it.
 func (h Host) isKeptFolder(dir string) bool {
 	switch dir {
 	case "/", "/etc", "/etc/libvirt", hooks, "/etc/cni", "/etc/cni/net.d", h.Prefix, h.Prefix + "/bin", h.Prefix + "/lib", h.Prefix + "/share":
@@ -134,7 +134,8 @@ func (h Host) isKeptFolder(dir string) bool {
 	return false
 }
 
-// findProgram looks for a program where `make build` puts it, and where Install does.
+// findProgram returns the path of a program in the folder of `make build`, or in that of an
+// installation.
 func findProgram(from, name string) (string, error) {
 	for _, place := range []string{filepath.Join(from, name), filepath.Join(from, "../libexec/culvert", name)} {
 		if info, err := os.Stat(place); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {

@@ -1,7 +1,7 @@
-// Package install puts Culvert onto a host and takes it away again, so that the host is as it
-// was: programs, systemd unit, completions, an example host.yaml, and the files that container
-// runtimes and libvirt exec where there are any. The host is this one, or a folder that becomes
-// the root of another one or of a package.
+// Package install installs Culvert on a host and removes it again, so that the host is as it
+// was. It handles programs, the systemd unit, completions, an example host.yaml, and the files
+// that container runtimes and libvirt exec, if the host has these. The host is this one, or a
+// folder that becomes the root of another one or of a package.
 //
 // `culvert host install` and `uninstall` call it. Each file is replaced in one step, so a
 // program that runs it meanwhile finds the old one or the new one.
@@ -24,15 +24,15 @@ import (
 	"github.com/culvert-net/culvert/netconf"
 )
 
-// Part is a part of what is installed.
+// Part is a part of an installation.
 type Part string
 
-// The parts. CNI and Libvirt go only where there is something that runs them.
+// The parts. Only a host with software that runs them gets CNI and Libvirt.
 const (
-	Programs Part = "programs" // culvert, culvertd and what they need
+	Programs Part = "programs" // culvert, culvertd and the files that they need
 	Bench    Part = "bench"    // culvert-bench, which measures
-	CNI      Part = "cni"      // what container runtimes exec
-	Libvirt  Part = "libvirt"  // what libvirt execs
+	CNI      Part = "cni"      // the plugin that container runtimes exec
+	Libvirt  Part = "libvirt"  // the hook that libvirt execs
 )
 
 // Parts returns all parts.
@@ -43,18 +43,18 @@ type Host struct {
 	Root   string // of the host's files: "/" for this host
 	Prefix string // of programs, as the host sees it: /usr/local
 	Parts  []Part
-	DryRun bool // say what would be done, and do nothing
-	// Systemctl asks the system's systemd; nil where that is not the host's. The
-	// error of is-active says that a unit is not.
+	DryRun bool // print the changes, and make none
+	// Systemctl runs systemctl; it is nil if the running systemd is not that of the host. An
+	// error of is-active means that the unit is not active.
 	Systemctl func(ctx context.Context, args ...string) error
 	// Out receives a line for every file: + it is new, ~ it is replaced, = it is there already,
 	// - it is gone.
 	Out io.Writer
 }
 
-// Install puts what is not there yet, from a folder of built programs; what a
-// person may have edited stays. completions are those of culvert by shell: bash,
-// zsh, fish. It is idempotent.
+// Install installs the files that are missing or differ, from a folder of built programs. It
+// keeps an existing host.yaml, which a person may have edited. completions has the completions
+// of culvert by shell: bash, zsh, fish. It is idempotent.
 func (h Host) Install(ctx context.Context, from string, completions map[string][]byte) error {
 	if err := h.checkPrefix(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (h Host) notifySystemd(ctx context.Context) error {
 	return nil
 }
 
-// Uninstall stops culvertd and removes what Install puts. A host.yaml that a
+// Uninstall stops culvertd and removes the files that Install installs. A host.yaml that a
 // person wrote, the ledger and the VFs stay. It is idempotent.
 func (h Host) Uninstall(ctx context.Context) error {
 	if err := h.checkPrefix(); err != nil {
@@ -113,7 +113,7 @@ func (h Host) Uninstall(ctx context.Context) error {
 	}
 	h.printLine("removing from %s", h.Root)
 	if h.hasPart(CNI) {
-		// First: a runtime that finds it, and not the plugin, starts no pod.
+		// Remove conflist first: a runtime that finds conflist but not the plugin starts no pod.
 		if err := h.removeFile(file{place: conflist}); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (h Host) Uninstall(ctx context.Context) error {
 	return h.Systemctl(ctx, "daemon-reload")
 }
 
-// takePinned takes the eBPF programs and maps that balance connections to Services.
+// takePinned removes the pinned eBPF programs and maps that balance connections to Services.
 func (h Host) takePinned() error {
 	if !h.fileExists(balance.PinDir) {
 		return nil
@@ -194,8 +194,8 @@ func (h Host) wantsPart(p Part) bool {
 	return h.hasPart(p) && (len(signsOf[p]) == 0 || slices.ContainsFunc(signsOf[p], h.fileExists))
 }
 
-// putPlugin puts the CNI plugin and its other name, in place of the plugin that
-// may have had that.
+// putPlugin installs the CNI plugin, and its other name in place of a plugin that may have that
+// name.
 func (h Host) putPlugin(from string) error {
 	if !h.wantsPart(CNI) {
 		return nil

@@ -17,7 +17,7 @@ import (
 
 var completions = map[string][]byte{"bash": []byte("for bash"), "zsh": []byte("for zsh"), "fish": []byte("for fish")}
 
-// built is a folder of programs.
+// built returns a folder of programs.
 func built(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func write(t *testing.T, root, name, body string, mode fs.FileMode) {
 	}
 }
 
-// host is a root as a distribution leaves it, with files besides.
+// host returns a root as a distribution makes it, with more files.
 func host(t *testing.T, others map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -53,7 +53,7 @@ func host(t *testing.T, others map[string]string) string {
 	return root
 }
 
-// tree is everything below a root: mode, and content or target.
+// tree returns all entries below a root: the mode, and the content or target.
 func tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -95,7 +95,8 @@ var (
 	libvirt  = map[string]string{"etc/libvirt/libvirtd.conf": "", "etc/libvirt/hooks/qemu": "a person's", "usr/lib/systemd/system/libvirtd.service": ""}
 )
 
-// Whatever a host has, it is as it was when Culvert is taken away.
+// After Culvert is uninstalled, a host is as it was before, with each kind of files that it
+// may have.
 func TestHostIsAsFound(t *testing.T) {
 	for name, others := range map[string]map[string]string{
 		"plain":             {},
@@ -143,7 +144,8 @@ func TestHostIsAsFound(t *testing.T) {
 	}
 }
 
-// TestWhatGoesWhere has a host with everything, and a strict umask.
+// TestWhatGoesWhere installs all parts on a host that has container runtimes and libvirt,
+// under a strict umask.
 func TestWhatGoesWhere(t *testing.T) {
 	old := syscall.Umask(0o077)
 	root, from := t.TempDir(), built(t, "1")
@@ -192,7 +194,7 @@ func TestWhatGoesWhere(t *testing.T) {
 	}
 }
 
-// An upgrade replaces programs and keeps what a person edited.
+// An upgrade replaces programs and keeps files that a person edited.
 func TestUpgrade(t *testing.T) {
 	root := host(t, runtimes)
 	var out bytes.Buffer
@@ -230,7 +232,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// libvirt came later than Culvert: what is installed installs the rest of itself.
+// libvirt was installed later than Culvert: then the installed programs install the missing
+// parts.
 func TestInstallFromWhatIsInstalled(t *testing.T) {
 	root := host(t, nil)
 	var out bytes.Buffer
@@ -297,7 +300,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// What cannot be installed as a whole changes nothing.
+// An installation that cannot be completed changes nothing.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(h *Host, from string)
@@ -327,8 +330,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// culvertd puts a network's configuration there; the runtime would look for a
-// plugin that is gone.
+// Uninstall removes the network configuration that culvertd wrote: with it the runtime would
+// look for a plugin that is gone.
 func TestUninstallTakesWhatCulvertdPut(t *testing.T) {
 	root := host(t, map[string]string{
 		"opt/cni/bin/culvert": "ours", "opt/cni/bin/sriov.before-culvert": "somebody's",
@@ -351,7 +354,7 @@ func TestUninstallTakesWhatCulvertdPut(t *testing.T) {
 	}
 }
 
-// systemd is told, and nothing is started that did not run.
+// Install and Uninstall make systemd reload its units, and start no unit that did not run.
 func TestSystemd(t *testing.T) {
 	for name, c := range map[string]struct {
 		active bool
@@ -391,7 +394,8 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// VFs are there before whoever starts guests and pods by itself (P14).
+// At boot culvertd has made the VFs before the services that start guests and pods by
+// themselves (P14).
 func TestBootOrder(t *testing.T) {
 	before := map[string]bool{}
 	for line := range strings.Lines(unitText) {
@@ -409,15 +413,15 @@ func TestBootOrder(t *testing.T) {
 			t.Errorf("the unit is not ordered before %s", u)
 		}
 	}
-	for _, line := range []string{"Type=notify\n", "WantedBy=multi-user.target\n"} { // ready means that the VFs are there
+	for _, line := range []string{"Type=notify\n", "WantedBy=multi-user.target\n"} { // a unit that is ready has made the VFs
 		if !strings.Contains(unitText, line) {
 			t.Errorf("the unit does not say %s", line)
 		}
 	}
 }
 
-// TestUnit has systemd read what is installed, beside units of libvirt that are
-// ordered as libvirt's are.
+// TestUnit makes systemd read the installed unit, beside units that are ordered as libvirt's
+// are.
 func TestUnit(t *testing.T) {
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -433,7 +437,7 @@ func TestUnit(t *testing.T) {
 	}
 	for _, f := range files {
 		if f.keep {
-			continue // of /etc
+			continue // a file of /etc
 		}
 		if _, err := h.putFile(f); err != nil {
 			t.Fatal(err)
@@ -450,8 +454,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUninstallTakesPinnedPrograms: the eBPF programs that culvertd pinned go, those of others
-// stay; a dry run takes nothing.
+// TestUninstallTakesPinnedPrograms: Uninstall removes the eBPF programs that culvertd pinned,
+// and keeps those of other software. A dry run removes nothing.
 func TestUninstallTakesPinnedPrograms(t *testing.T) {
 	root := host(t, map[string]string{"sys/fs/bpf/culvert/connect4": "ours", "sys/fs/bpf/cilium/x": "theirs"})
 	dry, out := on(root, &bytes.Buffer{}), &bytes.Buffer{}

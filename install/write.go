@@ -28,7 +28,8 @@ func (f file) fileContent() ([]byte, error) {
 	return f.body, nil
 }
 
-// compareFile compares what is there with what is wanted.
+// compareFile compares the file on the host with the wanted one, and returns the
+// sign for the difference.
 func (h Host) compareFile(f file) (string, error) {
 	at := h.hostPath(f.place)
 	info, err := os.Lstat(at)
@@ -65,7 +66,7 @@ func (h Host) compareFile(f file) (string, error) {
 	return signOther, nil
 }
 
-// putFile makes the file what it should be, and says so.
+// putFile writes the file if it is missing or differs, and prints a line about it.
 func (h Host) putFile(f file) (sign string, err error) {
 	if sign, err = h.compareFile(f); err != nil {
 		return sign, err
@@ -95,7 +96,8 @@ func (h Host) putFile(f file) (sign string, err error) {
 	return sign, durable.WriteFile(at, body, f.mode)
 }
 
-// removeFile removes the file, and folders that are empty then.
+// removeFile removes the file, and the folders that become empty. It keeps an
+// edited file.
 func (h Host) removeFile(f file) error {
 	at := h.hostPath(f.place)
 	if f.keep {
@@ -115,22 +117,22 @@ func (h Host) removeFile(f file) error {
 	if err := durable.RemoveTemporary(at); err != nil {
 		return err
 	}
-	// Until others have something in it, or it is not there.
+	// Remove fails at a folder that has other files, or does not exist.
 	for dir := path.Dir(f.place); !h.isKeptFolder(dir) && os.Remove(h.hostPath(dir)) == nil; {
 		dir = path.Dir(dir)
 	}
 	return nil
 }
 
-// fileExists reports whether the host has a file or folder of that name, be it a
-// link that leads nowhere.
+// fileExists reports whether the host has a file or folder of that name, or a
+// link, also one without a target.
 func (h Host) fileExists(name string) bool {
 	_, err := os.Lstat(h.hostPath(name))
 	return err == nil
 }
 
-// makeFolder makes a folder and those above it that others can enter, whatever the
-// umask is.
+// makeFolder makes a folder and the missing folders above it. All users can enter
+// them, under every umask.
 func makeFolder(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil

@@ -12,14 +12,14 @@ import (
 // (TestLabOwnWorkIsNoFlapping).
 const portReset = 10 * time.Second
 
-// linkReading is what a listing shows of the link of a PF.
+// linkReading is the state of a PF's link in one listing.
 type linkReading struct {
 	losses      uint32 // vf.PF.CarrierLosses
 	numVFs, mtu int
 }
 
-// linkHistory is what the listings have shown of the link of one PF. The zero value is that of a
-// PF that was not listed yet.
+// linkHistory has the losses of carrier of one PF's link, as the listings so far have shown them.
+// The zero value is for a PF that was not listed yet.
 type linkHistory struct {
 	listed     bool
 	reading    linkReading
@@ -31,8 +31,8 @@ type linkHistory struct {
 }
 
 // observe adds a listing. The kernel counts the losses, so that those between two listings are
-// not missed. A count that is lower than the last one is that of another netdevice: the driver
-// was bound anew. Losses within portReset of a change of the PF do not count.
+// not missed. A count that is lower than the last one is of a new netdevice: the driver was bound
+// anew. Losses within portReset of a change of the PF do not count.
 func (h *linkHistory) observe(r linkReading, now time.Time) {
 	before := h.reading
 	h.reading = r

@@ -47,9 +47,9 @@ func (k *blind) PFs(ctx context.Context) ([]vf.PF, error) {
 	return pfs, err
 }
 
-// A link is flapping from its fifth loss of carrier within a minute on, also if no listing saw it
-// without carrier, until it has lost none for a minute. The kernel counts those of a new
-// netdevice from 0 again.
+// A link is flapping from its fifth loss of carrier within a minute on, until it has kept its
+// carrier for a minute. Losses count even if no listing saw the link without carrier. For a new
+// netdevice, the kernel counts the losses from 0 again.
 func TestFlapping(t *testing.T) {
 	var c clock
 	k := &blind{Kernel: fake.New(fake.IGB, 2)}
@@ -140,7 +140,7 @@ func TestOwnWorkIsNoFlapping(t *testing.T) {
 	}
 }
 
-// The end of flapping is listed although the kernel has no event of it.
+// Follow lists the hardware when a link stops flapping, although the kernel emits no event then.
 func TestFollowListsTheSteadyLink(t *testing.T) {
 	var c clock
 	k := fake.New(fake.IGB, 1)

@@ -15,7 +15,7 @@ import (
 type counting struct {
 	*fake.Kernel
 	listings atomic.Int32
-	hold     chan struct{} // the first listing waits for it to be closed
+	hold     chan struct{} // the first listing waits until this channel is closed
 }
 
 func (k *counting) PFs(ctx context.Context) ([]vf.PF, error) {
@@ -26,7 +26,7 @@ func (k *counting) PFs(ctx context.Context) ([]vf.PF, error) {
 	return pfs, err
 }
 
-// A cable that is pulled is seen soon, and a burst of events is one listing.
+// Follow lists the hardware soon after a cable is pulled, and lists it once for a burst of events.
 func TestFollow(t *testing.T) {
 	k := &counting{Kernel: fake.New(fake.IGB, 1)}
 	i := inventory.New(k, nil)

@@ -1,6 +1,5 @@
-// Package inventory is what the host's NICs looked like when they were last
-// listed. reconcile refreshes it after every event and change; attach, alloc
-// and status read it without touching the kernel.
+// Package inventory caches the last listing of the host's NICs. reconcile refreshes it after every
+// event and change; attach, alloc and status read it without touching the kernel.
 package inventory
 
 import (
@@ -45,8 +44,7 @@ func New(k kernel, now func() time.Time) *Inventory {
 	return &Inventory{kernel: k, now: now, abilities: map[vf.PFID]vf.Abilities{}}
 }
 
-// PFs returns the last listing, with what is known of each PF's abilities.
-// The caller must not change it.
+// PFs returns the last listing, with the known abilities of each PF. The caller must not change it.
 func (i *Inventory) PFs() []vf.PF {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -61,8 +59,8 @@ func (i *Inventory) Listed() time.Time {
 	return i.listed
 }
 
-// Changed returns a channel that is closed when the next listing is there. Ask
-// for it before reading, or a listing in between is missed.
+// Changed returns a channel that is closed when the next listing is there. Call it before reading,
+// or the caller misses a listing in between.
 func (i *Inventory) Changed() <-chan struct{} { return i.changed.Next() }
 
 // Refresh lists the hardware again. A PF that could not be read whole is in
@@ -114,7 +112,7 @@ func (i *Inventory) markPFs(pfs []vf.PF) {
 // another listing ran meanwhile. It is for callers that show the hardware and must not wait for
 // reconcile, which lets a burst of events end and may work for seconds on its findings. Follow
 // lists the hardware again when a flapping link should be steady, and while a PF cannot be read,
-// since the kernel has no event for the end of either. It returns when the watch or ctx ends.
+// since the kernel has no event for the end of either. Follow returns when the watch or ctx ends.
 func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within time.Duration, failed func(error)) {
 	for {
 		last, more := i.awaitReason(ctx, wake, within)
@@ -200,9 +198,10 @@ func (i *Inventory) untilLook() (wait time.Duration, needed bool) {
 	return wait, needed
 }
 
-// recogniseUnread gives a PF that could not be read the identity that the PF in its place had: what is
-// held of it must not look as if it were gone. VFs that were read without the identity have none
-// either, so they are left out. A PF of which nothing was read keeps its addresses, too.
+// recogniseUnread gives a PF that could not be read the identity that the PF at its PCI address
+// had. Otherwise the held VFs of the PF would look as if they were gone. VFs that were read without
+// the identity of their PF have no identity either, so they are left out. A PF of which nothing was
+// read keeps its addresses, too.
 func (i *Inventory) recogniseUnread(pf *vf.PF) {
 	if pf.Err == "" {
 		return
@@ -213,7 +212,7 @@ func (i *Inventory) recogniseUnread(pf *vf.PF) {
 		}
 		if pf.ID.IsZero() {
 			pf.ID, pf.Name, pf.MAC, pf.VFs = old.ID, cmp.Or(pf.Name, old.Name), old.MAC, nil
-			if pf.Vendor == "" { // nothing of it was read: the selectors of rules still find it
+			if pf.Vendor == "" { // nothing of the PF was read: with these, selectors still find it
 				pf.Vendor, pf.Device, pf.Driver, pf.NUMA, pf.IOMMUGroup = old.Vendor, old.Device, old.Driver, old.NUMA, old.IOMMUGroup
 				pf.Addrs, pf.OwnAddrs = old.Addrs, old.OwnAddrs
 			}
@@ -221,7 +220,7 @@ func (i *Inventory) recogniseUnread(pf *vf.PF) {
 	}
 }
 
-// isOther reports whether a PF is another card than the one that was in its place.
+// isOther reports whether a PF is another model than old, which had the same PCI address.
 func isOther(pf, old vf.PF) bool {
 	return pf.Vendor != "" && pf.Vendor != old.Vendor || pf.Device != "" && pf.Device != old.Device
 }
@@ -240,7 +239,7 @@ func (i *Inventory) knownAbilities(pf vf.PF) vf.Abilities {
 	return all
 }
 
-// Probed reports whether the PF has been asked what it can do.
+// Probed reports whether Probe has asked the PF's driver for its abilities.
 func (i *Inventory) Probed(id vf.PFID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

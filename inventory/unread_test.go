@@ -28,9 +28,9 @@ func (k *partial) PFs(ctx context.Context) ([]vf.PF, error) {
 	return pfs, err
 }
 
-// I7: a PF that cannot be read, in part or at all, keeps its identity and what selectors look at. It
-// keeps its addresses if nothing was read. Its VFs, which were read without the identity, are left
-// out: they would look like the VFs of another PF, with other settings.
+// I7: a PF that cannot be read, in part or at all, keeps its identity and the properties that
+// selectors compare. It keeps its addresses if nothing was read. Its VFs, which were read without
+// the identity, are left out: they would look like the VFs of another PF, with other settings.
 func TestI7UnreadPFKeepsItsIdentity(t *testing.T) {
 	address := []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24")}
 	k := &partial{Kernel: fake.New(fake.IGB, 1), change: func(pf *vf.PF) { pf.Addrs = address }}

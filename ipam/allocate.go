@@ -16,7 +16,7 @@ type Result struct {
 }
 
 // Allocate chooses one address of every range set. It is a function of its arguments; the caller
-// records the outcome in the transaction that held reads.
+// records the outcome in the transaction of the ledger from which held reads.
 //
 // held returns the holder of an address in the network. It must report an address as free that
 // the requesting attachment itself has, so that a repeated request gets it again.
@@ -25,14 +25,14 @@ type Result struct {
 // its latest one, so that an address that was just freed does not get a new holder at once.
 // Without a latest one, a set starts at its first address.
 //
-// wanted are asked for by name; a full-length prefix (/32, /128) leaves the
-// prefix length to the range. For TypeStatic they take the place of the
-// configuration's addresses.
+// wanted are the addresses that the attachment requests by name; a full-length prefix (/32, /128)
+// leaves the prefix length to the range. For TypeStatic they take the place of the configuration's
+// addresses.
 //
 // Errors: ErrNoBlock (see Within); vf.ErrHeld names the owner of a wanted or static address;
-// vf.ErrNothingFree says how many are held, and by whom; vf.ErrInvalid is for a
-// wanted address that no range has or that is never given out, and for a
-// route without an address of its family.
+// vf.ErrNothingFree says how many addresses are held, and by whom. vf.ErrInvalid is for a wanted
+// address that no range has or that is never given out, and for a route without an address of its
+// family.
 func (c Config) Allocate(held func(netip.Addr) (vf.Owner, bool), last []netip.Addr, wanted []netip.Prefix) (Result, error) {
 	wanted = slices.Clone(wanted)
 	for i, w := range wanted {
@@ -67,8 +67,9 @@ func (c Config) Allocate(held func(netip.Addr) (vf.Owner, bool), last []netip.Ad
 	return r, nil
 }
 
-// fixed gives the static addresses, or those wanted, with the gateway that the
-// configuration names for their subnet: without one in lenient networks, as static does it.
+// fixed returns the static addresses, or those wanted, with the gateway that the configuration
+// names for their subnet. In lenient networks wanted addresses have no gateway, as with the CNI
+// plugin static.
 func (c Config) fixed(held func(netip.Addr) (vf.Owner, bool), wanted []netip.Prefix) ([]vf.Address, error) {
 	out := slices.Clone(c.Static)
 	if len(wanted) > 0 {
@@ -142,7 +143,7 @@ func (c Config) assign(wanted []netip.Prefix) (map[int]netip.Addr, error) {
 	return bySet, nil
 }
 
-// grantable says why a wanted address cannot be had, or nil.
+// grantable returns the reason why a wanted address cannot be given out, or nil.
 func (c Config) grantable(a netip.Addr, set []Range, segments []segment, held func(netip.Addr) (vf.Owner, bool)) error {
 	if !slices.ContainsFunc(segments, func(s segment) bool { return s.contains(a) }) {
 		return fmt.Errorf("address %s: %w: %s; ask for another one of %s", a, vf.ErrInvalid, c.reserved(a), ranges(set))
@@ -168,7 +169,7 @@ func (c Config) reserved(a netip.Addr) string {
 	return "it is the subnet's own or its broadcast address"
 }
 
-// next finds the first free address after the one given out last.
+// next returns the first free address after the one that was given out last.
 func (c Config) next(set []Range, segments []segment, held func(netip.Addr) (vf.Owner, bool), last []netip.Addr) (netip.Addr, error) {
 	for _, a := range slices.Backward(last) {
 		if rangeOf(set, a.Unmap()) != nil {

@@ -14,7 +14,7 @@ import (
 
 func nobody(netip.Addr) (vf.Owner, bool) { return vf.Owner{}, false }
 
-// holders is who holds what, as the ledger would say it.
+// holders has the holder of each held address, as the ledger would report it.
 type holders map[netip.Addr]string
 
 func (h holders) held(a netip.Addr) (vf.Owner, bool) {
@@ -114,8 +114,8 @@ func TestRoutesGetTheGatewayOfTheirFamily(t *testing.T) {
 	}
 }
 
-// In a huge subnet no more addresses are asked after than are held in it and the one that is given out,
-// whatever is excluded.
+// In a huge subnet, Allocate examines no more addresses than those held and the one that it gives
+// out, whatever the network excludes.
 func TestHugeSubnets(t *testing.T) {
 	c := mustParse(t, `{"type":"host-local","subnet":"fd00::/16","rangeStart":"fd00::2","exclude":["fd00::/17","fd00:8000::/18"]}`)
 	held := holders{}

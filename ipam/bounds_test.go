@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Who may write a network must not be able to keep culvertd busy with it. Each
-// of these once took minutes and gigabytes, or a kernel call for each element.
+// An author of networks must not be able to keep culvertd busy with them. Each of these
+// configurations once took minutes and gigabytes, or a kernel call for each element.
 func TestLongListsAreRefused(t *testing.T) {
 	list := func(n int, element string) string { return strings.Repeat(element+",", n-1) + element }
 	const subnet = `{"subnet":"10.0.0.0/24"}`
@@ -26,7 +26,7 @@ func TestLongListsAreRefused(t *testing.T) {
 	}
 }
 
-// The most that is allowed still costs next to nothing.
+// A configuration with the longest allowed lists is parsed and served, at next to no cost.
 func TestLongestListsAreServed(t *testing.T) {
 	var ranges, excludes []string
 	for i := range maxRanges - 1 {

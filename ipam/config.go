@@ -1,7 +1,6 @@
-// Package ipam decides addresses: in goes the ipam section of a CNI
-// configuration and who holds what, out come the addresses, gateways and
-// routes of one attachment. It is pure: attach asks it inside the ledger's
-// transaction and records the answer there (I4).
+// Package ipam decides addresses. The ipam section of a CNI configuration and the holders of
+// addresses go in; the addresses, gateways and routes of one attachment come out. It is pure:
+// attach calls it inside the ledger's transaction and records the result there (I4).
 package ipam
 
 import (
@@ -45,8 +44,8 @@ type Config struct {
 	// Static are the addresses of TypeStatic, unless a request brings others. With ranges
 	// (ParseWhereabouts), an attachment gets them beside those of its range sets.
 	Static []vf.Address
-	// Routes, where a Gateway that is not given is that of an address of the
-	// same family.
+	// Routes has the routes of the network. A route without a Gateway gets the gateway of an
+	// address of the same family.
 	Routes []vf.Route
 	DNS    DNS
 	// ResolvConf is the path of a file in the form of resolv.conf(5) that the
@@ -56,16 +55,17 @@ type Config struct {
 	// Shared lets several attachments of the network have one of the Static addresses, as
 	// anycast and VRRP want it. Only networks of TypeStatic have it.
 	Shared bool
-	// Lenient networks take what the CNI project's plugins take: a route whose family has no
+	// Lenient networks accept what the CNI project's plugins accept: a route whose family has no
 	// address, and a wanted address with another prefix length than its range.
 	Lenient bool
 	// Warnings has the mistakes that the section's author should correct, for networks that are
 	// Lenient.
 	Warnings []string
 
-	// Pool names the pool of addresses where the section does; empty leaves it to the intake.
+	// Pool is the name of the pool of addresses, if the section has it. If it is empty, the intake
+	// chooses the pool.
 	Pool string
-	// LowestFirst gives the lowest free address, also one that was given back just now.
+	// LowestFirst gives out the lowest free address, also if it was given back just now.
 	LowestFirst bool
 
 	// PoolOf is the namespace/name of the network whose pool this one shares. The section
@@ -80,13 +80,13 @@ type Config struct {
 	// KeepAtMost is how long the AddressPool lets pods keep their addresses after they have
 	// ended; 0 means that it lets none.
 	KeepAtMost time.Duration
-	// FormerPool is the network's CNI name, by which earlier versions kept the addresses
-	// of networks of Kubernetes. They stay held. It is empty where the pool has that name
-	// still. Parse never sets it.
+	// FormerPool is the network's CNI name, under which earlier versions kept the addresses of
+	// networks of Kubernetes. These addresses stay held. It is empty if the pool still has that
+	// name. Parse never sets it.
 	FormerPool string
 
-	// Own limits the addresses to those that the node has of a cluster's; nil
-	// does not. Parse never sets it; see Within.
+	// Own limits the addresses to those that the cluster has given to this node; nil sets no limit.
+	// Parse never sets it; see Within.
 	Own *Own
 }
 
@@ -94,7 +94,7 @@ type Config struct {
 type Range struct {
 	Subnet     netip.Prefix
 	Start, End netip.Addr
-	// Gateway is never given out. One outside of Subnet is on the link.
+	// Gateway is never given out. A gateway outside of Subnet is on the link.
 	Gateway netip.Addr
 }
 

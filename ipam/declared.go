@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// SubnetText is a subnet of an AddressPool as its author wrote it. Empty texts stand for
-// what was left out.
+// SubnetText is a subnet of an AddressPool as its author wrote it. An empty text stands for a field
+// that the author left out.
 type SubnetText struct {
 	CIDR    string
 	Ranges  [][2]string // first and last
@@ -46,7 +46,7 @@ func ParseSubnets(subnets []SubnetText) (Config, error) {
 	return c, nil
 }
 
-// subnetReader collects what it read, and what is wrong with the rest.
+// subnetReader collects the ranges and the mistakes of an AddressPool's subnets.
 type subnetReader struct {
 	config  Config
 	subnets []netip.Prefix

@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// What the CNI project's host-local and static take is taken, with a warning where its author
-// should look again.
+// A lenient network accepts what the CNI project's host-local and static accept, with a warning
+// where its author should look again.
 func TestLenient(t *testing.T) {
 	for _, tc := range []struct {
 		name, raw string

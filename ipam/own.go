@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ErrNoBlock: the network has the address, maybe free, but the cluster has not
-// given it to this node to hand out (yet). It comes with vf.ErrNotReady.
+// ErrNoBlock says that the cluster has not given an address of the network to this node to hand out
+// (yet). The address may be free. The error comes with vf.ErrNotReady.
 var ErrNoBlock = errors.New("no block of addresses")
 
 // Run is a run of addresses of one family, both ends included.
@@ -57,8 +57,8 @@ func (o Own) In(a netip.Addr) bool {
 	return slices.ContainsFunc(o.Runs, func(r Run) bool { return r.Contains(a) })
 }
 
-// Within returns c cut down to what the node may hand out. Allocate then fails
-// with ErrNoBlock where the network has an address and the node has not.
+// Within returns c limited to the addresses that the node may hand out. Allocate then fails with
+// ErrNoBlock if the network has an address and the node has none.
 func (c Config) Within(o Own) Config {
 	c.Own = &o
 	return c
@@ -89,8 +89,8 @@ func (c Config) NeedsBlocks(named []netip.Addr) bool {
 	return len(named) == 0 || len(c.Sets) > len(named)-fixed
 }
 
-// Usable returns, for each set, what may be given out: all but network and
-// broadcast addresses, what is excluded, and what routers have.
+// Usable returns, for each set, the addresses that may be given out: all but network and broadcast
+// addresses, excluded addresses and those of routers.
 func (c Config) Usable() [][]Run {
 	out := make([][]Run, 0, len(c.Sets))
 	for _, set := range c.Sets {
@@ -103,7 +103,7 @@ func (c Config) Usable() [][]Run {
 	return out
 }
 
-// mine fails when a is not for this node to hand out.
+// mine returns an error if this node may not hand out a.
 func (c Config) mine(a netip.Addr) error {
 	if c.Own == nil || c.Own.Has(a) {
 		return nil

@@ -162,8 +162,8 @@ func parsePoolOf(s string) (string, error) {
 	return s, nil
 }
 
-// sets reads the ranges: one at the top level comes before those of "ranges",
-// as in host-local, which also leaves out one without a subnet.
+// sets reads the ranges. A range at the top level comes before those of "ranges", as in host-local,
+// which also leaves out a range at the top level without a subnet.
 func (c *Config) sets(o *strictjson.Object, reader Reader) {
 	top := slices.ContainsFunc(rangeKeys, o.Given)
 	if top && reader.Lenient && !o.Given("subnet") && o.Given("ranges") {
@@ -243,8 +243,8 @@ func (c *Config) separate(o *strictjson.Object, key string) {
 	}
 }
 
-// families refuses routes that no address can serve; in a lenient network they go on the
-// link, or to the gateway that they name.
+// families refuses a route if no range set has addresses of its family. In a lenient network, such
+// a route goes on the link, or to the gateway that it names.
 func (c *Config) families(o *strictjson.Object, key string) {
 	var v4, v6 bool
 	for _, set := range c.Sets {

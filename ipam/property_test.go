@@ -116,7 +116,7 @@ func TestNotReusedAtOnce(t *testing.T) {
 	})
 }
 
-// TestWantedIsGivenExactlyWhenUsableAndFree.
+// A wanted address is given out if and only if it is usable and free.
 func TestWantedIsGivenExactlyWhenUsableAndFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := small(t)

@@ -7,9 +7,9 @@ import (
 	"github.com/culvert-net/culvert/strictjson"
 )
 
-// parseRange reads subnet, rangeStart, rangeEnd and gateway of o and fills in
-// what is not given as host-local does: the first address is the gateway, and
-// everything but the network and broadcast address is in the range.
+// parseRange reads subnet, rangeStart, rangeEnd and gateway of o. It fills in missing keys as
+// host-local does: the first address is the gateway, and everything but the network and broadcast
+// address is in the range.
 func parseRange(o *strictjson.Object) (Range, bool) {
 	subnet, ok := strictjson.Text(o, "subnet", parseSubnet)
 	if !ok {

@@ -62,8 +62,8 @@ func parseDst(s string) (netip.Prefix, error) {
 // scopeLink is the scope of destinations on the link, which have no gateway (rtnetlink(7)).
 const scopeLink = 253
 
-// routesFor fills in the gateways. A route stays on the link where no address
-// of its family names one, and where it says so by its scope.
+// routesFor fills in the gateways of routes. A route stays on the link if no address of its family
+// has a gateway, or if its own scope says so.
 func (c Config) routesFor(addresses []vf.Address) ([]vf.Route, error) {
 	var out []vf.Route
 	for _, r := range c.Routes {

@@ -12,9 +12,8 @@ func (s segment) contains(a netip.Addr) bool {
 	return s.first.Compare(a) <= 0 && a.Compare(s.last) <= 0
 }
 
-// usable returns what of a set may be given out, in the order of the ranges:
-// all but network and broadcast addresses, what is excluded, and the
-// addresses that routers have.
+// usable returns the parts of a set that may be given out, in the order of the ranges: all but
+// network and broadcast addresses, excluded addresses and those of routers.
 func (c Config) usable(set []Range) []segment {
 	without := make([]segment, 0, len(c.Exclude)+2*len(set)+len(c.Routes))
 	one := func(a netip.Addr) {
@@ -58,8 +57,7 @@ func (c Config) routers(yield func(netip.Addr) bool) {
 	}
 }
 
-// subtract returns what of s is in none of without, which is sorted by first
-// address.
+// subtract returns the parts of s that are in none of without, which is sorted by first address.
 func subtract(s segment, without []segment) []segment {
 	var out []segment
 	for _, w := range without {
@@ -77,8 +75,8 @@ func subtract(s segment, without []segment) []segment {
 	return append(out, s)
 }
 
-// after turns segments so that the first address is the one after a, and a
-// itself the very last; segments that do not hold a stay as they are.
+// after rotates segments so that they begin with the address after a and end with a. Segments
+// without a stay as they are.
 func after(segments []segment, a netip.Addr) []segment {
 	for i, s := range segments {
 		if !s.contains(a) {

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/strictjson"
 )
 
-// TypeWhereabouts is the type of section that ParseWhereabouts reads. For Parse it is one of
-// another project's plugin.
+// TypeWhereabouts is the type of section that ParseWhereabouts reads. Parse takes it for the type
+// of another project's plugin.
 const TypeWhereabouts = "whereabouts"
 
 // whereaboutsPool begins the name of the pools of whereabouts networks. No CNI name and no
@@ -19,7 +19,7 @@ const whereaboutsPool = "whereabouts:"
 
 var (
 	whereaboutsRangeKeys = []string{"range", "range_start", "range_end", "exclude"}
-	// whereaboutsKeys are those that decide about addresses. The others say where and how
+	// whereaboutsKeys are the keys that decide about addresses. The other keys say where and how
 	// whereabouts stores them.
 	whereaboutsKeys = append([]string{"type", "ipRanges", "gateway", "routes", "dns", "addresses", "network_name", "resolvConf"}, whereaboutsRangeKeys...)
 	whereaboutsRest = []string{
@@ -30,9 +30,8 @@ var (
 )
 
 // ParseWhereabouts reads a section of type whereabouts (version 0.9.2, pkg/config) as one of
-// TypeHostLocal, for which Culvert gives out the addresses. All networks of one network_name
-// share a pool, as they share what whereabouts stores: an address is never given out twice,
-// by whichever of them.
+// TypeHostLocal, for which Culvert gives out the addresses. All networks of one network_name share
+// a pool, as they share what whereabouts stores, so no two of them give out the same address.
 //
 // The lowest free address comes first. Unlike whereabouts it never gives out a gateway. The
 // error wraps vf.ErrInvalid.
@@ -83,8 +82,8 @@ func (r Reader) ParseWhereabouts(raw json.RawMessage) (Config, error) {
 // longestPool bounds the name of a pool.
 const longestPool = 253
 
-// whereaboutsRange reads range, range_start, range_end and exclude of o as one set. A start
-// or an end that is not in the range does not count, as with whereabouts.
+// whereaboutsRange reads range, range_start, range_end and exclude of o as one set. Like
+// whereabouts, it ignores a start or an end that is not in the range.
 func (c *Config) whereaboutsRange(o *strictjson.Object, gateway netip.Addr) {
 	w, ok := strictjson.Text(o, "range", parseWhereaboutsRange)
 	if !ok {

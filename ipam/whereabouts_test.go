@@ -100,7 +100,8 @@ func TestWhereaboutsFixedAddresses(t *testing.T) {
 	}
 }
 
-// What ParseWhereabouts accepts can be allocated from; or the refusal is a documented error.
+// FuzzParseWhereabouts: Allocate works with everything that ParseWhereabouts accepts. A refusal is
+// a documented, short error.
 func FuzzParseWhereabouts(f *testing.F) {
 	f.Add(`{"type":"whereabouts","range":"10.1.0.4-10.1.0.9/24","exclude":["10.1.0.5/32"],"gateway":"10.1.0.1"}`)
 	f.Add(`{"range":"010.001.0.0/24","ipRanges":[{"range":"fd00::/64","range_start":"fd00::5","range_end":"fd00::9"}]}`)

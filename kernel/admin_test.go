@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// i40e and ice take no settings while a VF is in reset; everything else is an
-// answer.
+// retryBusy repeats a call after the errors that i40e and ice return while a VF is in reset. It
+// passes every other result on at once.
 func TestAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -12,12 +12,12 @@ import (
 
 // autoprobe switches sriov_drivers_autoprobe of one PF on while step Bind needs it.
 //
-// While it is off, the kernel refuses every probe of a VF, also one that a program requests.
+// While it is off, the kernel refuses every probe of a VF, even if a program requests it.
 // pci_device_can_probe (drivers/pci/pci-driver.c) demands !is_virtfn, the PF's drivers_autoprobe,
-// or a driver_override. A write to drivers_probe then succeeds and binds nothing, and a write to
-// a driver's bind file returns ENODEV (TestLabBindWithAutoprobeOff). An override needs the
-// driver's name, which the kernel does not report before a bind. So autoprobe is on during a
-// Bind, and afterwards as it was.
+// or a driver_override. A write to drivers_probe then succeeds and binds nothing, and a write to a
+// driver's bind file returns ENODEV (TestLabBindWithAutoprobeOff). An override needs the driver's
+// name, which the kernel does not report before a bind. So autoprobe is on during a Bind, and
+// afterwards as it was.
 type autoprobe struct {
 	mu    sync.Mutex // guards what follows and the file
 	users int

@@ -19,7 +19,7 @@ func openBeacon(t *testing.T, name string) *beacon.Socket {
 	return s
 }
 
-// hears sends payloads by one socket until another has received one, at most n times.
+// hears sends a payload by one socket until the other socket has received it, at most n times.
 func hears(t *testing.T, from, to *beacon.Socket, payload []byte, n int) bool {
 	t.Helper()
 	for range n {
@@ -41,7 +41,8 @@ func hears(t *testing.T, from, to *beacon.Socket, payload []byte, n int) bool {
 }
 
 // A PF hears another one on its hub, which the PFs of a fast node share. It hears what its VF sends
-// too, so a pod can forge frames. More frames than are asked for are dropped, and reported.
+// too, so a pod can forge frames. Receive drops frames beyond the number that the caller asked for,
+// and reports that it did.
 func TestLabBeacon(t *testing.T) {
 	n := labNode(t)
 	s := n.bound(0, 0)

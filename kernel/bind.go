@@ -89,7 +89,8 @@ func (k *Kernel) tookMAC(pf vf.PCIAddr, index int, n netdev) error {
 	})
 }
 
-// driverSatisfies reports whether the bound driver is one that the step wants.
+// driverSatisfies reports whether the bound driver is the wanted one, or for vf.DriverDefault any
+// driver that makes a netdevice.
 func driverSatisfies(bound, wanted string) bool {
 	if wanted == vf.DriverDefault {
 		return makesNetdev(bound)
@@ -207,8 +208,8 @@ func (k *Kernel) awaitNetdev(ctx context.Context, udev *udevWait, addr vf.PCIAdd
 	}
 }
 
-// unbindDriver takes the driver away. The kernel removes the netdevice within the
-// write, in whatever netns it is.
+// unbindDriver takes the driver away. The kernel removes the netdevice within the write, even if it
+// is in the netns of a pod.
 func (k *Kernel) unbindDriver(s step.Unbind) error {
 	if _, err := k.sys.readFunction(s.VF); errors.Is(err, vf.ErrNotFound) {
 		return err

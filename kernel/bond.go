@@ -29,7 +29,8 @@ func bondGroup(mark string) uint32 {
 	return markGroup<<16 | h.Sum32()>>16
 }
 
-// hasMark reports whether a link is the bond with a mark, or one that AddBond left without an alias.
+// hasMark reports whether a link is the bond with a mark, or the bond that an interrupted AddBond
+// with that mark left without an alias.
 func hasMark(l rtnl.Link, mark string) bool {
 	return l.Bond != nil && (l.Alias == bondMark+mark || l.Alias == "" && l.Group == bondGroup(mark))
 }
@@ -89,8 +90,8 @@ func (k *Kernel) addBond(s step.AddBond) error {
 	return nil
 }
 
-// dropEmptyBond removes a bond that Culvert made and that has no members: their PFs were unplugged, and
-// with the last of them its lease ended. Or it never had one.
+// dropEmptyBond removes a bond that Culvert made and that has no members. Either the PFs of its
+// members were unplugged, and its lease ended with the last one, or it never had members.
 func dropEmptyBond(c *rtnl.Conn, name string) error {
 	bond, err := c.LinkNamed(name)
 	if err != nil || !hasAnyMark(bond) {
@@ -129,8 +130,9 @@ func (k *Kernel) delBond(s step.DelBond) error {
 	return nil
 }
 
-// mostMarked is how many bonds with one mark DelBond removes. The lease's own was there first; the pod
-// may have made thousands more, which would hold the kernel's lock of links for minutes.
+// mostMarked is how many bonds with one mark DelBond removes. The lease's own bond is the oldest.
+// The pod may have made thousands more, whose removal would hold the kernel's lock of links for
+// minutes.
 const mostMarked = 16
 
 // findBonds returns the bonds that DelBond removes. A pod may change the name, the alias and the group
@@ -246,7 +248,8 @@ func (k *Kernel) moveBond(s step.SetBondActive) error {
 	return checkWritten("the member that sends", m.member.Index, m.bond.Bond.Active)
 }
 
-// withMaster adds to links the master of a VF if it is missing: the pod has renamed its bond.
+// withMaster adds to links the master of a VF if it is missing, which means that the pod has
+// renamed its bond.
 func withMaster(c eyes, links []rtnl.Link, member vf.PCIAddr) ([]rtnl.Link, error) {
 	i := slices.IndexFunc(links, func(l rtnl.Link) bool { return l.Parent == member.String() && l.Master != 0 })
 	if i < 0 || slices.ContainsFunc(links, func(l rtnl.Link) bool { return l.Index == links[i].Master }) {
@@ -259,14 +262,14 @@ func withMaster(c eyes, links []rtnl.Link, member vf.PCIAddr) ([]rtnl.Link, erro
 	return append(links, l), err
 }
 
-// move is a step SetBondActive with the links that it is about.
+// move is a step SetBondActive with the links that it names.
 type move struct {
 	bond, member rtnl.Link
-	from         map[int]bool // by index
+	from         map[int]bool // whether the member with this index is in From
 }
 
-// findMove finds the links that a step is about among those of a netns. The bond is the one of which
-// the VF is a member, whatever its name is now.
+// findMove finds the links that a step names among the links of a netns. It finds the bond by the
+// membership of the VF, since the pod may have renamed the bond.
 func findMove(links []rtnl.Link, s step.SetBondActive) (move, error) {
 	var master int
 	for _, l := range links {
@@ -292,7 +295,7 @@ func findMove(links []rtnl.Link, s step.SetBondActive) (move, error) {
 	return m, nil
 }
 
-// readMoved reads a bond again.
+// readMoved reads a bond again after a change. The error is vf.ErrNotFound if the bond is gone.
 func readMoved(c *rtnl.Conn, index int) (rtnl.Link, error) {
 	l, err := c.Link(index, false)
 	if errors.Is(err, unix.ENODEV) || err == nil && l.Bond == nil {
@@ -330,8 +333,8 @@ func (k *Kernel) onDevice(a vf.PCIAddr, path, bond string, fn func(*rtnl.Conn, r
 	return fn(c, l)
 }
 
-// findBond returns the bond of a name, or if the pod has renamed it, the one of which a VF is a
-// member. The error is vf.ErrNotFound if there is none.
+// findBond returns the bond with a name. If the pod has renamed it, findBond returns the bond of
+// which the VF member is a member. The error is vf.ErrNotFound if there is none.
 func findBond(c *rtnl.Conn, name string, member vf.PCIAddr) (rtnl.Link, error) {
 	l, err := c.LinkNamed(name)
 	switch {

@@ -16,8 +16,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The kernel's bond does what the fake kernel does: members join down and get its MTU, it has the
-// MAC address of the one that sends, and they have their own MTU again when it is removed.
+// The kernel's bond behaves as the bond of the fake kernel. Members join while they are down, and
+// get the MTU of the bond. The bond has the MAC address of the member that sends. When it is
+// removed, the members have their own MTU again.
 func TestLabBond(t *testing.T) {
 	n := labNode(t)
 	a, b, pod := n.bound(0, 0), n.bound(1, 0), n.netns("bond")
@@ -97,7 +98,7 @@ func TestLabBond(t *testing.T) {
 			t.Errorf("to VF %s from %v: VF %s sends, want VF %s; %v, want %v", s.to.PCI, s.from, got, s.want.PCI, err, s.err)
 		}
 	}
-	n.do(step.DelBond{Netns: pod, Name: "net1", Mark: "c1/2"}) // another one's
+	n.do(step.DelBond{Netns: pod, Name: "net1", Mark: "c1/2"}) // the mark of another lease
 	if st := read(a.PCI, pod); st.Link == nil || st.Link.Bond == nil {
 		t.Error("a bond with another mark was removed")
 	}
@@ -165,8 +166,8 @@ func TestLabBondThatThePodRenames(t *testing.T) {
 	}
 }
 
-// A culvertd that is killed within AddBond leaves a bond without an alias. DelBond removes that of its
-// lease, and a later AddBond that of any lease. A bond of the pod stays.
+// A culvertd that is killed within AddBond leaves a bond without an alias. DelBond removes the bond
+// of its lease, and a later AddBond removes such a bond of any lease. A bond of the pod stays.
 func TestLabBondThatWasCutShort(t *testing.T) {
 	n := labNode(t)
 	pod := n.netns("cut")

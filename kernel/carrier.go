@@ -30,7 +30,7 @@ type carrierFiles struct {
 
 	known bool   // carrier was read
 	count uint64 // of changes when carrier was read
-	up    bool   // what it said
+	up    bool   // the carrier at that time
 }
 
 // Carrier reports whether the netdevice of a PF has carrier. It waits for a lock of the kernel only in
@@ -59,8 +59,8 @@ func (k *Kernel) Carrier(pf vf.PCIAddr) (bool, error) {
 	return false, ignoreGone(err)
 }
 
-// ignoreGone returns nil for the error of a netdevice that went, or that went down, since it was
-// looked at (carrier_show).
+// ignoreGone returns nil for the error of a netdevice that was removed or taken down since Carrier
+// found it (carrier_show).
 func ignoreGone(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
 		return nil

@@ -44,7 +44,7 @@ func TestCarrier(t *testing.T) {
 	read("up, and lost meanwhile", false)
 
 	write("carrier", "1\n")
-	closeAll(t, k, pf) // the next read fails, as that of a netdevice that is gone
+	closeAll(t, k, pf) // the next read fails, as it does after a netdevice is removed
 	read("with another netdevice", true)
 	closeAll(t, k, pf)
 	if err := os.RemoveAll(sys.pciPath(pf, "net")); err != nil {

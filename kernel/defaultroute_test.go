@@ -17,8 +17,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Whoever has made the old default routes, one interface is the way out
-// afterwards; other routes and other families stay.
+// setDefaultRoute leaves one default route, whichever program made the old ones. It keeps other
+// routes and other address families.
 func TestSetDefaultRoute(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pod")
 	if err := netns.New(path); errors.Is(err, unix.EPERM) {

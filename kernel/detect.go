@@ -33,8 +33,8 @@ func detectionSettings() []detectionSetting {
 }
 
 // quickenDetection shortens duplicate address detection on an interface of the thread's netns. A
-// parameter that cannot be written makes detection slower and no less right. A dad_transmits of
-// 0 turns detection off, and stays.
+// parameter that cannot be written makes detection slower, but not less reliable. quickenDetection
+// does not change a dad_transmits of 0, which turns detection off.
 func (k *Kernel) quickenDetection(name string) {
 	for _, s := range detectionSettings() {
 		path := k.sysctlIPv6(s.dir, name, s.file)
@@ -45,12 +45,13 @@ func (k *Kernel) quickenDetection(name string) {
 	}
 }
 
-// restoreDetection gives an interface the parameters of new interfaces back. An interface has
-// these when it comes to a netns (ipv6_add_dev), and Culvert is the first to change them. If
-// culvertd ends before, the attach is undone, and they end with the interface.
+// restoreDetection gives an interface the parameters of new interfaces back. An interface has these
+// when it comes to a netns (ipv6_add_dev), and Culvert is the first to change them. If culvertd
+// ends before restoreDetection, the attach is undone, and the changed parameters end with the
+// interface.
 func (k *Kernel) restoreDetection(s step.DetectDuplicates, name string) error {
-	// Only the host's netns has the defaults of neigh, and they are those of all netns
-	// (neigh_parms_alloc).
+	// Only the host's netns has the directory neigh/default. Its values are the defaults of all
+	// netns (neigh_parms_alloc).
 	retrans, err := readLine(k.sysctlIPv6("neigh", "default", "retrans_time_ms"))
 	if err != nil {
 		return err
@@ -143,8 +144,7 @@ func awaitDetection(ctx context.Context, c eyes, w *rtnl.Watcher, index int, add
 	}
 }
 
-// sortDetected returns those of the wanted addresses that are tentative, and those that are
-// duplicates.
+// sortDetected returns which of the wanted addresses are tentative, and which are duplicates.
 func sortDetected(have []rtnl.Addr, wanted []netip.Prefix) (tentative []netip.Prefix, duplicates []netip.Addr) {
 	for _, a := range have {
 		switch {
@@ -158,7 +158,7 @@ func sortDetected(have []rtnl.Addr, wanted []netip.Prefix) (tentative []netip.Pr
 	return tentative, duplicates
 }
 
-// undetected returns the error of a wait that ended before detection has.
+// undetected returns the error of a wait that ended before duplicate address detection did.
 func undetected(ctx context.Context, c eyes, index int, tentative []netip.Prefix) error {
 	reason := "the kernel is not done"
 	if l, err := c.Link(index, false); err == nil && !l.Carrier {

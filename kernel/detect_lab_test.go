@@ -36,8 +36,8 @@ func detectionOf(t *testing.T, path string) (out string) {
 	return out
 }
 
-// The kernel finds the addresses that a VF in another netns on the segment has, on the VF's own
-// PF and on the other one, all in one wait, and the others can be used.
+// The kernel finds the addresses that other VFs on the segment have, on the VF's own PF and on the
+// other PF, in one wait. The pod can use the other addresses.
 func TestLabDetectDuplicates(t *testing.T) {
 	n := labNode(t)
 	own, near, far := n.bound(0, 0), n.bound(0, 1), n.bound(1, 0)
@@ -89,7 +89,8 @@ func TestLabDetectDuplicates(t *testing.T) {
 	}
 }
 
-// A link without carrier has no result. When it gets carrier the kernel goes on.
+// Duplicate address detection on a link without carrier has no result. The kernel continues it when
+// the link gets carrier.
 func TestLabDetectionWithoutCarrier(t *testing.T) {
 	n := labNode(t)
 	own, other := n.bound(0, 0), n.bound(1, 0)

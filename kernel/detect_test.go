@@ -42,7 +42,8 @@ func TestSortDetected(t *testing.T) {
 	}
 }
 
-// A network that turned detection off keeps it off, and the kernel's parameters come back.
+// Culvert does not turn detection on for a network that turned it off. After the wait, it restores
+// the kernel's parameters.
 func TestDetectionSettings(t *testing.T) {
 	proc := t.TempDir()
 	write := func(path, value string) {
@@ -85,8 +86,9 @@ func TestDetectionSettings(t *testing.T) {
 	}
 }
 
-// The kernel finds the addresses that the other end of a wire has, all in one wait that is much
-// shorter than by the kernel's own parameters. TestLabDetectDuplicates has the same on VFs.
+// The kernel finds the addresses that the other end of a wire has, in one wait for all of them. The
+// wait is much shorter than with the kernel's own parameters. TestLabDetectDuplicates does the same
+// with VFs.
 func TestAwaitDetection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pod")
 	if err := netns.New(path); errors.Is(err, unix.EPERM) {

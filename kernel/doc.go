@@ -1,10 +1,10 @@
 // Package kernel is the only part of Culvert that makes system calls, talks
 // netlink or writes to /sys.
 //
-// In go values of package step: Do carries out one and reads back its effect. Out come vf.PF and
-// vf.State: PFs, PF and VF read them, and Watch wakes callers that want to read again. reconcile,
-// inventory and attach call it through small interfaces of their own; kernel/fake has the same
-// methods in memory.
+// Its inputs are values of package step: Do carries out one step and reads back its effect. Its
+// results are vf.PF and vf.State: PFs, PF and VF read them, and Watch wakes callers that want to
+// read again. reconcile, inventory and attach call it through small interfaces of their own;
+// kernel/fake has the same methods in memory.
 //
 // Reading sysfs goes through Options.SysRoot and is tested on trees of text;
 // netlink is below it in package rtnl, device events in package uevent, network

@@ -26,7 +26,7 @@ const fullRead = 60
 
 // rootPort is the port of the host that a PF is behind.
 type rootPort struct {
-	path     string // empty: there is none with counters
+	path     string // empty if no port above the PF has counters
 	received [3]uint64
 	// changed is whether the last call found more errors. The kernel counts an error here before it
 	// counts it at the device (aer_isr_one_error).
@@ -38,7 +38,7 @@ func (k *Kernel) NewErrorReader() *ErrorReader {
 	return &ErrorReader{sys: k.sys, roots: map[vf.PCIAddr]rootPort{}}
 }
 
-// Read returns the counts of the PFs that have VFs, and of those VFs that may have new ones. It
+// Read returns the counts of the PFs that have VFs, and of the VFs that may have new errors. It
 // leaves out a device whose counters cannot be read. A counter that does not exist is 0. Read does
 // not see the transmit queues of VFs: their owners have them in other netns, and free VFs are down.
 func (r *ErrorReader) Read(pfs []vf.PF) map[vf.PCIAddr]vf.ErrorCounts {
@@ -64,8 +64,9 @@ func (r *ErrorReader) Read(pfs []vf.PF) map[vf.PCIAddr]vf.ErrorCounts {
 	return out
 }
 
-// hasReceived reports whether the root port above a PF has received errors since the last call but
-// one, or does not count them. find looks for the port again.
+// hasReceived reports whether the root port above a PF has received errors since the call before
+// the last one. It also returns true if no port above the PF counts errors. If find is set, it
+// looks for the port again.
 func (r *ErrorReader) hasReceived(pf vf.PCIAddr, find bool) bool {
 	last, known := r.roots[pf]
 	now := rootPort{path: last.path}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The kernel has counters of errors of PFs and VFs, and a root port above each PF that counts those
-// which it receives: only the first read and that after a minute read all.
+// The kernel counts errors of PFs and VFs, and the root port above each PF counts the errors that
+// it receives. So only the first read, and one read a minute, read all counters.
 func TestLabErrorReader(t *testing.T) {
 	n := labNode(t)
 	r := n.NewErrorReader()

@@ -60,13 +60,14 @@ func machine(tb testing.TB, pfs, vfs, queues int) (tree, []vf.PF) {
 	return tree{root}, out
 }
 
-// aerText is a file of counters: the kinds of errors with a count each, and the total.
+// aerText returns the text of a file of counters: each kind of error with its count, and the total.
 func aerText(n int) string {
 	return fmt.Sprintf("Undefined 0\nDLP %d\nSDES 0\nTLP 0\nFCP 0\nTOTAL_ERR_FATAL %d\n", n, n)
 }
 
-// The counters of a PF are read at each call, those of its VFs when the root port has received an
-// error, also one that the kernel counts at the VF later, and at every fullRead-th call.
+// An ErrorReader reads the counters of a PF at each call. It reads those of the VFs at every
+// fullRead-th call, and when the root port has received an error. It then reads them once more,
+// since the kernel may count the error at the VF later.
 func TestErrorReader(t *testing.T) {
 	sys, pfs := machine(t, 2, 2, 3)
 	pfs = append(pfs, vf.PF{PCI: vf.PCIAddr{Bus: 9}, Name: "none"}) // it has no VFs
@@ -151,7 +152,7 @@ func TestErrorReader(t *testing.T) {
 	}
 }
 
-// lastNumber reads what sysfs has, and refuses what it has not.
+// lastNumber reads the texts that sysfs has, and refuses other texts.
 func TestLastNumber(t *testing.T) {
 	for text, want := range map[string]uint64{"12\n": 12, "DLP 3\nTOTAL_ERR_FATAL 18446744073709551615\n": 1<<64 - 1, "0": 0} {
 		if got, err := lastNumber([]byte(text)); err != nil || got != want {
@@ -165,7 +166,8 @@ func TestLastNumber(t *testing.T) {
 	}
 }
 
-// One poll of 4 PFs with 64 VFs and 64 transmit queues each: as mostly, and when all VFs are read.
+// BenchmarkErrorReader measures one call of Read for 4 PFs with 64 VFs and 64 transmit queues each,
+// without new errors and when Read reads all VFs.
 func BenchmarkErrorReader(b *testing.B) {
 	sys, pfs := machine(b, 4, 64, 64)
 	for _, full := range []bool{false, true} {

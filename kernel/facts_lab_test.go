@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// What is remembered of a VF is of that VF: its driver is the one of now, and
-// one that went and came back is read anew.
+// The cached facts of a VF are up to date: its driver is the present one, and after the VF was
+// removed and made again, its facts are read anew.
 func TestLabFactsOfAVFThatCameBack(t *testing.T) {
 	n := labNode(t)
 	v := n.bound(0, 3)

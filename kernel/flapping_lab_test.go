@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// An igb loses its carrier each time that its number of VFs or its MTU changes, and is not flapping
-// by that.
+// An igb loses its carrier each time that its number of VFs or its MTU changes, and Culvert does
+// not count that as flapping.
 func TestLabOwnWorkIsNoFlapping(t *testing.T) {
 	n := bareNode(t)
 	before, pf := n.pfs[0].CarrierLosses, n.pfs[0].PCI

@@ -11,9 +11,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Whatever sysfs says of a PF and its VF, it is read, with numbers that can be
-// and names that are the last part of a path, or with an error that says which
-// file it was; and a udev record is read, or it is not done yet.
+// Whatever text is in the files of sysfs about a PF and its VF, reading them returns numbers in
+// range and names that are the last part of a path. Otherwise it returns an error that names the
+// file. A record of udev counts as done only without ID_RENAMING.
 func FuzzTree(f *testing.F) {
 	f.Add("2", "7", "0x8086", "0x020000", "0", "../0000:01:10.0", "../../../bus/pci/drivers/igb", "virtfn0", "2", "p0", "E:ID_RENAMING=1\n")
 	f.Add("", "", "", "", "-1", "", "", "virtfn-1", "", "", "")

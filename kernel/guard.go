@@ -45,7 +45,7 @@ func (k *Kernel) setGuard(s step.SetGuard) error {
 func (k *Kernel) delGuard(s step.DelGuard) error {
 	err := netns.Run(k.netnsFile(s.Netns), func() error { return k.guards.Remove(s.VF) })
 	if errors.Is(err, vf.ErrNetnsGone) {
-		return nil // and the guard with it
+		return nil // the guard has ended with the netns
 	}
 	return err
 }

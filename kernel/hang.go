@@ -62,7 +62,7 @@ func readBounded[T any](ctx context.Context, h *hangs, object string, read func(
 
 // calls are the steps whose calls into the kernel have not come back. The zero value is ready.
 type calls struct {
-	mu    sync.Mutex // guards begun and what it points to
+	mu    sync.Mutex // guards begun and the calls in it
 	begun map[*call]struct{}
 }
 

@@ -50,7 +50,7 @@ func TestLabI2HomeUnderItsName(t *testing.T) {
 	}
 }
 
-// drain returns the events that are there.
+// drain returns the events that have arrived.
 func drain(t *testing.T, c *uevent.Conn) (all []uevent.Event) {
 	t.Helper()
 	for {

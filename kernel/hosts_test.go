@@ -23,7 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what testdata/hosts expects")
 
-// told is what netlink says on a host, written down.
+// told has the links of a host, as its text archive describes them. It answers requests as netlink
+// does.
 type told []rtnl.Link
 
 func (t told) Link(index int, withVFs bool) (rtnl.Link, error) {
@@ -50,7 +51,7 @@ func index(a *txtar.Archive, name string) int {
 	return slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == name })
 }
 
-// hostOf is a host of which sysfs and netlink are written down.
+// hostOf returns a Kernel of a host whose sysfs and netlink answers are in an archive.
 func hostOf(t *testing.T, a *txtar.Archive) *Kernel {
 	t.Helper()
 	var links told
@@ -72,8 +73,8 @@ func hostOf(t *testing.T, a *txtar.Archive) *Kernel {
 	return k
 }
 
-// What Culvert makes of each host in testdata/hosts: its NICs, PFs and VFs with
-// what they can do, what host.yaml would change, and the pool of each VF.
+// TestHosts compares what Culvert reads of each host in testdata/hosts: its NICs, PFs and VFs with
+// their abilities, what host.yaml would change, and the pool of each VF.
 func TestHosts(t *testing.T) {
 	all, err := filepath.Glob("testdata/hosts/*.txtar")
 	if err != nil || len(all) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I7: one broken device never hides the others. The netdevices of the tree
-// are not on this machine, which is one more way of being broken.
+// I7: one broken device never hides the others. The netdevices of the tree are not on this machine,
+// so they count as broken too.
 func TestBrokenDevicesHideNone(t *testing.T) {
 	k := New(Options{SysRoot: treeOf(t, "host.txtar").root})
 	pfs, err := k.PFs(t.Context())
@@ -99,7 +99,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// The carrier losses of a PF are those that the kernel has counted.
+// Culvert takes the number of a PF's carrier losses from the kernel's count.
 func TestCarrierLosses(t *testing.T) {
 	k, pf := &Kernel{sys: tree{t.TempDir()}}, vf.PF{}
 	k.takeLink(&pf, vf.PCIAddr{Bus: 1}, rtnl.Link{Name: "enp1s0", Up: true, MTU: 1500, Downs: 3})

@@ -37,8 +37,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// The kernel may hold a write forever; the caller of Do gets an error all the same. The test replaces the
-// file by a FIFO without a reader. Hung names the step until the write comes back.
+// The kernel may hold a write forever; Do still returns an error to its caller. The test replaces
+// the file by a FIFO without a reader. Hung names the step until the write comes back.
 func TestHungWrite(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
 	k := New(Options{SysRoot: sys.root})
@@ -59,7 +59,7 @@ func TestHungWrite(t *testing.T) {
 	if got := fmt.Sprint(k.Hung()); got != "["+(step.Bind{VF: addr}).String()+"]" {
 		t.Errorf("hung: %s", got)
 	}
-	// The kernel lets go of it in the end, and the switch is put back.
+	// When the write returns at last, Do restores autoprobe.
 	f, err := os.OpenFile(probe, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -124,8 +124,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// While binds are at work autoprobe is on; the last one puts back what it was,
-// or what somebody has asked for meanwhile.
+// Autoprobe is on while binds run. The last bind restores the old value, or the value that a
+// SetAutoprobe meanwhile asked for.
 func TestBorrowAutoprobe(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
 	k := New(Options{SysRoot: sys.root})
@@ -192,7 +192,8 @@ func TestOverride(t *testing.T) {
 		if err := k.setOverride(addr, tt.driver); err != nil {
 			t.Error(err)
 		}
-		// A file, unlike sysfs, keeps what is behind the text written.
+		// A regular file, unlike one of sysfs, keeps its old bytes after the end of the written
+		// text.
 		if got, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(got), tt.want) {
 			t.Errorf("from %q for %q: %q, %v", tt.have, tt.driver, got, err)
 		}

@@ -134,8 +134,8 @@ func (k *Kernel) addAddress(c *rtnl.Conn, l rtnl.Link, s step.AddAddress) error 
 	return err
 }
 
-// prepareIPv6 prepares an interface of the thread's netns for IPv6 addresses; with detect, for
-// those that undergo duplicate address detection.
+// prepareIPv6 prepares an interface of the thread's netns for IPv6 addresses; if detect is set, for
+// addresses that undergo duplicate address detection.
 func (k *Kernel) prepareIPv6(name string, detect bool) error {
 	if err := k.enableIPv6(name); err != nil {
 		return err

@@ -95,8 +95,8 @@ func (b *hostBond) await(what string, is func() bool) {
 	}
 }
 
-// PFs of a real bond of the host: they show it with its mode and its active member, before and
-// after it fails over, and keep their identity although they have one MAC address.
+// PFs that are members of a real bond of the host report the bond with its mode and its active
+// member, before and after a failover. They keep their identity, although all have one MAC address.
 func TestLabHostBond(t *testing.T) {
 	n := bareNode(t)
 	before := n.pfs
@@ -134,8 +134,8 @@ func TestLabHostBond(t *testing.T) {
 	}
 }
 
-// The kernel's bond gives its MTU to its members. It accepts another one for a member, and
-// overwrites it with its next own one. So culvertd plans none for a member.
+// The kernel's bond gives its MTU to its members. It accepts another MTU for a member, and
+// overwrites it when its own MTU changes next. So culvertd plans no MTU for a member.
 func TestLabMTUOfHostBond(t *testing.T) {
 	n := bareNode(t)
 	b := newHostBond(n)

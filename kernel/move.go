@@ -62,7 +62,7 @@ func (k *Kernel) moveNetdev(s step.Move) error {
 // If the rules change meanwhile, the name differs from the baseline. The pass after the next
 // listing mends that, and an attach that comes before it reads the VF first (I3).
 func nameBefore(c *rtnl.Conn, l rtnl.Link, name string) {
-	_ = renameLink(c, l, name) // the move tries again, and says what is wrong
+	_ = renameLink(c, l, name) // the move tries it again, and returns the error
 }
 
 // checkArrival reads back that the VF's netdevice is in the target under its name.

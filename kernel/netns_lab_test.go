@@ -87,8 +87,8 @@ func TestLabAttachAndDetach(t *testing.T) {
 	}
 }
 
-// The kernel moves first and renames second; a taken name leaves the device
-// where it was all the same.
+// The kernel moves a netdevice first and renames it second. If the name is taken in the target
+// netns, the step Move still leaves the netdevice in its old netns.
 func TestLabMoveToATakenName(t *testing.T) {
 	n := labNode(t)
 	a, b := n.bound(0, 0), n.bound(0, 1)
@@ -126,8 +126,8 @@ func TestLabUnbindInsideANetns(t *testing.T) {
 	}
 }
 
-// A netns that goes gives its VF back, under the name and with the settings
-// that it had there.
+// When a netns ends, its VF returns to the host under the name and with the settings that it had in
+// the netns.
 func TestLabNetnsGoes(t *testing.T) {
 	n := labNode(t)
 	s := n.bound(0, 5)
@@ -150,7 +150,7 @@ func TestLabNetnsGoes(t *testing.T) {
 			t.Fatal("nothing woke")
 		}
 	}
-	// udev leaves it too: somebody has given the name (name_assign_type).
+	// udev leaves the name, too, since a program has set it (name_assign_type).
 	if got := n.vf(0, 5, pod).Link.Name; got != "net1" {
 		t.Errorf("it came back as %s", got)
 	}

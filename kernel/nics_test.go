@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// nicsOf is what NICs says of a tree, one line each.
+// nicsOf returns the result of NICs as text, one line for each NIC.
 func nicsOf(t *testing.T, k *Kernel) string {
 	t.Helper()
 	nics, err := k.NICs(t.Context())

@@ -29,8 +29,8 @@ type node struct {
 // perPF is how many VFs emulated igb has.
 const perPF = 7
 
-// labNode has 7 VFs on each PF, bound to nothing and without settings, or
-// skips the test outside of a lab node.
+// labNode returns a node with 7 VFs on each PF, bound to no driver and without settings. It skips
+// the test outside of a lab node.
 func labNode(t testing.TB) *node {
 	t.Helper()
 	n := newNode(t)
@@ -51,7 +51,7 @@ func labNode(t testing.TB) *node {
 	return n
 }
 
-// clean takes what an earlier test left.
+// clean removes the driver and the settings that an earlier test left on a VF.
 func (n *node) clean(v vf.State) {
 	pf, err := os.Readlink(filepath.Join("/sys/bus/pci/devices", v.PCI.String(), "physfn"))
 	if err != nil {
@@ -81,7 +81,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// bareNode is a node whose PFs are up, with carrier, and have no VFs.
+// bareNode returns a node whose PFs are up, with carrier and without VFs.
 func bareNode(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t)
@@ -119,7 +119,7 @@ func (n *node) do(steps ...step.Step) {
 	}
 }
 
-// timed says how long a step took.
+// timed carries out a step and logs how long it took.
 func (n *node) timed(s step.Step) {
 	n.t.Helper()
 	start := time.Now()
@@ -127,7 +127,7 @@ func (n *node) timed(s step.Step) {
 	n.t.Logf("%7.1f ms  %s", float64(time.Since(start).Microseconds())/1000, s)
 }
 
-// vf is a VF by PF and index, read afresh.
+// vf reads a VF anew, by the index of its PF and its own index.
 func (n *node) vf(pf, index int, netns string) vf.State {
 	n.t.Helper()
 	old, ok := n.pfs[pf].VF(index)
@@ -141,7 +141,7 @@ func (n *node) vf(pf, index int, netns string) vf.State {
 	return s
 }
 
-// bound binds the netdevice driver to a VF with an admin MAC of its own.
+// bound gives a VF an admin MAC of its own, binds its netdevice driver, and returns its state.
 func (n *node) bound(pf, index int) vf.State {
 	n.t.Helper()
 	s := n.vf(pf, index, "")

@@ -9,7 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// A T6's PFs are known by the card and their number on it, in whatever slot.
+// Culvert identifies a T6's PFs by the card and their number on it, so their identity is the same
+// in another slot.
 func TestSplitIdentitySurvivesTheSlot(t *testing.T) {
 	a := parseArchive(t, "hosts/t6-cxgb4.txtar")
 	identities := func(a *txtar.Archive) string {
@@ -35,7 +36,8 @@ func TestSplitIdentitySurvivesTheSlot(t *testing.T) {
 	}
 }
 
-// What a split PF lacks is said; the other PFs of the card go on.
+// If a netdevice of a split card is missing, the error of the PF names it. Culvert still lists the
+// other PFs of the card.
 func TestSplitPFWithSomethingMissing(t *testing.T) {
 	a := parseArchive(t, "hosts/t6-cxgb4.txtar")
 	text := string(txtar.Format(a))

@@ -29,9 +29,9 @@ func parseArchive(t *testing.T, archive string) *txtar.Archive {
 	return a
 }
 
-// layOut writes the files of an archive. One that is named for a PCI function
-// is the short form of its folder: a line "file value" or "file -> target" for
-// each file in it.
+// layOut writes the files of an archive. A file that is named for a PCI function stands for the
+// folder of this function: it has a line "file value" or "file -> target" for each file in the
+// folder.
 func layOut(t *testing.T, a *txtar.Archive) tree {
 	t.Helper()
 	root := t.TempDir()
@@ -52,7 +52,8 @@ func layOut(t *testing.T, a *txtar.Archive) tree {
 	return tree{root}
 }
 
-// put writes a file, or makes a link of "-> target"; "hex ..." is bytes.
+// put writes a file. Data of the form "-> target" makes a link instead, and "hex ..." stands for
+// bytes.
 func put(t *testing.T, path, data string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o755)

@@ -14,8 +14,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A VF is found open by its group's file and by its own, in every process that has
-// it; processes without files, and what is no process, are passed over.
+// Users finds an open VF by the file of its group and by its own file, in every process that has
+// one of them open. It passes over processes without files, and entries of /proc that are no
+// processes.
 func TestUsers(t *testing.T) {
 	sys, proc := treeOf(t, "host.txtar"), t.TempDir()
 	k := New(Options{SysRoot: sys.root, ProcRoot: proc})
@@ -40,7 +41,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// links makes the open files of processes: PID/fd/N and what it points to.
+// links makes the open files of processes as links from PID/fd/N to their targets.
 func links(t *testing.T, proc string, fds map[string]string) {
 	t.Helper()
 	for name, to := range fds {
@@ -48,8 +49,8 @@ func links(t *testing.T, proc string, fds map[string]string) {
 	}
 }
 
-// A VF is open by whatever name its file has, also by none: by its device number, by a
-// name that is gone, and by the anonymous inode that the kernel describes. VFs of one
+// Users finds an open VF under any name of its file, and without a name: by its device number, by
+// the name of a removed file, and by the anonymous inode that the kernel describes. VFs of one
 // group share their users.
 func TestUsersByDeviceNumber(t *testing.T) {
 	sys, proc := treeOf(t, "host.txtar"), t.TempDir()
@@ -78,8 +79,8 @@ func TestUsersByDeviceNumber(t *testing.T) {
 	}
 }
 
-// Where the kernel does not say which VF an anonymous inode is, its process is a user of
-// each VF that the kernel has open and no process is known to have.
+// If the kernel does not report which VF an anonymous inode belongs to, its process counts as a
+// user of several VFs: of each that the kernel has open and whose process is unknown.
 func TestUsersOfUnidentifiedDevice(t *testing.T) {
 	for enabled, users := range map[string][]vf.Process{"1\n": {{PID: 100}, {PID: 200}}, "0\n": nil, "": {{PID: 100}, {PID: 200}}} {
 		sys, proc := treeOf(t, "host.txtar"), t.TempDir()
@@ -105,8 +106,8 @@ func TestUsersOfUnidentifiedDevice(t *testing.T) {
 	}
 }
 
-// A real device node under another name, which is then removed, is found among the real
-// processes.
+// Users finds a real device node under another name in a real process, also after the node was
+// removed.
 func TestUsersOfRealNode(t *testing.T) {
 	node := filepath.Join(t.TempDir(), "vf0")
 	if err := unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7))); err != nil {
@@ -147,7 +148,8 @@ func TestUsersOfRealNode(t *testing.T) {
 	}
 }
 
-// A process whose files may not be listed is passed over; the others are told.
+// A process whose files the reader may not list is passed over without an error; other processes
+// are reported.
 func TestUsersThatMayNotBeSeen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it gives up root's rights, which takes root")

@@ -50,8 +50,8 @@ func TestLabMakeVFs(t *testing.T) {
 	}
 }
 
-// With autoprobe off the kernel refuses to bind a VF in every way but two:
-// driver_override, and the switch. Bind uses the switch.
+// With autoprobe off, the kernel binds a VF only by driver_override, or after autoprobe is switched
+// on. Bind switches it on.
 func TestLabBindWithAutoprobeOff(t *testing.T) {
 	n := labNode(t)
 	v := n.pfs[0].VFs[0].PCI

@@ -17,11 +17,11 @@ import (
 type sight struct {
 	links map[int]rtnl.Link
 	addrs map[int][]netip.Prefix
-	own   map[int][]netip.Prefix // of addrs, those that Culvert added
-	// tentative and duplicates are those of addrs that cannot be used, as in vf.Link
+	own   map[int][]netip.Prefix // the addresses of addrs that Culvert added
+	// tentative and duplicates have the addresses of addrs that cannot be used, as in vf.Link.
 	tentative, duplicates map[int][]netip.Prefix
 	routes                map[int][]vf.Route
-	// moreAddrs and moreRoutes count what is not listed (rtnl.MaxPerLink).
+	// moreAddrs and moreRoutes count the addresses and routes that are left out (rtnl.MaxPerLink).
 	moreAddrs, moreRoutes map[int]int
 }
 

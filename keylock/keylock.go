@@ -1,6 +1,6 @@
 // Package keylock holds locks by key: one for each VF that attach works on, one
-// for each sandbox that the pod intake works on. A holder says what it does, so
-// that a caller that gives up waiting can name it.
+// for each sandbox that the pod intake works on. A holder names its work, so that the error of a
+// caller that gives up waiting can name that work.
 package keylock
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Of networks and annotations that are too large to be used, a node keeps that they
-// are, so that the pod that names one gets the size and the limit.
+// A node does not keep the text of a network or an annotation that is too large to be used. The pod
+// that names it gets an error with the size and the limit.
 func TestTooLargeIsNotKept(t *testing.T) {
 	s, config := newAPI(t)
 	large := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", 100<<10))
@@ -68,8 +68,8 @@ func TestTooLargeIsNotKept(t *testing.T) {
 	}
 }
 
-// However many networks tenants write, and whenever, a node keeps 4 MiB of them. The pod
-// that names one of the others gets it all the same.
+// A node keeps 4 MiB of networks, however many tenants write and whenever. A pod that names one of
+// the other networks gets it all the same.
 func TestKeptNetworksAreBounded(t *testing.T) {
 	s, config := newAPI(t)
 	half := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText/2))

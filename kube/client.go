@@ -130,7 +130,7 @@ func (c *Client) newInformerOf(from cache.ListerWatcher, resource string, exampl
 	return i
 }
 
-// Run keeps the informers and writes what is queued, until ctx ends.
+// Run runs the informers and makes the queued writes, until ctx ends.
 func (c *Client) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for _, i := range slices.Concat(c.informer, c.others) {
@@ -143,7 +143,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Synced reports whether the informers have seen everything once.
+// Synced reports whether the informers have listed all objects once.
 func (c *Client) Synced() bool {
 	for _, i := range c.informer {
 		if !i.HasSynced() {
@@ -153,8 +153,8 @@ func (c *Client) Synced() bool {
 	return true
 }
 
-// WaitForSync waits until the informers have seen everything once; false when ctx
-// ended first.
+// WaitForSync waits until the informers have listed all objects once. It returns false if ctx ended
+// first.
 func (c *Client) WaitForSync(ctx context.Context) bool {
 	var synced []cache.InformerSynced
 	for _, i := range c.informer {

@@ -54,8 +54,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// What is in the informers costs no request, whether or not the API server is
-// there.
+// The client answers from its informers without a request, also while the API server is down.
 func TestInformersAnswer(t *testing.T) {
 	s, config := newAPI(t)
 	s.addPod("d", "a", "u1", map[string]any{"k8s.v1.cni.cncf.io/networks": "x", "other": "y"})
@@ -86,8 +85,8 @@ func TestInformersAnswer(t *testing.T) {
 	}
 }
 
-// A pod that is not in the informer costs one GET; one that is nowhere is never
-// found, and one of that name before it is not taken for it.
+// A pod that is not in the informer costs one GET. A pod that does not exist is not found, and
+// another pod of its name is not taken for it.
 func TestOneGetForAPodThatHasNotArrived(t *testing.T) {
 	s, config := newAPI(t)
 	c, err := New(config, "n1", slog.New(slog.DiscardHandler)) // not run: its informers have nothing
@@ -117,8 +116,8 @@ func TestOneGetForAPodThatHasNotArrived(t *testing.T) {
 	}
 }
 
-// A pod that is gone is known to be gone from the API server only: a 404 of a proxy, a
-// refusal and silence tell nothing.
+// Only an answer of the API server about a pod shows that the pod is gone. A 404 of a proxy, a
+// refusal and no answer show nothing.
 func TestHasPod(t *testing.T) {
 	s, config := newAPI(t)
 	s.addPod("d", "a", "u1", nil)
@@ -157,7 +156,8 @@ func TestHasPod(t *testing.T) {
 	want("a", "u1", true, false, true)
 }
 
-// What is written is tried again until it is there, the latest of its kind.
+// A write that fails is tried again until it succeeds. The same event within a minute is written
+// once.
 func TestWritesAreTriedAgain(t *testing.T) {
 	s, config := newAPI(t)
 	s.refuse = 3
@@ -172,15 +172,16 @@ func TestWritesAreTriedAgain(t *testing.T) {
 		c.PodEvent(p, "Warning", "NetworkFailed", strings.Repeat("x", 2000))
 	}
 	until(t, "the event", func() bool { return len(s.writes()) > 1 })
-	time.Sleep(50 * time.Millisecond) // as long as nothing may happen
+	time.Sleep(50 * time.Millisecond) // no further write may come meanwhile
 	got := s.writes()
 	if len(got) != 2 || !strings.HasPrefix(got[1], "POST /api/v1/namespaces/d/events ") || !strings.Contains(got[1], `"reason":"NetworkFailed"`) || len(got[1]) > 1800 {
 		t.Errorf("%d writes: %v", len(got), got)
 	}
 }
 
-// A conflict may mean that other writers were faster, so the write is tried again, also after the API
-// server was away. It is given up in the end: the pod may be another one of that name.
+// A conflict may mean that other writers were faster, so the write is tried again, also after the
+// API server was away. The client gives the write up in the end, since another pod may have that
+// name.
 func TestConflictsAreTriedAgain(t *testing.T) {
 	s, config := newAPI(t)
 	s.refuse, s.conflicts = lastConflict, 1

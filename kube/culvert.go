@@ -33,8 +33,8 @@ type objects struct {
 	changed  change.Wake
 }
 
-// watchObjects makes their informers. They are not among those that Synced waits
-// for: pods are served without them.
+// watchObjects makes the informers of objects. Synced does not wait for them, since pods are served
+// without them.
 func (c *Client) watchObjects() error {
 	group, err := c.groupClient(v1alpha1.GroupVersion)
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *Client) FollowDevicePlugin(object string) error {
 	return c.objects.notifyOf(c.objects.plugin)
 }
 
-// wakeWhenSynced wakes when the cluster has been heard of one kind: where it has
-// none of that kind nothing else would.
+// wakeWhenSynced wakes the readers when an informer has listed its kind. If the cluster has no
+// object of that kind, no other event would wake them.
 func (c *Client) wakeWhenSynced(ctx context.Context, i cache.SharedIndexInformer) {
 	if cache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
 		c.objects.changed.Notify()
@@ -89,7 +89,7 @@ func (c *Client) wakeWhenSynced(ctx context.Context, i cache.SharedIndexInformer
 	}
 }
 
-// dropManagedFields drops what is large and not read.
+// dropManagedFields drops the managed fields, which are large and not read.
 func dropManagedFields(v any) (any, error) {
 	if o, ok := v.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -102,9 +102,9 @@ func dropManagedFields(v any) (any, error) {
 // the first time.
 func (c *Client) ObjectsChanged() <-chan struct{} { return c.objects.changed }
 
-// Policies returns the NodePolicies that select this node. known is false until the cluster has been
-// heard, and while the cluster has no Node object for this node, which has the labels: a Node is
-// deleted by mistake, and the kubelet makes it again.
+// Policies returns the NodePolicies that select this node. known is false until the API server has
+// listed them, and while the cluster has no Node object for this node, which has the labels. A Node
+// may be deleted by mistake; the kubelet makes it again.
 func (c *Client) Policies() (selected []*v1alpha1.NodePolicy, known bool) {
 	if !c.objects.policies.HasSynced() || !c.objects.self.HasSynced() {
 		return nil, false
@@ -151,7 +151,7 @@ func (c *Client) WhyNoPolicies() error {
 	return fmt.Errorf("culvertd cannot list them (kubectl auth can-i list nodepolicies.culvert.dev, as culvertd): %w", err)
 }
 
-// AddressPools returns all AddressPools. known is false until the cluster has been heard.
+// AddressPools returns all AddressPools. known is false until the API server has listed them.
 func (c *Client) AddressPools() (pools []*v1alpha1.AddressPool, known bool) {
 	for _, v := range c.objects.pools.GetStore().List() {
 		if p, ok := v.(*v1alpha1.AddressPool); ok {
@@ -170,23 +170,22 @@ func (c *Client) NodeUID() string {
 	return ""
 }
 
-// DevicePluginConfig returns what the ConfigMap has that FollowDevicePlugin named, nil when
-// there is none. known is false until the cluster has been heard.
+// DevicePluginConfig returns the data of the ConfigMap that FollowDevicePlugin named, nil if there
+// is no such ConfigMap. known is false until the API server has answered.
 func (c *Client) DevicePluginConfig() (data map[string]string, known bool) {
 	if c.objects.plugin == nil {
 		return nil, false
 	}
 	for _, v := range c.objects.plugin.GetStore().List() {
 		if m, ok := v.(*configMap); ok {
-			data = map[string]string{} // also of one that has nothing
+			data = map[string]string{} // also for a ConfigMap without data
 			maps.Copy(data, m.Data)
 		}
 	}
 	return data, c.objects.plugin.HasSynced()
 }
 
-// Networks returns all network attachment definitions that have been heard of, by
-// namespace and name.
+// Networks returns all network attachment definitions that the client keeps, by namespace and name.
 func (c *Client) Networks() []api.NetworkDefinition {
 	var out []api.NetworkDefinition
 	for _, v := range c.networks.GetStore().List() {
@@ -200,8 +199,8 @@ func (c *Client) Networks() []api.NetworkDefinition {
 	return out
 }
 
-// keepTransitionTimes gives conditions the time of their last change: that of the one that was
-// there, or now.
+// keepTransitionTimes returns the conditions of now with the times of their last changes. A
+// condition that has the same status in there keeps its time.
 func keepTransitionTimes(there, now []metav1.Condition) []metav1.Condition {
 	all := slices.Clone(there)
 	for _, c := range now {
@@ -210,7 +209,7 @@ func keepTransitionTimes(there, now []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(all, func(c metav1.Condition) bool { return conditions.FindStatusCondition(now, c.Type) == nil })
 }
 
-// nodeOwner returns the Node object, with which the NodeState goes.
+// nodeOwner returns a reference to the Node object, with which the NodeState is deleted.
 func (c *Client) nodeOwner() []metav1.OwnerReference {
 	for _, v := range c.objects.self.GetStore().List() {
 		if n, ok := v.(*clusterNode); ok {

@@ -24,7 +24,7 @@ func woken(t *testing.T, c *Client) {
 	}
 }
 
-// told waits until is, looking at each change and at nothing else.
+// told waits for is to return true. It calls is after each change, and at no other time.
 func told(t *testing.T, c *Client, is func() bool) {
 	t.Helper()
 	for !is() {
@@ -32,8 +32,8 @@ func told(t *testing.T, c *Client, is func() bool) {
 	}
 }
 
-// The device plugin's ConfigMap is read, no other one is, and its changes and end
-// are told.
+// The client reads the device plugin's ConfigMap and no other one, and reports its changes and its
+// deletion.
 func TestDevicePluginConfig(t *testing.T) {
 	s, config := newAPI(t)
 	s.add("configmaps", "kube-system", "sriovdp-config", nil, map[string]any{"data": map[string]any{"config.json": "{}"}})
@@ -59,8 +59,8 @@ func TestDevicePluginConfig(t *testing.T) {
 	}
 }
 
-// A cluster that has nothing but the node is heard of, too, once: whoever waits for that has no
-// other sign. What is not installed is never known, and hides nothing else.
+// An empty list of the API server wakes the reader once, since no object would. A kind that is not
+// installed never becomes known, and hides no other kind.
 func TestNothingIsKnownToo(t *testing.T) {
 	s, config := newAPI(t)
 	c, err := New(config, "n1", slog.New(slog.DiscardHandler))
@@ -83,7 +83,7 @@ func TestNothingIsKnownToo(t *testing.T) {
 	}
 }
 
-// Networks are listed in one order, and their changes are told.
+// Networks are listed in one order, and the client reports their changes.
 func TestNetworks(t *testing.T) {
 	s, config := newAPI(t)
 	s.addNet("e", "a", "1")
@@ -141,8 +141,8 @@ func TestPoliciesOfTheNode(t *testing.T) {
 	}
 }
 
-// The NodeState is made with the Node as its owner, and written over whatever is
-// there; conditions keep their times.
+// WriteState makes the NodeState with the Node as its owner, and writes over the status that is
+// there. Conditions keep their times.
 func TestWriteState(t *testing.T) {
 	s, config := newAPI(t)
 	s.add("nodes", "", "n1", map[string]any{"uid": "u1"}, nil)
@@ -188,7 +188,7 @@ func TestWriteState(t *testing.T) {
 }
 
 // A write of the NodeState is one request. Only where another writer was first, WriteState reads
-// the object, and keeps what is not culvertd's.
+// the object, and keeps the fields that are not culvertd's.
 func TestWriteStateIsOneRequest(t *testing.T) {
 	s, config := newAPI(t)
 	s.add("nodes", "", "n1", map[string]any{"uid": "u1"}, nil)

@@ -47,7 +47,7 @@ func (k *keeper) keepNetwork(n *network) bool {
 	return true
 }
 
-// forgetNetwork reports whether a network was kept, which it is not from now on.
+// forgetNetwork drops a network, and reports whether it was kept.
 func (k *keeper) forgetNetwork(n *network) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,8 +64,8 @@ func (k *keeper) resetKept() {
 	k.sizes, k.total = map[string]int{}, 0
 }
 
-// filterEvent hides the networks that are not kept from a watch: one that grew too large is
-// deleted for it.
+// filterEvent hides the networks that are not kept from a watch. For the watch, a network that grew
+// too large is deleted.
 func (k *keeper) filterEvent(e watch.Event) (watch.Event, bool) {
 	n, ok := e.Object.(*network)
 	if !ok || e.Type == watch.Bookmark {
@@ -147,7 +147,7 @@ func watchAll(ctx context.Context, from rest.Interface, resource string, options
 	return listRequest(from, resource, options).Watch(ctx)
 }
 
-// listEach reads a list object by object: one of all tenants' objects may be larger than
+// listEach reads a list object by object, since a list of all tenants' objects may be larger than
 // memory.
 func listEach[T any](ctx context.Context, r *rest.Request, each func(*T)) (meta metav1.ListMeta, err error) {
 	body, err := r.Stream(ctx)

@@ -51,16 +51,15 @@ type network struct {
 	} `json:"spec,omitempty"`
 }
 
-// config is spec.config of a network, or how many bytes it has where that is more than
-// culvertd uses (netconf.MaxText). It is dropped as it is decoded: one list has the
-// networks of all tenants.
+// config is spec.config of a network. A text that is longer than netconf.MaxText is dropped as it
+// is decoded, and its length kept: one list has the networks of all tenants.
 type config struct {
 	text    string
 	dropped int // bytes
 }
 
-// UnmarshalJSON reads a text. It does not decode one that is too large, which would take
-// three times its size.
+// UnmarshalJSON reads a text. It does not decode a text that is too large, which would take three
+// times its size.
 func (c *config) UnmarshalJSON(raw []byte) error {
 	*c = config{}
 	if n := textLength(raw); n > netconf.MaxText {
@@ -108,7 +107,7 @@ type daemonSetMeta struct {
 	object `json:",inline"`
 }
 
-// list is a list of them.
+// list is a list of objects of one kind.
 type list[T any] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -196,7 +195,7 @@ func (l *daemonSetList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// newScheme knows the types of this package.
+// newScheme returns a scheme with the types of this package.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	s.AddKnownTypeWithName(coreV1.WithKind("Pod"), &pod{})

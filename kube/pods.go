@@ -13,13 +13,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Pod returns a pod of this node; uid is what the runtime knows it by, and empty
-// where the runtime does not say. A pod that is not in the informer yet, or is
-// there with another UID (the one of that name before it) or with large annotations, is
-// asked for once.
+// Pod returns a pod of this node. uid is the UID by which the runtime knows the pod, or empty. Pod
+// asks the API server once for a pod that is not in the informer yet. It also asks if the informer
+// has another UID (that of an earlier pod of the name), or no annotations because they are large.
 //
-// Errors: vf.ErrNotFound when there is no such pod; vf.ErrNotReady when the API
-// server did not tell.
+// Errors: vf.ErrNotFound when there is no such pod; vf.ErrNotReady when the API server did not
+// answer.
 func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error) {
 	if v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name); err == nil && ok {
 		if p := v.(*pod); hasUID(p, uid) && !p.partial {
@@ -36,10 +35,10 @@ func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod,
 	return podOf(p), nil
 }
 
-// HasPod reports whether the cluster has a pod, and whether another pod of that name is on
-// this node in its place. One on another node is no reason to doubt the kubelet, which may
-// still run the pod. An empty uid stands for any pod of the name. Errors: vf.ErrNotReady
-// when the API server did not answer; a 404 of a proxy in front of it is no answer.
+// HasPod reports whether the cluster has a pod, and whether another pod of that name is on this
+// node in its place. A pod on another node is no reason to doubt the kubelet, which may still run
+// the pod. An empty uid stands for any pod of the name. Errors: vf.ErrNotReady when the API server
+// did not answer; a 404 of a proxy in front of it is no answer.
 func (c *Client) HasPod(ctx context.Context, namespace, name, uid string) (has, another bool, err error) {
 	v, here, err := c.pods.GetStore().GetByKey(namespace + "/" + name)
 	if err == nil && here && hasUID(v.(*pod), uid) {

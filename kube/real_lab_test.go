@@ -22,9 +22,9 @@ func podBody(name, node string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"annotations":{"k8s.v1.cni.cncf.io/networks":"x"}},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"i"}]}}`, name, node)
 }
 
-// Pods and networks come from a real API server, a pod that is not there yet by one
-// GET; while it is down they stay; what was to be written is written when it is back,
-// and to no pod that only has the name.
+// The client reads pods and networks from a real API server, and a pod that is not in its informer
+// yet by one GET. It keeps them while the API server is down. It makes its writes when the API
+// server is back, but none to another pod of the same name.
 func TestRealAPIServer(t *testing.T) {
 	r := apiserver.New(t)
 	r.Must(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)

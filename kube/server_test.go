@@ -52,7 +52,7 @@ type server struct {
 	more      chan struct{}
 }
 
-// apiEvent is an event for those who watch.
+// apiEvent is an event of a watch.
 type apiEvent struct {
 	resource string
 	line     []byte
@@ -69,8 +69,8 @@ func newAPI(t *testing.T) (*server, *rest.Config) {
 	return s, &rest.Config{Host: h.URL}
 }
 
-// add puts an object there, whose metadata are what is given and what every object
-// has. Those who watch hear of it.
+// add stores an object with the given metadata and those that every object has, and sends an event
+// to the watches.
 func (s *server) add(resource, namespace, name string, metadata, fields map[string]any) {
 	o := map[string]any{"apiVersion": kinds[resource].version, "kind": kinds[resource].kind}
 	for key, value := range fields {
@@ -237,9 +237,8 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, resource string) 
 	}
 }
 
-// write keeps what it is given of NodeStates, and takes note of all. As the API server does, it
-// gives each version of a NodeState a number, and refuses a write over another version than the
-// last.
+// write stores NodeStates, and records all writes. As the API server does, it gives each version of
+// a NodeState a number, and refuses a write over another version than the last.
 func (s *server) write(w http.ResponseWriter, r *http.Request, resource string) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()

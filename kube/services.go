@@ -75,8 +75,8 @@ func (c *Client) FollowServices() error {
 // the node, may have changed.
 func (c *Client) ServicesChanged() <-chan struct{} { return c.services.changed }
 
-// Services returns the Services that are served over VF networks, among others, Culvert's
-// EndpointSlices, and the node. known is false until the cluster has been heard of all. That
+// Services returns the Services, also those that are not served over VF networks, Culvert's
+// EndpointSlices, and the node. known is false until the API server has listed all of them. That
 // includes the node's pods: beside another meta plugin their network-status says which networks a
 // pod has, and a culvertd that starts must not take a running pod for one without networks.
 func (c *Client) Services() (in table.Input, known bool) {
@@ -104,8 +104,8 @@ func (c *Client) Services() (in table.Input, known bool) {
 	return in, true
 }
 
-// WhyNoServices returns what the API server answered where Services, EndpointSlices or pods
-// cannot be read; nil where they are, and while it has not answered.
+// WhyNoServices returns the API server's error if Services, EndpointSlices or pods cannot be read.
+// It returns nil if they can, and while the API server has not answered.
 func (c *Client) WhyNoServices() error {
 	for resource, i := range map[string]cache.SharedIndexInformer{"services": c.services.all, "endpointslices": c.services.slices, "pods": c.pods} {
 		if failed, ok := c.failed.Load(resource); ok && i != nil && !i.HasSynced() {
@@ -189,7 +189,8 @@ func (c *Client) stripService(v any) (any, error) {
 	return v, nil
 }
 
-// parseService leaves out what is no address and what has another protocol than Services have.
+// parseService leaves out texts that are no address, and ports with another protocol than Services
+// have.
 func (s *clusterService) parseService() *table.Service {
 	out := &table.Service{Name: s.Namespace + "/" + s.Name, Fallback: s.Annotations[service.FallbackAnnotation] == service.FallbackDefault}
 	if s.Spec == nil {

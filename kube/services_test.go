@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/service/table"
 )
 
-// fields reads an object's fields from JSON.
+// fieldsOf reads an object's fields from JSON.
 func fieldsOf(t *testing.T, text string) (out map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
@@ -24,8 +24,9 @@ func fieldsOf(t *testing.T, text string) (out map[string]any) {
 	return out
 }
 
-// TestServices: Services come with Culvert's slices, and only then; conditions and values
-// that are not set mean what kube-proxy has them mean. A change wakes, and is what is read.
+// TestServices: Services come with Culvert's slices, and only then; conditions and values that are
+// not set have the meaning that kube-proxy gives them. A change wakes the reader, which then reads
+// the changed objects.
 func TestServices(t *testing.T) {
 	s, config := newAPI(t)
 	s.add("services", "default", "web", map[string]any{"annotations": map[string]any{"culvert.dev/fallback": "default-network"}},
@@ -152,7 +153,8 @@ func TestServicesWaitForPods(t *testing.T) {
 	}
 }
 
-// FuzzServices: whatever the API server's objects have, the values are addresses and ports.
+// FuzzServices: the values that are read from any objects of the API server are valid addresses and
+// ports.
 func FuzzServices(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"namespace":"a","name":"b","labels":{"kubernetes.io/service-name":"b","culvert.dev/network":"a.n"}},"spec":{"clusterIPs":["10.0.0.1"],"ports":[{"port":80}],"sessionAffinity":"ClientIP","sessionAffinityConfig":{"clientIP":{"timeoutSeconds":5}}},"ports":[{"port":1}],"endpoints":[{"addresses":["::1"],"conditions":{"ready":null}}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The API server refuses a condition without a time; one that did not change
-// keeps its own.
+// The API server refuses a condition without a time; a condition that did not change keeps its
+// time.
 func TestConditionsHaveTimes(t *testing.T) {
 	ready := condition("Ready", metav1.ConditionTrue)
 	first := keepTransitionTimes(nil, []metav1.Condition{ready})

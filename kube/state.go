@@ -19,11 +19,11 @@ type writtenState struct {
 	object *v1alpha1.NodeState // nil until it was read or written
 }
 
-// WriteState makes the node's NodeState say status. Only this node writes it, so the last writer
+// WriteState sets the status of the node's NodeState. Only this node writes it, so the last writer
 // is right. A write is one request, since WriteState remembers the version of the last one. If
-// another writer was first, WriteState reads the object and writes again. A caller that repeats
-// a status has the object read and compared: it is written if it differs. Times of observation
-// are not compared, but the first write of a Client always has its own.
+// another writer was first, WriteState reads the object and writes again. If a caller repeats a
+// status, WriteState reads the object, and writes it only if it differs. Times of observation are
+// not compared, but the first write of a Client always has its own.
 func (c *Client) WriteState(ctx context.Context, status v1alpha1.NodeStateStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
@@ -67,7 +67,7 @@ func (c *Client) putState(ctx context.Context, there *v1alpha1.NodeState, status
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	err := result.Error() // Raw's error has not what the API server says
+	err := result.Error() // Raw's error does not have the API server's message
 	if err == nil {
 		raw, _ := result.Raw() // its error is that of Error
 		err = json.Unmarshal(raw, &answer)

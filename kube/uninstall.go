@@ -22,7 +22,7 @@ const (
 	refusedWait = 2 * time.Second
 )
 
-// ownSet is the DaemonSet that culvertd is of.
+// ownSet is culvertd's own DaemonSet.
 type ownSet struct {
 	namespace, name string
 	rest            rest.Interface
@@ -49,11 +49,10 @@ func (c *Client) FollowDaemonSet(daemonSet string) error {
 	return nil
 }
 
-// Uninstalled reports whether the DaemonSet that FollowDaemonSet named is deleted or about
-// to be: then culvertd ends for good, and not to be replaced. Only an API server that
-// accepts culvertd's credential says so, now or earlier to the watch. Where it refuses
-// the credential or does not answer, and the watch saw no deletion, the error says
-// that it is not known.
+// Uninstalled reports whether the DaemonSet that FollowDaemonSet named is deleted or about to be:
+// then no other culvertd replaces this one. Only an API server that accepts culvertd's credential
+// can show that, now or earlier to the watch. If it refuses the credential or does not answer, and
+// the watch saw no deletion, Uninstalled returns an error.
 func (c *Client) Uninstalled(ctx context.Context) (gone bool, err error) {
 	for range refusals {
 		gone, err = c.daemonSetGone(ctx)
@@ -77,8 +76,8 @@ func (c *Client) Uninstalled(ctx context.Context) (gone bool, err error) {
 	return false, fmt.Errorf("read DaemonSet %s/%s: %w", c.own.namespace, c.own.name, err)
 }
 
-// sawDeletion reports whether the DaemonSet was gone, or about to be, when the watch heard
-// of it last.
+// sawDeletion reports whether the DaemonSet was gone, or about to be, by the last event of the
+// watch.
 func (o ownSet) sawDeletion() bool {
 	if o.seen == nil || !o.seen.HasSynced() {
 		return false
@@ -91,7 +90,7 @@ func (o ownSet) sawDeletion() bool {
 	return true
 }
 
-// daemonSetGone asks the API server.
+// daemonSetGone asks the API server whether the DaemonSet is gone.
 func (c *Client) daemonSetGone(ctx context.Context) (bool, error) {
 	if c.own.rest == nil {
 		return false, errors.New("it is not followed")
@@ -116,9 +115,9 @@ func (c *Client) daemonSetGone(ctx context.Context) (bool, error) {
 	return o.DeletionTimestamp != nil, nil
 }
 
-// isAbsent reports whether an API server answered that there is no such object. A 404
-// counts when it is an API server's about this object: a proxy in front of it may have
-// one of its own.
+// isAbsent reports whether an API server answered that there is no such object. A 404 counts only
+// if an API server sent it about this object, since a proxy in front of it may answer with a 404 of
+// its own.
 func isAbsent(answer rest.Result, resource, name string) bool {
 	raw, err := answer.Raw()
 	var s metav1.Status

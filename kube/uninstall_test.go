@@ -84,8 +84,8 @@ func TestUninstalled(t *testing.T) {
 	}
 }
 
-// An uninstall takes culvertd's rights away before culvertd ends: the watch that was begun
-// before has seen the deletion. Without one, and after the DaemonSet was made anew, a
+// An uninstallation takes culvertd's rights away before culvertd ends, but a watch that was begun
+// before has seen the deletion. Without a deletion, and after the DaemonSet was made anew, a
 // refusal removes nothing.
 func TestUninstalledWithoutRights(t *testing.T) {
 	s, config := newAPI(t)

@@ -26,14 +26,14 @@ const (
 	writers             = 4
 )
 
-// waiting is something to be written: the latest of its kind for one object.
+// waiting is a write that waits: the latest of its kind for one object.
 type waiting struct {
 	what      string // for messages
 	write     func(context.Context) error
 	conflicts int // how many tries ended with one
 }
 
-// writer writes behind the answers. No caller waits for it.
+// writer makes the queued writes in the background. No caller waits for them.
 type writer struct {
 	c     *Client
 	queue workqueue.TypedRateLimitingInterface[string]
@@ -64,7 +64,7 @@ func (w *writer) takeWrite(key string) (waiting, bool) {
 	return what, ok
 }
 
-// putBack queues what could not be written again, unless there is something newer.
+// putBack queues a failed write again, unless a newer write of its key is queued.
 func (w *writer) putBack(key string, what waiting) {
 	w.mu.Lock()
 	if _, newer := w.todo[key]; !newer {
@@ -88,7 +88,7 @@ func (w *writer) runWriters(ctx context.Context) {
 	_ = g.Wait() // they return nil
 }
 
-// writeOne writes one thing, and is false when there will be no more.
+// writeOne makes one write. It returns false when the queue is shut down.
 func (w *writer) writeOne(ctx context.Context) bool {
 	key, over := w.queue.Get()
 	if over {
@@ -203,7 +203,7 @@ func (c *Client) NodeEvent(kind, reason, text string) {
 // NoteLengthLimit).
 const longestMessage = 1024
 
-// said remembers for a minute what was said.
+// said remembers the events of the last minute.
 type said struct {
 	mu sync.Mutex // guards at
 	at map[string]time.Time
@@ -213,7 +213,7 @@ func newSaid() *said { return &said{at: map[string]time.Time{}} }
 
 const repeat = time.Minute
 
-// isFirst reports whether key was not said within the last minute.
+// isFirst reports whether the event of key was not written within the last minute.
 func (s *said) isFirst(key string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,11 +29,11 @@ const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 const (
 	// answerBound is how long a kubelet may take. It answers from memory.
 	answerBound = 30 * time.Second
-	// maxAnswer in bytes is what the kubelet's own client allows
+	// maxAnswer is the largest answer in bytes that the kubelet's own client allows
 	// (k8s.io/kubernetes pkg/kubelet/apis/podresources, defaultPodResourcesMaxSize).
 	maxAnswer = 16 << 20
-	// retryAfter: the kubelet serves 100 calls a second in bursts of 10 and
-	// refuses what is above (pkg/kubelet/apis/podresources/constants.go).
+	// retryAfter: the kubelet serves 100 calls a second in bursts of 10 and refuses further calls
+	// (pkg/kubelet/apis/podresources/constants.go).
 	retryAfter = 50 * time.Millisecond
 )
 
@@ -51,10 +51,9 @@ func New(socket string) *PodResources { return &PodResources{socket: socket} }
 // in the order of the bus, so that every call has the same order. An empty resource
 // stands for all: Devices then leaves out devices that have no PCI address.
 //
-// Errors: vf.ErrNotFound when the pod has none, or the kubelet does not know
-// the pod; vf.ErrInvalid when what it has is no PCI address, since another
-// device plugin serves the resource; vf.ErrNotReady when the kubelet does not
-// answer.
+// Errors: vf.ErrNotFound when the pod has none, or the kubelet does not know the pod; vf.ErrInvalid
+// when the ID of one of its devices is no PCI address, since another device plugin serves the
+// resource; vf.ErrNotReady when the kubelet does not answer.
 func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resource string) ([]vf.PCIAddr, error) {
 	all, err := p.listPods(ctx)
 	if err != nil {
@@ -92,9 +91,9 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 	return slices.Compact(out), nil
 }
 
-// Given returns every PCI device that the kubelet has given to a pod, with the
-// pod's namespace/name. Where there has never been a kubelet (no socket) it returns
-// nil. Errors: vf.ErrNotReady when the kubelet does not answer.
+// Given returns every PCI device that the kubelet has given to a pod, with the pod's
+// namespace/name. On a host that has never had a kubelet (no socket) it returns nil. Errors:
+// vf.ErrNotReady when the kubelet does not answer.
 func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error) {
 	if _, err := os.Stat(p.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

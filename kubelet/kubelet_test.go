@@ -134,15 +134,15 @@ func TestGiven(t *testing.T) {
 		pod("default", "a", "intel.com/net", []string{"0000:01:10.2"}),
 		pod("default", "c", "nvidia.com/gpu", []string{"GPU-1"}),
 	}}
-	f.refuses.Store(2) // the kubelet's limit of calls is waited for
+	f.refuses.Store(2) // Devices waits for the kubelet's limit of calls
 	got, err := kubelet.New(serve(t, f)).Given(t.Context())
 	if diff := cmp.Diff(map[vf.PCIAddr]string{addr(t, "0000:01:10.2"): "default/a"}, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 }
 
-// A host that has never had a kubelet is told from one whose kubelet gave nothing; a kubelet that is down
-// may have given anything.
+// A host that has never had a kubelet gave no device to a pod. A kubelet that is down may have
+// given any device, so that is an error.
 func TestNoKubelet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubelet.sock")
 	k := kubelet.New(path)

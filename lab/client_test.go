@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// dialled is a lab whose supervisor hands each dial to a test, which answers it or leaves it
-// hanging.
+// dialled is a lab whose supervisor passes each dial to the test, which answers it or lets it
+// hang.
 type dialled struct {
 	*Lab
 	t     *testing.T
@@ -89,7 +89,7 @@ func (d *dialled) answer(c dial) {
 	d.nodes.Go(func() error { return serveNode(c.conn, d.host) })
 }
 
-// exec runs a command on a node in the background; its node exits with 7.
+// exec runs a command on a node in the background; the fake node exits with 7.
 func (d *dialled) exec(ctx context.Context, node string) <-chan error {
 	done := make(chan error, 1)
 	d.nodes.Go(func() error {
@@ -103,7 +103,7 @@ func (d *dialled) exec(ctx context.Context, node string) <-chan error {
 	return done
 }
 
-// returned waits for what exec returned.
+// returned waits until the command of exec has ended, and returns its error.
 func (d *dialled) returned(done <-chan error) error {
 	d.t.Helper()
 	select {
@@ -115,7 +115,7 @@ func (d *dialled) returned(done <-chan error) error {
 	}
 }
 
-// closeAll closes the lab's connections, which waits for no node.
+// closeAll closes the lab's connections. Close must not wait for a node.
 func (d *dialled) closeAll() {
 	d.t.Helper()
 	closing := make(chan error, 1)

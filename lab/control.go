@@ -10,9 +10,8 @@ import (
 	"os"
 )
 
-// A request is what a client asks of a supervisor: one line of JSON on its
-// socket, answered by one line. After the answer to "ssh" the connection
-// carries SSH.
+// A request is a client's request to a supervisor: one line of JSON on the supervisor's socket,
+// answered by one line. After the answer to "ssh" the connection carries SSH.
 type request struct {
 	Op      string   `json:"op"` // status link reboot kill start ssh run end relay route save down
 	Node    string   `json:"node,omitempty"`

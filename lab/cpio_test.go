@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readArchive is a reader of our own making: one line an entry, the mode in
-// octal, and the body behind a colon.
+// readArchive reads a cpio archive. It returns one line for each entry: the mode
+// in octal, and the body after a colon.
 func readArchive(t *testing.T, r io.Reader) []string {
 	t.Helper()
 	var out []string
@@ -47,7 +47,8 @@ func readArchive(t *testing.T, r io.Reader) []string {
 	}
 }
 
-// readPadded reads n bytes that begin at offset, and what aligns their end to 4.
+// readPadded reads n bytes that begin at offset, and the padding that aligns
+// their end to 4.
 func readPadded(t *testing.T, r io.Reader, offset, n int) string {
 	t.Helper()
 	b := make([]byte, n+(4-(offset+n)%4)%4)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// FastOptions says what a fast node runs.
+// FastOptions describes the command that a fast node runs.
 type FastOptions struct {
 	// Argv is the command. It runs as root, with the usual four folders in PATH. They have
 	// busybox, iproute2, ethtool, kmod, nft, iperf3, tcpdump and strace.

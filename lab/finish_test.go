@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFinish: a lab whose Finish fails leaves nothing, the programs that it
-// started included, and theirs.
+// TestFinish: a lab whose Finish fails leaves nothing, not even the programs
+// that Finish started and the processes of these.
 func TestFinish(t *testing.T) {
 	const name = "t-finish"
 	leavesNothing(t, name)

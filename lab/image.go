@@ -86,8 +86,8 @@ const imageAge = 7 * 24 * time.Hour
 // is built again.
 func (i image) markUsed() { _ = os.Chtimes(i.dir, time.Time{}, time.Now()) }
 
-// removeOldImages removes the other images and layers that went unused for imageAge. One that
-// cannot be removed stays.
+// removeOldImages removes the other images and layers that went unused for imageAge. It ignores
+// errors: an image that cannot be removed stays.
 func (i image) removeOldImages(now time.Time) {
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.dir), "*"))
 	for _, dir := range others {

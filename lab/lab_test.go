@@ -75,9 +75,9 @@ func traces(t *testing.T, names ...string) []string {
 	return append(out, temps...)
 }
 
-// leavesNothing checks at the test's end that the host has nothing that it did not have before.
-// A process that was killed takes a moment to end. Tests that run meanwhile have mounts and links
-// of their own, which do not stay.
+// leavesNothing checks at the test's end that the lab has left nothing on the host. A process that
+// was killed takes a moment to end. Tests that run meanwhile have mounts and links of their own,
+// which do not stay.
 func leavesNothing(t *testing.T, names ...string) {
 	t.Helper()
 	temps, own := os.TempDir(), t.TempDir()
@@ -163,7 +163,7 @@ func upLab(t *testing.T, o Options) *Lab {
 	return l
 }
 
-// sh runs a script on a node and returns what it printed.
+// sh runs a script on a node and returns its standard output.
 func sh(t *testing.T, l *Lab, node, script string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -174,9 +174,9 @@ func sh(t *testing.T, l *Lab, node, script string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// TestLab goes through the life of one lab, since a boot is what costs.
+// TestLab runs many tests on one lab, since a boot takes long.
 func TestLab(t *testing.T) {
-	emptyCache(t) // of snapshots: that of this lab is of no use to another run, whose layer is another
+	emptyCache(t) // other runs cannot use this lab's snapshot, since each run makes its layer anew
 	leavesNothing(t, "t-life", "layer-"+testLayer)
 	img, err := findImage(t.Context(), nil, false)
 	if err != nil {
@@ -208,8 +208,8 @@ func TestLab(t *testing.T) {
 
 const testLayer = "t-layer"
 
-// testLayerKept: both nodes have what was installed once, elsewhere; and it is not
-// installed again.
+// testLayerKept: both nodes have the software of the layer, which was installed once on another
+// node. It is not installed again.
 func testLayerKept(t *testing.T, l *Lab) {
 	for _, node := range []string{"worker01", "worker02"} {
 		if got := sh(t, l, node, "cat /opt/layer"); got != "worker01" {
@@ -292,7 +292,7 @@ func testManyExecs(t *testing.T, l *Lab) {
 	}
 }
 
-// testStdin checks that streams stream: each line comes back before the next is sent.
+// testStdin checks that streams are not buffered: each line comes back before the next is sent.
 func testStdin(t *testing.T, l *Lab) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -368,7 +368,7 @@ func testCopy(t *testing.T, l *Lab) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	// A tree is laid over what is there, whose folders keep their modes.
+	// LayOver keeps the modes of folders that exist.
 	sh(t, l, "worker01", "install -d -m 711 /opt/there")
 	stage := filepath.Join(dir, "stage/opt/there")
 	if err := errors.Join(os.MkdirAll(stage, 0o700), os.WriteFile(filepath.Join(stage, "file"), nil, 0o600), l.LayOver(t.Context(), "worker01", filepath.Join(dir, "stage"))); err != nil {
@@ -654,7 +654,7 @@ func killStarter(t *testing.T, name, when string) {
 	})
 }
 
-// TestStarter is the process that killStarter kills.
+// TestStarter runs in the process that killStarter kills.
 func TestStarter(t *testing.T) {
 	name := os.Getenv("CULVERT_LAB_TEST_STARTER")
 	if name == "" {

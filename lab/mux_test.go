@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// serveNode is a node's sshd as far as serveSSH sees it: "exec" answers with
-// its input in capitals and the command on its standard error, and exits
-// with 7.
+// serveNode is a fake of a node's sshd. A command prints its input in capitals,
+// and itself on standard error, and exits with 7.
 func serveNode(conn net.Conn, host ssh.Signer) error {
 	config := &ssh.ServerConfig{NoClientAuth: true}
 	config.AddHostKey(host)

@@ -36,7 +36,8 @@ func TestNameNodes(t *testing.T) {
 	}
 }
 
-// TestSameLab: a lab that is up is returned as it is if it is what was asked for.
+// TestSameLab: sameLab returns an error unless the lab that is up has the
+// requested names and kind.
 func TestSameLab(t *testing.T) {
 	st := Status{Nodes: []Node{{Name: "a"}, {Name: "b"}}}
 	with := st

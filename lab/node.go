@@ -29,7 +29,7 @@ type node struct {
 	seen   Node
 	run    *run // nil while the power is off
 	client *ssh.Client
-	memory *os.File // what holds the node's memory, if that is to be kept
+	memory *os.File // the file that backs the node's memory, if a snapshot is to keep it
 }
 
 // A run is the time of a node from power-on to power-off.

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestPrograms: a program runs once, is told of when it ends by itself, can be
-// started again by its name, and is gone when it was ended.
+// TestPrograms: a program runs once at a time, and the list shows how it ended
+// by itself. It can be started again by its name, and is gone after End.
 func TestPrograms(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	var p programs
@@ -68,7 +68,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// A process that ends before its state is read has ended. It is no failure.
+// readProcess reports a process as ended if it ends before its state is read.
 func TestEndedProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {

@@ -39,7 +39,7 @@ type machine struct {
 	Restore bool
 }
 
-// A port is a NIC and what it is plugged into.
+// A port is a NIC and its connection.
 type port struct {
 	ID      string // of the netdev; "pf1" and "pf2" for the PFs
 	MAC     string

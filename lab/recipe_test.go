@@ -64,8 +64,8 @@ func TestDefaultRecipe(t *testing.T) {
 	}
 }
 
-// TestGuestsRecipe: nodes with guests have what all nodes have and more, and their
-// image is another one.
+// TestGuestsRecipe: the image of nodes with guests is another one, and has
+// everything that the image of other nodes has.
 func TestGuestsRecipe(t *testing.T) {
 	plain, err := newRecipe(false)
 	if err != nil {

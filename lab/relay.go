@@ -65,7 +65,7 @@ func receiveFile(conn net.Conn) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "received"), nil
 }
 
-// relaySocket carries what comes in on the socket that it is handed to target.
+// relaySocket receives a socket over conn, and carries the connections to that socket to target.
 func (s *supervisor) relaySocket(ctx context.Context, conn net.Conn, target string) error {
 	f, err := receiveFile(conn)
 	if err != nil {
@@ -109,7 +109,7 @@ func carryStream(ctx context.Context, near net.Conn, target string) {
 	}
 	g.Go(copyOne(far, near))
 	g.Go(copyOne(near, far))
-	_ = g.Wait() // an end of either side is an end
+	_ = g.Wait() // it ends when both sides have ended, however they end
 }
 
 // addRoute sets a route in the calling process's network namespace.

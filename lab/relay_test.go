@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestRelay: a socket that is handed over serves what the relay's target does,
-// until the lab ends.
+// TestRelay: connections to a socket that the supervisor received reach the relay's
+// target, until the lab ends.
 func TestRelay(t *testing.T) {
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func TestRelay(t *testing.T) {
 	}
 	cancel()
 	_ = s.life.Wait()
-	// A program that another test starts in this moment holds the socket until its exec.
+	// A program that another test starts at this moment has the socket open until its exec.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		conn, err := net.Dial("tcp", address.String())
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// fastSays runs a script in a fast node and returns its output, and what was shown as progress.
+// fastSays runs a script in a fast node, and returns its output and the lines of progress.
 func fastSays(t *testing.T, noSnapshot bool, script string) (out, steps string) {
 	t.Helper()
 	var stdout, progress bytes.Buffer
@@ -29,7 +29,8 @@ func fastSays(t *testing.T, noSnapshot bool, script string) (out, steps string) 
 	return strings.TrimSpace(stdout.String()), progress.String()
 }
 
-// requireClock wants a node's clock, which date +%s printed after begin, to be at most 30 s wrong.
+// requireClock checks that a node's clock, which date +%s printed after begin, is at most 30 s
+// wrong.
 func requireClock(t *testing.T, printed string, begin time.Time) {
 	t.Helper()
 	const wrong = 30 * time.Second
@@ -74,8 +75,8 @@ func emptyCache(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", home)
 }
 
-// TestFastSnapshot: a node from a snapshot knows the time, has random numbers of its own, and makes
-// VFs. A snapshot that does not load is taken anew.
+// TestFastSnapshot: a node from a snapshot has the right time and random numbers of its own, and
+// can make VFs. A snapshot that does not load is taken anew.
 func TestFastSnapshot(t *testing.T) {
 	emptyCache(t)
 	const script = `cat /proc/sys/kernel/random/uuid; date +%s; modprobe igbvf; echo 7 >/sys/class/net/eth0/device/sriov_numvfs; cat /sys/class/net/eth0/device/virtfn*/net/*/address`
@@ -106,8 +107,8 @@ func TestFastSnapshot(t *testing.T) {
 	}
 }
 
-// TestLabSnapshot: labs that start from one snapshot know the time and are apart, a reboot boots a
-// node for real, and a snapshot that does not load is taken anew.
+// TestLabSnapshot: labs that start from one snapshot have the right time and are independent. A
+// reboot really boots a node, and a snapshot that does not load is taken anew.
 func TestLabSnapshot(t *testing.T) {
 	soak.Only(t, "labs that boot")
 	leavesNothing(t, "t-snap")
@@ -160,8 +161,8 @@ func TestLabSnapshot(t *testing.T) {
 	}
 }
 
-// testRootsApart: the PFs of a node with two PCIe roots are below one each, by the kernel, and VFs
-// can be made of both.
+// testRootsApart: by the kernel, each PF of a node with two PCIe roots is below another root, and
+// both can have VFs.
 func testRootsApart(t *testing.T, l *Lab) {
 	t.Helper()
 	nodes, err := l.Nodes()

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFindSnapshot: callers at the same time take one snapshot, later ones find it, and one that
-// could not be taken leaves nothing that is believed.
+// TestFindSnapshot: several callers at the same time take one snapshot, and later callers find
+// it. A failed attempt leaves nothing that a later caller would find.
 func TestFindSnapshot(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	taken := 0
@@ -57,7 +57,8 @@ func TestFindSnapshot(t *testing.T) {
 	}
 }
 
-// TestPruneSnapshots: what no lab used for long goes, and what is in use stays.
+// TestPruneSnapshots: snapshots that no lab has used for long are removed, and snapshots in use
+// stay.
 func TestPruneSnapshots(t *testing.T) {
 	s, old := snapshot{filepath.Join(t.TempDir(), "used")}, time.Now().Add(-2*imageAge)
 	other := snapshot{filepath.Join(filepath.Dir(s.dir), "old")}
@@ -216,7 +217,8 @@ func TestSnapshotDependsOn(t *testing.T) {
 	}
 }
 
-// TestHashFiles: names and bodies decide, and where one ends and the next begins.
+// TestHashFiles: the hash depends on the names and bodies of the files, and on the borders
+// between them.
 func TestHashFiles(t *testing.T) {
 	seen := map[string]int{}
 	for i, files := range []map[string]string{{"a": "1"}, {"a": "2"}, {"b": "1"}, {"a": "1", "b": "1"}, {"d/a": "1"}, {"a": "1\nb 1\n1"}} {

@@ -144,7 +144,7 @@ func TestClearAfterDeadSupervisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self.Start++ // the supervisor's number went on to us
+	self.Start++ // this process has the number that the supervisor had
 	if err := writeJSON(p.ownerPath(), self); err != nil {
 		t.Fatal(err)
 	}

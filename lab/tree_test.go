@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A tree that is packed here and unpacked as on a node has its modes and links there, and leaves
-// the modes of folders that were there.
+// A tree that AddTree packs keeps its modes and links when it is unpacked as on a node. Folders
+// that existed there keep their modes.
 func TestTreeIsUnpackedOverAnother(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")

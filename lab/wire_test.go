@@ -31,8 +31,8 @@ func TestReadLineIsBounded(t *testing.T) {
 	}
 }
 
-// TestMonitor talks to a QEMU of our own: events between a command and its
-// answer, a refusal, and an end.
+// TestMonitor talks to a fake QEMU, which sends events between a command and its answer, refuses
+// a command, and ends.
 func TestMonitor(t *testing.T) {
 	ours, theirs := net.Pipe()
 	events := make(chan string, 4)
@@ -75,8 +75,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// parseStep returns the seconds and the text of the one line that Steps have written. The time is
-// that of a machine which may be busy.
+// parseStep returns the seconds and the text of the one line that Steps have written. The machine
+// may be busy, so tests only check bounds of the time.
 func parseStep(line string) (after float64, text string) {
 	seconds, text, found := strings.Cut(strings.TrimLeft(line, " "), "s  ")
 	after, err := strconv.ParseFloat(seconds, 64)
@@ -100,7 +100,8 @@ func TestStepLines(t *testing.T) {
 	end()
 }
 
-// The steps of a lab that a caller's Steps take come out by the caller's clock, which goes on.
+// If the Progress of a lab is a caller's Steps, the steps of the lab have the times of the
+// caller's clock, which keeps running.
 func TestStepsOfACaller(t *testing.T) {
 	var b bytes.Buffer
 	callers := NewSteps(&b, false)
@@ -119,7 +120,7 @@ func TestStepsOfACaller(t *testing.T) {
 	}
 }
 
-// A sign of life comes after silence alone.
+// Steps prints a sign of life only after a time without output.
 func TestSignOfLifeAfterSilence(t *testing.T) {
 	var out bytes.Buffer
 	s := NewSteps(&out, false)

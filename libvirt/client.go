@@ -26,8 +26,8 @@ import (
 // System is the URI of the host's own QEMU guests.
 const System = "qemu:///system"
 
-// Sockets are where libvirt serves that: the daemon for everything, and the one for
-// QEMU alone of a libvirt that is split into several. Fixed at compile time there.
+// Sockets are where libvirt serves that: the socket of the daemon for everything, and that of the
+// daemon for QEMU, where libvirt is split into several. libvirt fixes the paths at compile time.
 var Sockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
 
 // ErrNone says that no libvirt serves this host: none of its sockets exists.
@@ -114,7 +114,7 @@ func (c *Client) callBounded(ctx context.Context, f func() error) error {
 	return err
 }
 
-// callNamed does one thing and says of a failure what was to be done and what helps.
+// callNamed makes one call. Its errors say what the call was to do, and what helps.
 func (c *Client) callNamed(ctx context.Context, what string, f func() error) error {
 	err := c.callBounded(ctx, f)
 	switch {

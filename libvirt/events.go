@@ -92,8 +92,8 @@ func newEvent(d protocol.Domain, what Change, device string) Event {
 	return Event{UUID: formatUUID(d.UUID), Name: d.Name, Change: what, Device: device}
 }
 
-// lifecycle has no entry for a guest that is paused or goes on, nor for one that
-// begins to shut down.
+// lifecycle has no entry for a guest that is paused or resumed, nor for a guest that begins to shut
+// down.
 var lifecycle = map[protocol.DomainEventType]Change{
 	protocol.DomainEventDefined: Defined, protocol.DomainEventUndefined: Undefined,
 	protocol.DomainEventStarted: Started, protocol.DomainEventStopped: Stopped,

@@ -13,8 +13,8 @@ import (
 // State is the state of a guest.
 type State string
 
-// The states. A guest that shuts down still runs, and one that crashed and is kept
-// for a look is paused: both have their devices.
+// The states. A guest that is shutting down is Running. A guest that crashed and is kept for
+// inspection is Paused. Both have their devices.
 const (
 	Running State = "running"
 	Paused  State = "paused"
@@ -30,7 +30,7 @@ type Guest struct {
 	Persistent bool
 }
 
-// Guests lists all guests, those that are off as well.
+// Guests lists all guests, also those that are off.
 func (c *Client) Guests(ctx context.Context) (out []Guest, err error) {
 	var domains []protocol.Domain
 	err = c.callNamed(ctx, "list the guests", func() (err error) {
@@ -43,7 +43,7 @@ func (c *Client) Guests(ctx context.Context) (out []Guest, err error) {
 	for _, d := range domains {
 		g, err := c.readGuest(ctx, d)
 		if protocol.IsNotFound(err) {
-			continue // it went meanwhile
+			continue // the guest disappeared meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -117,7 +117,8 @@ func (c *Client) onGuest(ctx context.Context, what, guest string, f func(protoco
 type Which protocol.DomainXMLFlags
 
 const (
-	// Live is that of the guest as it runs; of one that is off, the same as Inactive.
+	// Live is the definition that the guest runs with. For a guest that is off, it is the same as
+	// Inactive.
 	Live Which = 0
 	// Inactive is the complete definition of its next start. It includes the passwords that
 	// libvirt leaves out elsewhere, so that Define does not lose them.
@@ -133,8 +134,8 @@ func (c *Client) XML(ctx context.Context, guest string, which Which) (xml string
 	return xml, err
 }
 
-// Define keeps a definition for the next start of the guest that it names, which
-// may be new. A guest that runs goes on as it is.
+// Define stores a definition for the next start of the guest that it names, which may be new. A
+// guest that runs goes on as it is.
 func (c *Client) Define(ctx context.Context, xml string) (Guest, error) {
 	var d protocol.Domain
 	err := c.callNamed(ctx, "define a guest", func() (err error) {
@@ -151,15 +152,15 @@ func (c *Client) Define(ctx context.Context, xml string) (Guest, error) {
 // libvirt deletes the state of an emulated TPM.
 const keepTPM protocol.DomainUndefineFlagsValues = 64
 
-// Undefine forgets a guest's definition; one that runs goes on until it stops. The file of its
+// Undefine deletes a guest's definition; a guest that runs goes on until it stops. The file of its
 // firmware's variables stays, and the state of its TPM if libvirt is 8.9 or newer. libvirt refuses
-// for a guest with snapshots or a saved state, which would be lost.
+// it for a guest with snapshots or a saved state, which would be lost.
 func (c *Client) Undefine(ctx context.Context, guest string) error {
 	return c.onGuest(ctx, "undefine", guest, func(d protocol.Domain) error {
 		err := c.rpc.DomainUndefineFlags(d, protocol.DomainUndefineKeepNvram|keepTPM)
 		var refused protocol.Error
 		if errors.As(err, &refused) && refused.Code == uint32(protocol.ErrInvalidArg) {
-			return c.rpc.DomainUndefineFlags(d, protocol.DomainUndefineKeepNvram) // it does not know the flag
+			return c.rpc.DomainUndefineFlags(d, protocol.DomainUndefineKeepNvram) // this libvirt does not know the flag keepTPM
 		}
 		return err
 	})
@@ -176,8 +177,8 @@ func (c *Client) SetAutostart(ctx context.Context, guest string, on bool) error 
 	})
 }
 
-// Attach plugs the device of an XML element into a guest that runs (live), into
-// what it starts with (config), or both at once.
+// Attach plugs the device of an XML element into the running guest (live), into the definition of
+// its next start (config), or both at once.
 func (c *Client) Attach(ctx context.Context, guest, deviceXML string, live, config bool) error {
 	return c.onGuest(ctx, "attach a device to", guest, func(d protocol.Domain) error {
 		return c.rpc.DomainAttachDeviceFlags(d, deviceXML, affectFlags(live, config))
@@ -210,8 +211,8 @@ func (c *Client) Start(ctx context.Context, guest string) error {
 	})
 }
 
-// Shutdown asks a guest to shut itself down, and does not wait: Events says when it
-// has Stopped.
+// Shutdown asks a guest to shut itself down, and does not wait: Events reports when the guest has
+// Stopped.
 func (c *Client) Shutdown(ctx context.Context, guest string) error {
 	return c.onGuest(ctx, "shut down", guest, func(d protocol.Domain) error {
 		return c.rpc.DomainShutdownFlags(d, 0)
@@ -229,8 +230,8 @@ func formatUUID(u protocol.UUID) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// parseUUID reads a UUID as libvirt prints it; a guest's name that looks like one
-// is another guest's trap, which libvirt's own tools have as well.
+// parseUUID reads a UUID as libvirt prints it. A guest whose name looks like the UUID of another
+// guest cannot be found by its name; libvirt's own tools have the same trap.
 func parseUUID(s string) (u protocol.UUID, ok bool) {
 	if len(s) != len("12345678-1234-1234-1234-123456789abc") {
 		return u, false

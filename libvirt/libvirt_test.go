@@ -18,7 +18,7 @@ import (
 
 const webUUID = "11111111-1111-1111-1111-111111111111"
 
-// guests are one that runs, one that is off, and one that is not defined.
+// guests has a guest that runs, a guest that is off, and a guest that is not defined.
 func guests(t *testing.T) *server {
 	return serve(t,
 		domain{id: 0x11, name: "web", state: 1, autostart: 1, persistent: 1},
@@ -77,7 +77,8 @@ func TestGuestsAreChanged(t *testing.T) {
 	}
 }
 
-// A libvirt before 8.9 does not know how to keep the state of a TPM, and undefines nevertheless.
+// A libvirt before 8.9 cannot keep the state of a TPM. Undefine deletes the definition
+// nevertheless.
 func TestUndefineOnOldLibvirt(t *testing.T) {
 	s := guests(t)
 	s.unknown = 64
@@ -135,8 +136,7 @@ func TestDialWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// A libvirt that takes calls and never answers holds nobody up for longer than he
-// waits.
+// A libvirt that takes calls and never answers delays no caller beyond the end of its context.
 func TestCallsAreBounded(t *testing.T) {
 	hung := guests(t)
 	hung.hangs = authList
@@ -174,7 +174,7 @@ func TestEvents(t *testing.T) {
 	}
 	s.say(lifecycleMessage, uint32(100), web, uint32(2), uint32(0))
 	next(libvirt.Event{UUID: webUUID, Name: "web", Change: libvirt.Started})
-	s.say(lifecycleMessage, uint32(100), web, uint32(3), uint32(0)) // suspended: nobody asked
+	s.say(lifecycleMessage, uint32(100), web, uint32(3), uint32(0)) // suspended: not an event of the client
 	s.say(lifecycleMessage, uint32(100), web, uint32(5), uint32(0))
 	next(libvirt.Event{UUID: webUUID, Name: "web", Change: libvirt.Stopped})
 	s.say(removedMessage, uint32(115), web, "ua-net1")

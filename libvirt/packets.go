@@ -22,9 +22,9 @@ const (
 	procedureListAllDomains = 273
 )
 
-// packets is a connection that hands on whole packets, and fails at one that the protocol's
-// decoder cannot bear: it allocates whatever lengths a packet states, and panics at a packet
-// that is shorter than its header.
+// packets is a connection that returns whole packets, and fails at a packet that the protocol's
+// decoder cannot handle. The decoder allocates whatever lengths a packet states, and panics at a
+// packet that is shorter than its header.
 type packets struct {
 	net.Conn
 	rest []byte // of the packet that is being read
@@ -63,8 +63,8 @@ func readPacket(r io.Reader) ([]byte, error) {
 }
 
 // checkLengths refuses a packet that states a list, a guest's name or an error's message longer
-// than itself. The protocol's decoder goes by the call's procedure and this check by that of the
-// answer: a libvirt that answers under another number is not caught.
+// than itself. The protocol's decoder goes by the procedure of the call, and this check by that of
+// the answer. So it misses an answer under another procedure's number.
 func checkLengths(packet []byte) error {
 	procedure, status := binary.BigEndian.Uint32(packet[12:]), binary.BigEndian.Uint32(packet[24:])
 	body, fits := packet[packetHead:], true

@@ -208,7 +208,7 @@ func (s *server) domain(is func(domain) bool) ([]byte, bool) {
 	return xdr(s.domains[i]), true
 }
 
-// say sends a message that nobody asked for to every connection.
+// say sends a message that is no answer to every connection.
 func (s *server) say(procedure uint32, body ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// usable decides which networks pods of this node can have: the networks that exist, the
-// AddressPools that they name, and the resources of which the node has VFs.
+// usable has the inputs that decide which networks pods of this node can have: the networks that
+// exist, the AddressPools that they name, and the resources of which the node has VFs.
 type usable struct {
 	networks  []api.NetworkDefinition
 	declared  map[string]blocks.Declaration
@@ -55,9 +55,9 @@ func (m *Member) requestAhead(pools []api.Pool) {
 // the others when a pod uses them.
 const maxRuns = 1024
 
-// sharedNetworks returns, by the names of their pools, the networks whose addresses are shared by the cluster and of whose
-// resource the node has VFs. It leaves out networks that cannot be read, or whose AddressPool
-// cannot be used: the pod that asks for one gets the error. section is Member.Section.
+// sharedNetworks returns the networks whose addresses the cluster shares and of whose resource the
+// node has VFs, by the names of their pools. It leaves out networks that cannot be read, or whose
+// AddressPool cannot be used: the pod that asks for one gets the error. section is Member.Section.
 func (u usable) sharedNetworks(section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
 	out, left := map[string]ipam.Config{}, maxRuns
 	for _, n := range u.networks {
@@ -96,8 +96,8 @@ func (u usable) sharedNetworks(section func(ipam.Config, string) (ipam.Config, s
 	return out
 }
 
-// namePods adds the UIDs of pods to VFs of a NodeState. A static pod has another UID in the
-// cluster than the runtime knows: a hash without dashes, which is left out.
+// namePods adds the UIDs of pods to VFs of a NodeState. The runtime knows a static pod by a hash
+// without dashes, which is not its UID in the cluster and is left out.
 func namePods(vfs []v1alpha1.VFState, records []journal.Record) {
 	type place struct{ sandbox, in string }
 	pods := map[place]string{}

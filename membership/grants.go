@@ -51,9 +51,9 @@ func withoutGrants(grants, others []blocks.Kept) []blocks.Kept {
 	})
 }
 
-// hasStrangers reports whether VFs may be in use that the ledger does not know: those that
-// Culvert has not taken over, those of a PF that Culvert makes VFs of and cannot read now, and all of
-// them before the node is ready. A PF of which nothing was ever read may be one of them.
+// hasStrangers reports whether VFs that are not in the ledger may be in use: VFs that Culvert has
+// not taken over, VFs of a PF that culvertd cannot read now, and all VFs before the node is ready.
+// Only PFs of which Culvert makes VFs count, and PFs that were never read, which may be such.
 func hasStrangers(n api.NodeStatus) bool {
 	return !n.Ready || slices.ContainsFunc(n.VFs, func(v api.VF) bool { return v.Phase == api.PhaseUnmanaged }) ||
 		slices.ContainsFunc(n.PFs, func(pf api.PF) bool { return pf.Error != "" && (pf.WantedVFs != nil || pf.Vendor == "") })

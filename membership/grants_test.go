@@ -70,8 +70,8 @@ func TestI4WantedAddressIsGivenUp(t *testing.T) {
 	}
 }
 
-// Blocks whose grant the ledger does not have go back, but not while VFs are in use that the
-// ledger does not know: it may be a new one.
+// The node gives back blocks whose grant is not in its ledger, but not while VFs that are not in
+// the ledger may be in use: the ledger may be a new one.
 func TestUnknownGrantsGoBack(t *testing.T) {
 	m, c := joined(t)
 	c.pools = []*v1alpha1.AddressPool{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{

@@ -10,14 +10,14 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// linkState is the part of a PF's link that the NodeState and events show. They show only of a
-// flapping link that it is flapping, so that it makes few writes and events.
+// linkState is the part of a PF's link that the NodeState and events show. They show a flapping
+// link only as flapping, so that it makes few writes and events.
 type linkState struct{ up, carrier, flapping bool }
 
 // health is the part of a node's health that a NodeState shows at once.
 type health struct {
 	links map[vf.PCIAddr]linkState // by PF
-	vfs   map[vf.ID]string         // what is wrong with VFs
+	vfs   map[vf.ID]string         // the reason why a VF is not healthy
 }
 
 // hasNewHealth reports whether since the last call a PF came, went, or its link changed, or a VF went

@@ -78,8 +78,8 @@ func TestLinkTroubles(t *testing.T) {
 	}
 }
 
-// A link that changes is in the NodeState at once, however long other changes wait, also one
-// that changes while the NodeState is being written.
+// A change of a link is in the NodeState at once, however long other changes wait. That includes a
+// change while the NodeState is being written.
 func TestLinkChangesAreWrittenAtOnce(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval, m.idleInterval = time.Hour, time.Hour
@@ -119,7 +119,7 @@ func TestLinkChangesAreWrittenAtOnce(t *testing.T) {
 	until(t, "the cable was plugged in", carrier)
 }
 
-// A flapping link is one event and one write, however often it comes and goes.
+// A flapping link makes one event and one write, however often it comes and goes.
 func TestFlappingLinkIsWrittenOnce(t *testing.T) {
 	m, c := joined(t)
 	k := m.Node.Engine.Kernel.(*fake.Kernel)
@@ -245,7 +245,8 @@ func TestAilingVFsAreWrittenAtOnce(t *testing.T) {
 	until(t, "its event", event("Warning Quarantined VF enp1s0#"))
 }
 
-// A VF that goes into quarantine, loses its driver, or recovers, is news once each.
+// hasNewHealth reports once when a VF goes into quarantine, when it loses its driver, and when it
+// recovers.
 func TestNewHealthOfVFs(t *testing.T) {
 	m, c := joined(t)
 	k := m.Node.Engine.Kernel.(*fake.Kernel)

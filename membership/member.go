@@ -127,11 +127,11 @@ func (m *Member) WriteSoon() { m.urgent.Notify() }
 // Followed returns a channel that is closed when the cluster's Spec was followed once.
 func (m *Member) Followed() <-chan struct{} { return m.followed }
 
-// Run follows the cluster's objects and keeps the NodeState, until ctx ends. Run writes a change
+// Run follows the cluster's objects and writes the NodeState, until ctx ends. Run writes a change
 // that an attach waits for at once, and every other change after writeInterval at the latest.
-// Attaches and detaches of pods with a Confirmation share a write (pace). Run writes nothing before the AddressPools are
-// known, since the controller takes back the addresses that the requests of a NodeState do not
-// name.
+// Attaches and detaches of pods with a Confirmation share a write (pace). Run writes nothing before
+// the AddressPools are known, since the controller takes back the addresses that the requests of a
+// NodeState do not name.
 func (m *Member) Run(ctx context.Context) {
 	var g errgroup.Group
 	g.Go(func() error { m.followSpec(ctx); return nil })
@@ -169,7 +169,7 @@ func (m *Member) keepState(ctx context.Context) {
 		paced := false
 		if dirty && known && !time.Now().Before(next) {
 			next = time.Now().Add(m.writeInterval)
-			m.hasNewHealth() // that until now is in this status
+			m.hasNewHealth() // this status has the changes until now
 			done := m.tryWrite(ctx, time.Now())
 			paced = !done && !m.failing
 			dirty = !done && m.failing
@@ -177,7 +177,7 @@ func (m *Member) keepState(ctx context.Context) {
 		hardware := m.Node.Inventory.Changed() // after the listing by tryWrite, which is no change
 		wait := m.idleInterval
 		switch {
-		case m.hasNewHealth(): // the status may be of a time before
+		case m.hasNewHealth(): // the status may be older than the change
 			next, wait = time.Now(), 0
 		case dirty && known:
 			wait = max(time.Until(next), 0)
@@ -213,10 +213,9 @@ func (m *Member) tryWrite(ctx context.Context, now time.Time) bool {
 	return done && err == nil
 }
 
-// readSpec merges what the cluster wants of the node, and reports whether the wanted
-// Spec changed or is known for the first time. The device plugin's pools come after
-// those of policies and wait until these are known: a VF must not be offered under the
-// wrong name.
+// readSpec merges the cluster's objects into the wanted Spec of the node, and reports whether the
+// Spec changed or is known for the first time. The device plugin's pools come after those of
+// policies and wait until these are known: a VF must not be offered under the wrong name.
 func (m *Member) readSpec() bool {
 	policies, known := m.Cluster.Policies()
 	if !known {

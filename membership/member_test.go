@@ -29,14 +29,14 @@ import (
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// fakeCluster is a cluster in memory, and what a Member wrote to it.
+// fakeCluster is a cluster in memory, with the writes of a Member.
 type fakeCluster struct {
 	mu       sync.Mutex // guards the rest
 	policies []*v1alpha1.NodePolicy
 	pools    []*v1alpha1.AddressPool
 	plugin   map[string]string
 	networks []api.NetworkDefinition
-	unheard  map[string]bool // what is not known yet
+	unheard  map[string]bool // the kinds that are not known yet
 	down     bool
 	refused  int
 	written  []v1alpha1.NodeStateStatus
@@ -97,7 +97,7 @@ func (c *fakeCluster) NodeEvent(kind, reason, text string) {
 	c.events = append(c.events, kind+" "+reason+" "+text)
 }
 
-// change changes what the cluster says, and tells it.
+// change changes the cluster's objects, and wakes the Member.
 func (c *fakeCluster) change(f func()) {
 	c.mu.Lock()
 	f()
@@ -108,7 +108,8 @@ func (c *fakeCluster) change(f func()) {
 	}
 }
 
-// joined is a node with a fake NIC of seven VFs that is a member of a cluster.
+// joined returns a node with a fake NIC of seven VFs that is a member of a cluster, and the
+// cluster.
 func joined(t *testing.T) (*Member, *fakeCluster) {
 	t.Helper()
 	ledger, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
@@ -152,7 +153,7 @@ func policy(name string, priority int32, vfs int, pools ...string) *v1alpha1.Nod
 	return p
 }
 
-// poolNames are the pools that are wanted of the node, in their order.
+// poolNames returns the names of the node's wanted pools, in their order.
 func poolNames(m *Member) []string {
 	out := []string{}
 	for _, p := range m.Node.Spec().Pools {
@@ -168,15 +169,16 @@ const (
 	pluginB = `{"resourceList": [{"resourceName": "b"}]}`
 )
 
-// The device plugin's ConfigMap is followed after the policies. One that cannot be
-// read is told, and what it said before stays; nothing of it is followed.
+// The node follows the device plugin's ConfigMap after the policies. A ConfigMap that cannot be
+// read is a problem: its last readable content stays, and the node follows no part of the new
+// content.
 func TestDevicePluginConfigIsFollowed(t *testing.T) {
 	m, c := joined(t)
 	for _, step := range []struct {
 		name   string
 		change func()
 		pools  []string
-		wrong  string // "": as it should be; "-": not told of at all
+		wrong  string // "": the ConfigMap is right; "-": there is no condition
 	}{
 		{"none", func() {}, []string{}, "-"},
 		{"one", func() { c.plugin = config(pluginA) }, []string{"intel.com/a"}, ""},
@@ -219,7 +221,7 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 	}
 }
 
-// Until the policies are known the ConfigMap's pools would be in their place.
+// The ConfigMap waits until the policies are known: its pools would take the place of theirs.
 func TestDevicePluginConfigWaitsForPolicies(t *testing.T) {
 	m, c := joined(t)
 	c.plugin, c.unheard = config(pluginA), map[string]bool{"policies": true}
@@ -233,7 +235,7 @@ func TestDevicePluginConfigWaitsForPolicies(t *testing.T) {
 	}
 }
 
-// A policy that cannot be read any more is followed as it was.
+// The node follows the last readable content of a policy that cannot be read any more.
 func TestUnreadablePolicyIsFollowedAsItWas(t *testing.T) {
 	m, c := joined(t)
 	c.policies = []*v1alpha1.NodePolicy{policy("a", 0, -1, "one"), policy("b", 0, -1, "two")}
@@ -257,7 +259,7 @@ func TestUnreadablePolicyIsFollowedAsItWas(t *testing.T) {
 	}
 }
 
-// host.yaml is planned together with what the cluster wishes.
+// A plan of host.yaml includes the NodePolicies of the cluster, and changes nothing.
 func TestPlanKeepsTheClustersWishes(t *testing.T) {
 	m, c := joined(t)
 	c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 3, "one")}
@@ -275,8 +277,8 @@ func TestPlanKeepsTheClustersWishes(t *testing.T) {
 	}
 }
 
-// I7: the node has the cluster's policies before it shows the kubelet any pool. A PF
-// that takes its time to follow them keeps no address waiting.
+// I7: the node has the cluster's policies before it shows the kubelet any pool. A PF that follows
+// them slowly does not delay addresses.
 func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 	m, c := joined(t)
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
@@ -306,9 +308,9 @@ func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 	}
 }
 
-// I4: a node reports nothing before it knows the pools, since the controller takes back
-// blocks that a NodeState does not request. That is no mistake. Then it writes the
-// NodeState, once as long as nothing changes, and again after the API server was down.
+// I4: a node reports nothing before it knows the pools, since the controller takes back blocks that
+// a NodeState does not request. Until then it logs no warning. Then it writes the NodeState, once
+// as long as nothing changes, and again after the API server was down.
 func TestI4NothingIsToldTooEarly(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval = 50 * time.Millisecond
@@ -343,7 +345,7 @@ func TestI4NothingIsToldTooEarly(t *testing.T) {
 	}
 }
 
-// What was written and is lost comes back, though nothing changes.
+// A NodeState that was lost is written again, although nothing changes.
 func TestStateComesBack(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval, m.idleInterval = time.Millisecond, 10*time.Millisecond
@@ -354,7 +356,7 @@ func TestStateComesBack(t *testing.T) {
 	until(t, "it is written again", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.written) > 1 })
 }
 
-// until waits for what others do.
+// until waits up to 30 s for is to return true.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
@@ -400,8 +402,9 @@ func nad(name, resource, config string) api.NetworkDefinition {
 	return n
 }
 
-// Blocks are asked for as soon as a pod of the node can have a network, and not for
-// what is another node's, another plugin's or not the cluster's.
+// The node requests blocks as soon as one of its pods can have a network. It requests none for
+// networks of other nodes or other plugins, nor for networks whose addresses the cluster does not
+// share.
 func TestBlocksAreAskedForAhead(t *testing.T) {
 	m, c := joined(t)
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}

@@ -25,7 +25,7 @@ type pace struct {
 	settle, quiet, longest time.Duration
 
 	written     time.Time                 // the last write
-	waiting     *v1alpha1.NodeStateStatus // what is not written yet
+	waiting     *v1alpha1.NodeStateStatus // the state that is not written yet
 	first, last time.Time                 // its first and its last change
 	unconfirmed bool                      // a VF in it has no Confirmation
 }
@@ -46,7 +46,7 @@ func (p *pace) isDue(now time.Time, state *v1alpha1.NodeStateStatus, unconfirmed
 	return !now.Before(p.nextWrite())
 }
 
-// nextWrite returns when what waits is written if nothing changes until then.
+// nextWrite returns when the waiting state is written if nothing changes until then.
 func (p *pace) nextWrite() time.Time {
 	if p.unconfirmed {
 		return p.written.Add(p.settle)

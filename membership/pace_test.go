@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// churn is a member of whose VFs a test says who has them, and a clock.
+// churn is a Member with a clock. The test sets the owners of its VFs.
 type churn struct {
 	*testing.T
 	m      *Member
@@ -103,7 +103,7 @@ func (w *churn) since(before *int) int {
 	return n
 }
 
-// requireCurrent wants the last written state to have the owners that there are.
+// requireCurrent requires that the last written NodeState has the present owners.
 func (w *churn) requireCurrent() {
 	w.Helper()
 	last := w.c.written[w.writes()-1]
@@ -140,14 +140,14 @@ func TestAttachesShareAWrite(t *testing.T) {
 	w.requireCurrent()
 }
 
-// workload is pods that start on one node, and what they make Culvert write. A pod writes its
-// network-status and an event of each of its VF networks (intake/pod TestWritesOfAnAttach).
+// workload is a number of pods that start on one node, and the writes that they cause. A pod writes
+// its network-status and an event of each of its VF networks (intake/pod TestWritesOfAnAttach).
 type workload struct {
 	name   string
 	pods   []int         // the VF networks of each
 	every  time.Duration // between the starts of two
 	beside bool          // Multus writes network-status and events
-	most   float64       // the writes an attach, the one that shows the deletions left out
+	most   float64       // writes for each attach, without the write that shows the deletions
 }
 
 // The writes behind an attach stay at two or fewer on average where a tenth of the pods of a
@@ -269,8 +269,8 @@ func TestConfirmationOfThePastEnds(t *testing.T) {
 	}
 }
 
-// Any other news is written at once, also between attaches; so is everything that an attach
-// waits for, and what a PF waits for whose VFs have to be free.
+// Any other change is written at once, also between attaches. So are the changes for which an
+// attach waits, and those for which a PF waits until its VFs are free.
 func TestOtherNewsDoNotWait(t *testing.T) {
 	for name, change := range map[string]func(*churn){
 		"a problem": func(w *churn) {
@@ -383,7 +383,7 @@ func TestI9StateHasTheNetworkOfTheSandbox(t *testing.T) {
 	}
 }
 
-// The controller hears of used addresses before the node's blocks run out.
+// The NodeState shows used addresses before the node's blocks run out.
 func TestUsedAddressesDoNotWait(t *testing.T) {
 	w := newChurn(t)
 	w.c.pools = []*v1alpha1.AddressPool{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n",

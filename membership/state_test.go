@@ -19,12 +19,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// look is one round of a member: what the cluster says is followed, and the state
-// is told.
+// look makes one round of a Member: it follows the cluster's objects and writes the NodeState.
 func (m *Member) look(t *testing.T) v1alpha1.NodeStateStatus {
 	t.Helper()
 	if m.readSpec() {
-		_ = m.Node.Reconciler.Pass(t.Context()) // what it cannot do is told
+		_ = m.Node.Reconciler.Pass(t.Context()) // its problems are in the NodeState
 	}
 	m.readPools()
 	m.hurry = true
@@ -34,7 +33,7 @@ func (m *Member) look(t *testing.T) v1alpha1.NodeStateStatus {
 	return *m.written
 }
 
-// is says a condition in a line, empty when it is not there.
+// is returns a condition in one line, or "" if there is none.
 func is(s v1alpha1.NodeStateStatus, kind string) string {
 	c := conditions.FindStatusCondition(s.Conditions, kind)
 	if c == nil {
@@ -43,8 +42,9 @@ func is(s v1alpha1.NodeStateStatus, kind string) string {
 	return strings.TrimSpace(string(c.Status) + " " + c.Reason + " " + c.Message)
 }
 
-// What became of the policies: in the order in which they are followed, with who
-// contradicts whom, and summed up. Nothing of a contradiction is applied.
+// The NodeState has the outcome of the policies, in the order in which the node follows them. It
+// names the policies that contradict each other, and a condition sums all up. The node applies no
+// part of a contradiction.
 func TestPolicyStates(t *testing.T) {
 	m, c := joined(t)
 	if got := is(m.look(t), v1alpha1.ConditionPoliciesApplied); got != "True NoPolicies" {
@@ -77,7 +77,7 @@ func TestPolicyStates(t *testing.T) {
 	}
 }
 
-// Before the policies are known nobody says that they are applied.
+// Before the policies are known, the condition does not say that they are applied.
 func TestPoliciesNotHeard(t *testing.T) {
 	m, c := joined(t)
 	c.unheard["policies"] = true
@@ -104,8 +104,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// What goes wrong is told once as an event of the Node, and once more when it is
-// over.
+// A trouble is one event of the Node when it begins, and another one when it is over.
 func TestNewsAreToldOnce(t *testing.T) {
 	m, c := joined(t)
 	picture := m.Status
@@ -148,8 +147,8 @@ func TestNewsAreToldOnce(t *testing.T) {
 	}
 }
 
-// A VF that waits in quarantine is told once, however often somebody looks: what
-// is told is when it is tried again, and not how long until then.
+// A VF that waits in quarantine makes one write, however often the Member looks: the NodeState has
+// the time of the next try, and not the duration until then.
 func TestWaitForARetryIsToldOnce(t *testing.T) {
 	m, c := joined(t)
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
@@ -185,7 +184,7 @@ func TestWaitForARetryIsToldOnce(t *testing.T) {
 	}
 }
 
-// Several things that are wrong with one object are one piece of news.
+// Several troubles of one object are one event.
 func TestTroublesOfOneObject(t *testing.T) {
 	got := findTroubles(api.NodeStatus{}, []api.Problem{{Object: "PF a", Reason: "one"}, {Object: "PF a", Reason: "two"}, {Object: "PF b", Reason: "three"}})
 	if len(got) != 2 || got["PF a"].Text != "one; two" {
@@ -193,7 +192,7 @@ func TestTroublesOfOneObject(t *testing.T) {
 	}
 }
 
-// An address of the node that the cluster gave to another node is told.
+// The NodeState reports an address of the node that the cluster gave to another node.
 func TestDisputedAddressIsTold(t *testing.T) {
 	m, c := joined(t)
 	pool := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n",
@@ -257,7 +256,7 @@ func TestI4UnreadableAddressIsReported(t *testing.T) {
 	}
 }
 
-// hold has the ledger hold addresses of network n.
+// hold makes the ledger hold addresses of network n.
 func hold(t *testing.T, m *Member, all ...string) {
 	t.Helper()
 	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {

@@ -26,7 +26,7 @@ func scrape(t *testing.T, n *Node) (code int, text string) {
 	return answer.Code, string(body)
 }
 
-// A scrape has the counts of the status and the durations that were observed.
+// A scrape returns the counts of the status and the observed durations.
 func TestScrape(t *testing.T) {
 	status := api.NodeStatus{
 		Ready: true, Problems: []api.Problem{{}, {}},

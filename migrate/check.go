@@ -10,8 +10,9 @@ import (
 	"github.com/culvert-net/culvert/journal"
 )
 
-// Check says what is left to do after a migration: nothing when the old parts are gone, culvertd
-// runs and has taken over the VFs, every pod with networks runs and every network is served.
+// Check returns a note for each thing that is left to do after a migration. It returns none when
+// the old parts are gone, culvertd runs and has taken over the VFs, every pod with networks runs
+// and every network is served.
 func Check(c Cluster) []Note {
 	var out []Note
 	left := func(object, format string, args ...any) {
@@ -67,9 +68,10 @@ func (c Cluster) findSilent() []Note {
 	return out
 }
 
-// findUntaken names the VFs of a node that are not Culvert's yet: those that culvertd is taking over
-// or making, in one note for each PF, and those that it does not take over, with the reason. VFs
-// that no pool and no policy wants, and those that pods have, are not among them.
+// findUntaken returns notes about the VFs of a node that are not Culvert's yet. One note for each
+// PF names the VFs that culvertd is taking over or making. The others name each a VF that culvertd
+// does not take over, with the reason. VFs that no pool and no policy wants, and those that pods
+// have, are left out.
 func findUntaken(n api.NodeStatus) []Note {
 	var out []Note
 	for _, pf := range n.PFs {
@@ -94,7 +96,7 @@ func findUntaken(n api.NodeStatus) []Note {
 	return out
 }
 
-// reasonOf returns what a node reports of a VF; nothing where it reports nothing.
+// reasonOf returns the problem that a node reports about a VF, or "" if it reports none.
 func reasonOf(n api.NodeStatus, v api.VF) string {
 	for _, p := range n.Problems {
 		if p.Object == "VF "+v.PCI.String() {

@@ -57,7 +57,7 @@ func (n Network) String() string {
 	return Object{Kind: KindDefinition, Namespace: n.Namespace, Name: n.Name}.String()
 }
 
-// Pod is one that asks for networks.
+// Pod is a pod that asks for networks.
 type Pod struct {
 	Namespace, Name string
 	Ready           bool

@@ -60,7 +60,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// requireServed gives manifests to what the admission webhooks and culvertd read them with.
+// requireServed reads manifests with the parsers of the admission webhooks and of culvertd.
 func requireServed(t *testing.T, all []Manifest) {
 	t.Helper()
 	for _, m := range all {
@@ -99,7 +99,7 @@ func policyText(name, spec string) string {
 	return "---\nkind: SriovNetworkNodePolicy\nmetadata: {name: " + name + "}\nspec: {resourceName: r, numVfs: 4, nicSelector: {vendor: '8086', deviceID: '158b'}, " + spec + "}\n"
 }
 
-// spec is that of the only NodePolicy of a result.
+// spec returns the spec of the only NodePolicy of a result.
 func spec(t *testing.T, r Result) v1alpha1.NodePolicySpec {
 	t.Helper()
 	if len(r.Manifests) != 1 {
@@ -183,7 +183,7 @@ func TestNetworkNamespace(t *testing.T) {
 	}
 }
 
-// What cannot be converted says so, and leaves the rest.
+// A note names each object or field that cannot be converted. Convert converts the rest.
 func TestNotConverted(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, linkType: IB, nicSelector: {vendor: '15b3'}}":                     "SriovNetworkNodePolicy p: spec.linkType: not converted: Culvert attaches Ethernet VFs",
@@ -212,7 +212,7 @@ func TestNotConverted(t *testing.T) {
 	}
 }
 
-// Objects that say nothing of their own are no loss.
+// Objects without any setting to convert get a note, and are no loss.
 func TestOthersAreNoted(t *testing.T) {
 	r := convert(t, "kind: SriovNetworkPoolConfig\nmetadata: {name: p}\nspec: {}\n---\nkind: Pod\nmetadata: {name: p}\nspec: {}\n---\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n")
 	if r.HasLoss() || len(r.Notes) != 3 || len(r.Manifests) != 0 {
@@ -237,7 +237,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the files say, what comes out is served, and no object is dropped without a word.
+// From files of any text, Convert makes only manifests that are served, and drops no object without
+// a note.
 func FuzzConvert(f *testing.F) {
 	for _, name := range []string{"operator", "deviceplugin"} {
 		text, err := os.ReadFile("testdata/" + name + ".yaml")

@@ -20,9 +20,10 @@ type Field struct {
 	// Path is below spec, or below resourceList of a ConfigMap: nicSelector.vendor. A field
 	// stands for all below it.
 	Path string
-	// To is what it becomes: empty where there is no equivalent, and nothing where none is needed.
+	// To is the field that it becomes. It is empty where there is no equivalent, and "nothing"
+	// where none is needed.
 	To string
-	// Why explains what To does not, or why there is none.
+	// Why explains what To does not, or why there is no equivalent.
 	Why string
 	// Harmless are values that ask for nothing, besides false, 0 and empty ones.
 	Harmless []string
@@ -31,7 +32,8 @@ type Field struct {
 // KindDefinition is the kind of networks, which Convert makes.
 const KindDefinition = "NetworkAttachmentDefinition"
 
-// Reasons why parts are not converted: switchdev is that of those that need a switch in the NIC.
+// Reasons why parts are not converted: switchdev is the reason for parts that need a switch in the
+// NIC.
 const (
 	switchdev     = "Culvert does not switch NICs to switchdev mode"
 	infiniband    = "Culvert attaches Ethernet VFs; keep ib-sriov-cni for this network"

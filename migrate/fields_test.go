@@ -47,7 +47,8 @@ func TestFieldsAreComplete(t *testing.T) {
 	}
 }
 
-// A field with an equivalent changes what is written. One without is named, with its reason.
+// A field with an equivalent changes the manifests. A field without one gets a note with the
+// reason.
 func TestEveryFieldIsConvertedOrNamed(t *testing.T) {
 	base := map[string]string{
 		KindPolicy:     "resourceName: r\nnumVfs: 1\nnicSelector: {vendor: '8086'}\n",

@@ -137,7 +137,7 @@ func (p policy) partOf(s pfSelector) part {
 	return out
 }
 
-// entry is what the operator wants of the PFs of a selector.
+// entry has the number of VFs and the MTU that the operator wants for the PFs of a selector.
 type entry struct {
 	pfSelector
 	vfs, mtu int
@@ -156,11 +156,11 @@ func (e entry) rule() v1alpha1.PFRule {
 	return out
 }
 
-// mergePF returns what the operator makes of the policies of a node for the PFs of a selector. It
-// applies them from the lowest priority to the highest, and those of one priority by their names.
-// A policy that leaves the parts of earlier ones as they are, or has the priority of the policy
-// before it, gives the PF the larger number of VFs and the larger MTU. Otherwise its own replace
-// those of the earlier ones (operator, api/v1/helper.go, mergeConfigs).
+// mergePF merges the policies of a node for the PFs of a selector as the operator does. The
+// operator applies them from the lowest priority to the highest, and those of one priority by their
+// names. A policy that leaves the parts of earlier ones as they are, or has the priority of the
+// policy before it, gives the PF the larger number of VFs and the larger MTU. Otherwise its own
+// replace those of the earlier ones (operator, api/v1/helper.go, mergeConfigs).
 func mergePF(policies []policy, s pfSelector) entry {
 	ordered := slices.SortedStableFunc(slices.Values(policies), func(a, b policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.object.Name, b.object.Name))
@@ -185,9 +185,9 @@ func mergePF(policies []policy, s pfSelector) entry {
 	return out
 }
 
-// mergeEntries returns what the operator makes of the policies of a node, for each set of PFs of
-// which it may want something else. Narrow selectors come first, since a PF takes the first entry
-// that matches it. It reports whether no set is left out.
+// mergeEntries merges the policies of a node as the operator does. It returns an entry for each set
+// of PFs for which the operator may want other values. Narrow selectors come first, since a PF
+// takes the first entry that matches it. It reports whether no set is left out.
 func mergeEntries(policies []policy) ([]entry, bool) {
 	var all []pfSelector
 	for _, p := range policies {

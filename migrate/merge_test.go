@@ -107,8 +107,8 @@ func TestPoliciesOfOnePFAsTheOperatorMergesThem(t *testing.T) {
 	}
 }
 
-// For any policies and any node, its PF gets what the operator makes of the policies that select
-// both.
+// For any policies and any node, the node's PF gets the values that the operator merges from the
+// policies that select both.
 func TestEachNodeGetsWhatTheOperatorMerges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pick := func(of string, values ...string) string { return rapid.SampledFrom(values).Draw(t, of) }

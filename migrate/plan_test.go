@@ -32,7 +32,7 @@ func stack() Cluster {
 	}
 }
 
-// commands are those of a plan.
+// commands returns the commands of a plan.
 func commands(p Plan) string {
 	var out []string
 	for _, s := range p.Steps {
@@ -60,7 +60,8 @@ func TestPlanOrder(t *testing.T) {
 	}
 }
 
-// A cluster with Culvert is not told to install it, one without the operator not to convert.
+// The plan for a cluster with Culvert does not install Culvert, and the plan for a cluster without
+// the operator does not convert.
 func TestPlanWithoutOperator(t *testing.T) {
 	c := Cluster{HasNetworks: true}
 	const install = "kubectl apply --server-side -f dist/kubernetes/culvert.yaml\nkubectl -n culvert-system rollout status daemonset/culvertd\n" +
@@ -99,8 +100,8 @@ func TestPlanWithOLM(t *testing.T) {
 	}
 }
 
-// What a webhook, culvertd or the garbage collector would do against a migration is a problem, for
-// the plan and for the check.
+// An action of a webhook, culvertd or the garbage collector that would break a migration is a
+// problem of the plan and of the check.
 func TestPlanProblems(t *testing.T) {
 	for want, change := range map[string]func(*Cluster){
 		"NetworkAttachmentDefinition default/storage: its owner is a SriovNetwork": func(c *Cluster) { c.Networks[0].Owners = []string{KindNetwork} },
@@ -121,7 +122,7 @@ func TestPlanProblems(t *testing.T) {
 	}
 }
 
-// Pods of which there is nothing to say are counted.
+// Pods without findings are only counted.
 func TestPlanCountsPods(t *testing.T) {
 	c := stack()
 	c.Judged = append(c.Judged, Note{Object: "Pod default/a", Text: "x", Lost: true})
@@ -130,7 +131,7 @@ func TestPlanCountsPods(t *testing.T) {
 	}
 }
 
-// The check finds what is left, and nothing when all is done.
+// The check finds each thing that is left to do, and nothing when all is done.
 func TestCheck(t *testing.T) {
 	done := stack()
 	done.Workloads = []Workload{{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1, "", nil, nil}, {"Deployment", "op", "sriov-network-operator", nil, 0, "", nil, nil}}

@@ -96,8 +96,8 @@ func splitDocuments(text []byte) iter.Seq[[]byte] {
 	}
 }
 
-// readPart reads documents that begin after a number of lines of the file. What follows a mistake
-// of syntax cannot be read.
+// readPart reads documents that begin after a number of lines of the file. It cannot read the
+// documents after a syntax error.
 func readPart(file string, part []byte, before int) (out []Object) {
 	dec := yaml.NewDecoder(bytes.NewReader(part))
 	for {

@@ -83,7 +83,7 @@ func flagOf(args []string, name string) (value string, found bool) {
 	return value, found
 }
 
-// settings returns those of the other stacks, and notes about what Culvert cannot take over.
+// settings returns the settings of the other stacks, and notes about what Culvert cannot take over.
 func (c Cluster) settings(parts []Part) (s settings, notes []Note) {
 	for _, p := range parts {
 		w := p.workload
@@ -134,8 +134,8 @@ func (c Cluster) configMapsOf(w Workload) (out []Object) {
 // manifest is the file that the plan's commands install.
 const manifest = "dist/kubernetes/culvert.yaml"
 
-// settingSteps returns the steps that write into Culvert's manifest what culvertd does not have
-// yet. An installed culvertd has what its arguments say.
+// settingSteps returns the steps that write into Culvert's manifest the settings that culvertd does
+// not have yet. An installed culvertd has the settings of its arguments.
 func (s settings) settingSteps(daemon []string) (out []Step) {
 	own := settings{configMap: defaultConfigNamespace + "/" + defaultConfigName, prefix: desired.DevicePluginPrefix}
 	own.global, own.isolated = Isolation(nil, daemon)

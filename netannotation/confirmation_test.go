@@ -40,7 +40,8 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-// FuzzParseConfirmation: what is read says the same after it was written again.
+// FuzzParseConfirmation: a Confirmation that was read is the same after it was written and read
+// again.
 func FuzzParseConfirmation(f *testing.F) {
 	f.Add(`{"pod":"u1","at":"2026-11-26T14:00:00.000123Z","vfs":[{"interface":"net1","pool":"x/a","addresses":["10.0.0.2/24"]}]}`)
 	f.Add(`{"vfs":null}`)

@@ -55,7 +55,7 @@ type Element struct {
 	InfinibandGUID string
 	// CNIArgs are handed to the plugins as args.cni. The values are JSON.
 	CNIArgs map[string]json.RawMessage
-	// Ignored says of each key that is not of the format that it is ignored.
+	// Ignored has a message for each key that is ignored, since it is not of the format.
 	Ignored []string
 }
 

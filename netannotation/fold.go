@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/suggest"
 )
 
-// Keys of the JSON form, and of what is in it.
+// Keys of the JSON form, and of the objects in it.
 var (
 	elementKeys = []string{
 		"name", "namespace", "interface", "interfaceRequest", "mac", "ips", "default-route", "deviceID", "infiniband-guid", "portMappings", "bandwidth", "cni-args",
@@ -88,8 +88,8 @@ func foldKeys(object []byte, known []string, change map[string]func([]byte) []by
 // takes time, and a pod's author may write thousands.
 const mostIgnored = 8
 
-// unknownKeys says of the keys of an element that are not of the format that they are
-// ignored, with the nearest one that is.
+// unknownKeys returns a message for each key of an element that is not of the format: that it is
+// ignored, and the nearest key of the format.
 func unknownKeys(e Element, keys []string) (out []string) {
 	left := 0
 	for _, key := range keys {

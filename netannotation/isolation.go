@@ -17,8 +17,8 @@ func MayUse(pod, network string, annotations map[string]string, global []string)
 		slices.ContainsFunc(admittedNamespaces(annotations), func(name string) bool { return name == "*" || name == pod })
 }
 
-// Admit returns the value of the annotation Namespaces that admits more namespaces. It
-// leaves out what can be no namespace, so that a shell takes the value as it is.
+// Admit returns the value of the annotation Namespaces that admits more namespaces. It leaves out
+// names that can be no namespace, so that a shell takes the value as it is.
 func Admit(annotations map[string]string, more []string) string {
 	names := slices.DeleteFunc(append(admittedNamespaces(annotations), more...), func(name string) bool { return !namespaceName.MatchString(name) })
 	slices.Sort(names)

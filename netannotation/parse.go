@@ -146,7 +146,7 @@ func isInterface(s string) bool {
 
 func parseList(text, namespace string) ([]Element, error) {
 	if strings.HasPrefix(text, "{") {
-		text = "[" + text + "]" // one that forgot the list, as other readers take it
+		text = "[" + text + "]" // other readers take an object without the list, too
 	}
 	o, err := strictjson.Parse([]byte(`{"networks":`+string(foldAnnotation(text))+`}`), "")
 	if err != nil || !json.Valid([]byte(text)) {
@@ -200,7 +200,8 @@ func parseElement(o *strictjson.Object, namespace string) Element {
 	return e
 }
 
-// isAddress refuses what is no IP address. One with a zone means nothing in another netns.
+// isAddress refuses a text that is no IP address, and an address with a zone, which means nothing
+// in another netns.
 func isAddress(s string) error {
 	a, err := netip.ParseAddr(s)
 	if err == nil && a.Zone() != "" {

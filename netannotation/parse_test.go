@@ -112,9 +112,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What is read has names that lead nowhere when they become part of a path, and
-// reads the same when it is written as JSON; what is refused is a vf.ErrInvalid
-// of bounded length.
+// An annotation that is accepted has names that lead nowhere as parts of a path, and reads the same
+// after it was written as JSON. A refusal is a vf.ErrInvalid of bounded length.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"a", "x/a@net1,b", `[{"name":"a","namespace":"b","interface":"c","mac":"02:00:00:00:00:01","ips":["10.0.0.1"]}]`,
 		`{"name":"a"}`, `[{"NAME":"a","name":"b","PortMappings":[{"hostport":1}],"x":1}]`, " x / a @ b ,/c@", "a@..", "../a", `[{"name":"a","cni-args":{"a":1}}]`, "[", `[{"name":"a","bandwidth":{}}]`} {

@@ -48,8 +48,8 @@ func IsMultus(name string) bool {
 	return slices.Contains([]string{"multus", "multus-shim", "multus-cni"}, name)
 }
 
-// Types returns the types of plugins that a configuration names, of one plugin or of
-// a list, whatever else it says.
+// Types returns the types of plugins in a configuration of one plugin or of a list. It ignores the
+// rest of the configuration.
 func Types(config []byte) ([]string, error) {
 	type plugin struct {
 		Type string `json:"type"`

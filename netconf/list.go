@@ -23,8 +23,9 @@ var ErrMeta = errors.New("it is a meta plugin's configuration")
 // DefaultVersion is that of a configuration without one (CNI specification 0.1.0).
 const DefaultVersion = "0.1.0"
 
-// Checked returns a list that can be carried out, or why it cannot be. A list of Culvert's
-// own plugins has the newest version, whose results say most. The error wraps vf.ErrInvalid.
+// Checked returns a list that can be carried out, or why it cannot be. A list of Culvert's own
+// plugins has the newest version, whose results have the most fields. The error wraps
+// vf.ErrInvalid.
 func (l List) Checked() (List, error) {
 	if l.Version == "" {
 		l.Version = DefaultVersion

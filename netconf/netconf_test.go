@@ -21,7 +21,7 @@ func parsed(t *testing.T, text string) Plugin {
 	return p
 }
 
-// The ledger keeps a plugin as its text, and knows it again by that.
+// The ledger keeps a plugin as its text, and reads it again from that text.
 func TestPluginIsItsText(t *testing.T) {
 	const text = `{"type":"macvlan","x":1e3,"capabilities":{"mac":true}}`
 	want := Plugin{Type: "macvlan", Capabilities: map[string]bool{"mac": true}, Raw: json.RawMessage(text)}
@@ -124,7 +124,7 @@ func FuzzTypes(f *testing.F) {
 	})
 }
 
-// Whatever text a plugin has, it is refused, or the ledger gives it back.
+// A plugin of any text is refused, or the ledger returns it as it was.
 func FuzzPlugin(f *testing.F) {
 	f.Add([]byte(`{"type":"sriov","capabilities":{"mac":true},"args":{"cni":{}}}`))
 	f.Add([]byte(`null`))

@@ -56,9 +56,9 @@ func (p Plugin) IsOwn() bool { return IsOwnType(p.Type) }
 // never part of a pod's network.
 func (p Plugin) IsMeta() bool { return p.IsOwn() && p.PodNetworks || IsMultus(p.Type) }
 
-// Takes reports whether the plugin receives a value of runtimeConfig, which is what a pod
-// may ask for: what the network's author declares as a capability. Culvert's own types
-// receive the kubelet's device without it, and refuse bandwidth and infinibandGUID.
+// Takes reports whether the plugin receives a value of runtimeConfig that a pod asks for: it does
+// if the network's author declares that capability. Culvert's own types receive the kubelet's
+// device without it, and refuse bandwidth and infinibandGUID.
 func (p Plugin) Takes(capability string) bool {
 	return p.Capabilities[capability] || p.IsOwn() && slices.Contains([]string{"deviceID", "bandwidth", "infinibandGUID"}, capability)
 }

@@ -50,7 +50,7 @@ func TestDuplicatesAreProblemsOfTheirNetworks(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		after     time.Duration
-		pod       string // attaches at that time; empty: none does
+		pod       string // the pod that attaches at that time; empty: no pod attaches
 		network   string
 		named     string
 		isRefused bool
@@ -113,7 +113,7 @@ func TestDuplicatesAreProblemsOfTheirNetworks(t *testing.T) {
 }
 
 // A node that shares its networks with a cluster does not give out an address in the block of
-// another node. A node alone gives it out.
+// another node. A node outside a cluster gives such an address out.
 func TestBlocksOfOtherNodesAreNotGivenOut(t *testing.T) {
 	book := blocks.NewBook("worker01", func() {})
 	first := netip.MustParseAddr("fd00::8")

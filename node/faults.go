@@ -21,7 +21,7 @@ const FaultPeriod = 10 * time.Minute
 type Faults struct {
 	now func() time.Time
 
-	mu     sync.Mutex                     // guards the rest
+	mu     sync.Mutex                     // guards the fields below
 	last   map[vf.PCIAddr]vf.ErrorCounts  // by device, as they were read last
 	totals map[vf.PCIAddr]vf.ErrorCounts  // by PF, with those of its VFs
 	recent map[fault]map[vf.PCIAddr]since // devices with errors within FaultPeriod
@@ -48,8 +48,8 @@ func NewFaults(now func() time.Time) *Faults {
 	}
 }
 
-// Add adds what a kernel.ErrorReader has read of the PFs, and reports whether the problems have
-// changed. Errors from before the first read of a device do not count.
+// Add adds the counts that a kernel.ErrorReader has read of the PFs, and reports whether the
+// problems have changed. Errors from before the first read of a device do not count.
 func (f *Faults) Add(pfs []vf.PF, counts map[vf.PCIAddr]vf.ErrorCounts) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // An error that PCIe does not correct, and a transmit queue that did not send in time, are
-// problems until FaultPeriod after the last one. Errors from before culvertd's start, and
-// correctable ones, are none; the counts have the latter.
+// problems until FaultPeriod after the last one. Errors from before culvertd's start are no
+// problems. Correctable errors are none either, but Count includes them.
 func TestFaults(t *testing.T) {
 	start := time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC)
 	now := start

@@ -43,7 +43,7 @@ func (m *machine) start(t *testing.T, vfs int) {
 	if err := m.node.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_ = m.node.Reconciler.Pass(t.Context()) // what it cannot do, the tests look at
+	_ = m.node.Reconciler.Pass(t.Context()) // the tests check the failures
 }
 
 func (m *machine) stop(t *testing.T) {
@@ -122,8 +122,8 @@ func scratch(t *testing.T, path string, id vf.ID) {
 }
 
 // I1, I2, I5, I7: culvertd gives a VF with a damaged record to no owner, and it hides
-// no other VF. Its PF's VFs stay. When its owner has gone culvertd takes it over, as
-// clean as it ever was.
+// no other VF. Its PF's VFs stay. When the VF's owner has gone, culvertd takes the VF over, as
+// clean as before.
 func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 	m := &machine{Kernel: fake.New(fake.IGB, 1), path: filepath.Join(t.TempDir(), "ledger.db")}
 	m.start(t, 7)
@@ -151,14 +151,14 @@ func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 			t.Errorf("I4: %s has the address of pod a", r.Lease.Owner)
 		}
 	}
-	got[b.ID], got[a.ID] = b, a // nobody knows the VF of a any more: its end is none
+	got[b.ID], got[a.ID] = b, a // the detach of pod a, whose lease is lost, changes nothing
 	for _, r := range got {
 		if err := m.node.Engine.Detach(t.Context(), r.Lease.Owner); err != nil {
 			t.Error(err)
 		}
 	}
 	m.stop(t)
-	m.start(t, 4) // now somebody wants fewer VFs
+	m.start(t, 4) // the Spec wants fewer VFs now
 	if pfs, err := m.PFs(t.Context()); err != nil || pfs[0].NumVFs != 7 {
 		t.Errorf("I5: the VFs were made anew under their holder: %d %v", pfs[0].NumVFs, err)
 	}
@@ -168,7 +168,7 @@ func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 	m.stop(t)
 }
 
-// regained ends pod a's netns and wants its VF back as clean as it was.
+// regained ends pod a's netns, and fails the test unless the VF is then as clean as before.
 func (m *machine) regained(t *testing.T, a journal.Record) {
 	t.Helper()
 	m.DelNetns("/run/netns/a")
@@ -179,7 +179,7 @@ func (m *machine) regained(t *testing.T, a journal.Record) {
 	if r.Phase != journal.Free {
 		t.Fatalf("after its owner has gone: %+v", r)
 	}
-	diff := a.Baseline.Attributes.Diff(r.Baseline.Attributes) // but for what the driver chose as it was bound anew
+	diff := a.Baseline.Attributes.Diff(r.Baseline.Attributes) // without those that the driver chose
 	r.Baseline.Attributes = a.Baseline.Attributes
 	if diff := cmp.Diff(a.Baseline, r.Baseline) + fmt.Sprint(diff); diff != "[]" {
 		t.Errorf("I2: what its last owner set is its baseline now: %s", diff)
@@ -196,8 +196,8 @@ func (m *machine) regained(t *testing.T, a journal.Record) {
 }
 
 // I1, I2: with the ledger lost, or repaired from nothing, culvertd neither gives out
-// nor changes a VF that a container has. Each comes back clean when its container has
-// gone.
+// nor changes a VF that a container has. Each such VF is clean and free again when its container
+// has gone.
 func TestI1LostLedger(t *testing.T) {
 	for _, repaired := range []bool{false, true} {
 		t.Run(fmt.Sprintf("repaired %t", repaired), func(t *testing.T) {

@@ -21,7 +21,8 @@ import (
 
 // On Linux with the stock igb and igbvf drivers: after a reset of a PF the pod's interface is as its
 // lease says and has carrier, without a restart. After a new start of the PF's driver the VFs are
-// made anew, and the pod gets an event that it has to be restarted; then it gets a VF again.
+// made anew, and the pod gets an event that it has to be restarted. A restarted pod gets a VF
+// again.
 func TestLabResetOfAPF(t *testing.T) {
 	if os.Getenv("CULVERT_LAB_NODE") != "1" {
 		t.Skip("not in a lab node (CULVERT_LAB_NODE=1)")

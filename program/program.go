@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// The programs that others run.
+// The programs that other programs of Culvert run.
 const (
 	Bench = "culvert-bench"
 	Lab   = "culvert-lab"

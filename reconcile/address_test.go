@@ -15,7 +15,7 @@ import (
 
 const gateway = "pfs: [{name: enp1s0, vfs: 2, addresses: [172.16.91.1/24, 'fd00::1/64']}]\npools: [{name: a}]\n"
 
-// addresses are those of the first PF, those that culvertd added with a star.
+// addresses returns the addresses of the first PF. A star marks those that culvertd added.
 func (h *host) addresses(t *testing.T) string {
 	t.Helper()
 	pf, err := h.k.PF(t.Context(), h.Inventory.PFs()[0].PCI)
@@ -35,8 +35,8 @@ func (h *host) addresses(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// culvertd does not know what is wanted of a PF: it has just started, or policies contradict each
-// other. It leaves the addresses that it added to the PF.
+// culvertd may not know the wanted state of a PF, because it has just started or policies
+// contradict each other. It then keeps the addresses that it added to the PF.
 func TestPFAddressesStayWhileNothingIsKnown(t *testing.T) {
 	h := boot(t, "")
 	h.want(t, gateway)
@@ -59,9 +59,9 @@ func TestPFAddressesStayWhileNothingIsKnown(t *testing.T) {
 	}
 }
 
-// A PF gets the addresses that are declared, and loses those that culvertd added once they
-// are not declared any more, or nothing is of the PF. Addresses of other origin stay, also
-// one that was declared meanwhile.
+// A PF gets the declared addresses. It loses an address that culvertd added once the address, or
+// the PF itself, is no longer declared. Addresses of other origin stay, even if they were declared
+// for a while.
 func TestPFAddresses(t *testing.T) {
 	h := boot(t, "")
 	if err := h.k.AddOthersAddress(h.Inventory.PFs()[0].PCI, netip.MustParsePrefix("10.0.0.5/8")); err != nil {
@@ -79,15 +79,15 @@ func TestPFAddresses(t *testing.T) {
 		if got := h.addresses(t); got != tc.addresses {
 			t.Errorf("%s: %s, want %s", tc.what, got, tc.addresses)
 		}
-		h.start2(t) // the kernel has the marks, whatever culvertd remembers
+		h.start2(t) // a new culvertd finds the marks in the kernel
 		if plans, err := h.Reconciler.PlanFor(t.Context(), h.Spec()); err != nil || len(plans[0].Changes) > 0 {
 			t.Errorf("%s: the plan is %v, %v", tc.what, plans[0].Changes, err)
 		}
 	}
 }
 
-// I7: an address that cannot be added or removed keeps no other, and no VF, from being made;
-// the next pass tries again. Each step fails once, before and after it was carried out.
+// I7: an address that cannot be added or removed does not delay other addresses or the VFs, and the
+// next pass tries again. Each step fails once, before and after it was carried out.
 func TestI7FailingPFAddress(t *testing.T) {
 	for _, moment := range []faulty.Moment{faulty.Before, faulty.After} {
 		for _, kind := range []string{"AddPFAddress", "DelPFAddress"} {

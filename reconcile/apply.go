@@ -110,8 +110,8 @@ func (r *Reconciler) awaitCarrier(ctx context.Context, p PFPlan) error {
 	return err
 }
 
-// takeVFs takes the VFs from their owners, in the ledger and with their guards. It touches none that
-// claimVFs would refuse to destroy.
+// takeVFs takes the VFs from their owners, in the ledger and with their guards. It changes no VF if
+// claimVFs would refuse to destroy one of them.
 func (r *Reconciler) takeVFs(ctx context.Context, p PFPlan, outside []journal.Record, force bool) (lost []journal.Record, err error) {
 	records, err := journal.ReadRecords(r.Ledger)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// bindings are the drivers of a PF's VFs, and those that their records want.
+// bindings returns the drivers of a PF's VFs, and the drivers in the baselines of their records.
 func bindings(t *testing.T, h *host, pci vf.PCIAddr) string {
 	t.Helper()
 	pf, err := h.k.PF(t.Context(), pci)
@@ -41,9 +41,9 @@ func bindings(t *testing.T, h *host, pci vf.PCIAddr) string {
 	return strings.Join(out, ", ")
 }
 
-// A VF in a pool of the device plugin keeps the driver that it is bound to: when culvertd takes it
-// over, over an owner's life, and when an administrator binds it anew while it is free. The pool
-// of a NodePolicy or host.yaml binds it back.
+// A VF in a pool of the device plugin keeps the driver that it is bound to. It does so when
+// culvertd takes it over, when an owner has had it, and when an administrator binds another driver
+// while it is free. In a pool of a NodePolicy or host.yaml, culvertd binds the pool's driver again.
 func TestBindingInDevicePluginPoolsIsKept(t *testing.T) {
 	h := boot(t, "")
 	pf := h.Inventory.PFs()[0]

@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// busy is a machine whose udev comes late: the first bind of a VF runs into its
-// bound while the netdevice still has the kernel's name. A later one does not.
+// busy is a machine whose udev is late: the first bind of a VF times out while the netdevice still
+// has the kernel's name. A later bind succeeds.
 type busy struct {
 	*fake.Kernel
 	mu    sync.Mutex // guards named
@@ -46,7 +46,7 @@ func (k *busy) Do(ctx context.Context, s step.Step) error {
 	return vf.ErrTimeout
 }
 
-// I2: the name that a VF has at home is the one that udev gave it, however late.
+// I2: the baseline of a VF has the name that udev gave its netdevice, even if udev was late.
 func TestI2BaselineHasUdevsName(t *testing.T) {
 	k := &busy{Kernel: fake.New(fake.IGB, 1), named: map[vf.PCIAddr]string{}}
 	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// A burst that does not end is waited for no longer than the bound, one that
-// ends only until it has, and neither a closed channel nor the end of the
-// context is waited for.
+// awaitCalm waits for a burst of events until it has ended, and at most until the bound. It returns
+// at once if the channel is closed or the context has ended.
 func TestCalm(t *testing.T) {
 	const short, long = time.Millisecond, time.Hour
 	always := make(chan struct{})
@@ -34,12 +33,12 @@ func TestCalm(t *testing.T) {
 	awaitCalm(ended, make(chan struct{}), long, long)
 }
 
-// While events come, nothing is done.
+// awaitCalm does not return while events come.
 func TestCalmWaitsForTheEndOfABurst(t *testing.T) {
 	wake, done := make(chan struct{}), make(chan struct{})
 	go func() { awaitCalm(t.Context(), wake, time.Hour, time.Hour); close(done) }()
 	for range 3 {
-		wake <- struct{}{} // nobody else takes it
+		wake <- struct{}{} // only awaitCalm reads wake
 	}
 	close(wake)
 	<-done

@@ -23,8 +23,8 @@ func bootWith(t *testing.T, p fake.Profile, pfs int, text string) *host {
 	return h
 }
 
-// A driver that takes the write to sriov_numvfs and makes no VFs: it is told,
-// nobody gets a VF that is not there, and it stays so.
+// A driver accepts the write to sriov_numvfs and makes no VFs. Each pass reports that, and no
+// request gets a VF that does not exist.
 func TestDriverThatMakesNoVFs(t *testing.T) {
 	h := bootWith(t, fake.Deaf, 1, "pfs: [{driver: i40e, vfs: 2}]\npools: [{name: a}]")
 	for range 2 {
@@ -40,8 +40,8 @@ func TestDriverThatMakesNoVFs(t *testing.T) {
 	}
 }
 
-// The PFs of a T6 are chosen by the name of their port, which has the MTU and the
-// admin state, also of the PFs that share it.
+// The PFs of a T6 are selected by the name of their port. The port has the MTU and the admin state
+// of all PFs that share it.
 func TestSplitCard(t *testing.T) {
 	h := bootWith(t, fake.CXGB4, 4, "pfs: [{name: enp1s0f4, vfs: 3, mtu: 9000}]\npools: [{name: a, selectors: {drivers: [cxgb4vf]}}]")
 	h.pass(t)

@@ -22,8 +22,9 @@ var errDiskFull = errors.New("no space left on device")
 
 func (fullDisk) Update(func(*journal.Tx) error) error { return errDiskFull }
 
-// P12: VFs that are made anew by force take their guards with them, and the pods never send without.
-// If their leases cannot be ended, the guards are set again, in a pool with drift: report as well.
+// P12: if VFs are made anew by force, their guards end with them, and the pods never send without a
+// guard. If culvertd cannot end their leases, it sets the guards again, even in a pool with drift:
+// report.
 func TestForcedRemakeAndGuards(t *testing.T) {
 	const pools = "pools: [{name: a, drift: report}]\n"
 	h := boot(t, "pfs: [{name: enp1s0, vfs: 4}]\n"+pools)

@@ -32,8 +32,9 @@ func bondPFs(t *testing.T, k *fake.Kernel, kind string, mtu int) {
 	}
 }
 
-// The MTU of a PF in a bond or team of the host is the bond's: culvertd sets none there, and gives
-// VFs no larger one. VFs are made as always, and follow when the bond gets another MTU.
+// A PF in a bond or team of the host has the MTU of the bond. culvertd does not set the PF's MTU,
+// and gives its VFs no larger one. It makes the VFs as always, and adapts their MTU when the bond's
+// changes.
 func TestMTUFollowsTheHostBond(t *testing.T) {
 	for _, kind := range []string{vf.MasterBond, vf.MasterTeam} {
 		t.Run(kind, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestMTUFollowsTheHostBond(t *testing.T) {
 					t.Errorf("%s of MTU %d: there is still to do: %v, %v", kind, mtu, plans[0].Changes, err)
 				}
 			}
-			// A smaller one than the bond's is left alone too, on the PF.
+			// culvertd does not set an MTU on the PF that is smaller than the bond's either.
 			h.want(t, "pfs: [{name: enp1s0, vfs: 2, mtu: 1500}]\npools: [{name: a}]\n")
 			h.pass(t)
 			if pf, err := h.k.PF(t.Context(), h.Inventory.PFs()[0].PCI); err != nil || pf.MTU != 5000 || pf.VFs[0].Link.MTU != 1500 {
@@ -83,8 +84,8 @@ func TestMTUOfAPFInABridge(t *testing.T) {
 	}
 }
 
-// The carrier of a PF in a bond is its own: the bond goes on with the other member, and culvertd
-// makes no VFs on the PF whose cable is out.
+// A PF in a bond has a carrier of its own. If its cable is out, the bond goes on with the other
+// member, and culvertd makes no VFs on the PF.
 func TestCarrierOfAPFInABond(t *testing.T) {
 	h := boot(t, "pfs: [{name: 'enp*', vfs: 2}]\npools: [{name: a}]\n")
 	bondPFs(t, h.k, vf.MasterBond, 1500)

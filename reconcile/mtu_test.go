@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A PF's MTU is that of its VFs: of those that are made, and of free ones once it changes. A
-// driver that refuses it leaves VFs that can be given out, and a problem.
+// New VFs get the MTU of their PF, and free VFs get it when it changes. If the driver refuses the
+// MTU, the VFs can still be given out, and a problem is reported.
 func TestMTUReachesTheVFs(t *testing.T) {
 	h := boot(t, "pfs: [{name: enp1s0, vfs: 2, mtu: 4000}]\npools: [{name: a}]\n")
 	expect := func(what string, mtu int, phases string) {
@@ -36,7 +36,7 @@ func TestMTUReachesTheVFs(t *testing.T) {
 	}
 	h.pass(t)
 	expect("changed", 9000, "map[free:2]")
-	h.pass(t) // Tend does not take them back
+	h.pass(t) // Tend does not reset them to the old MTU
 	expect("a pass later", 9000, "map[free:2]")
 	if plans, err := h.Reconciler.PlanFor(t.Context(), h.Spec()); err != nil || len(plans[0].Changes) != 0 {
 		t.Errorf("the plan is %v, %v", plans[0].Changes, err)

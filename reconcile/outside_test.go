@@ -10,10 +10,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I5: a VF that is free in the ledger and used outside it keeps its PF's number of VFs.
-// The kubelet may have given it to a pod without a network, or a process may have it
-// open. A kubelet that does not answer keeps the number too. Force goes over all of
-// them.
+// I5: culvertd does not change the number of VFs of a PF while a VF that is free in the ledger is
+// used outside it. The kubelet may have given the VF to a pod without a network, or a process may
+// have it open. culvertd does not change the number either while the kubelet does not answer. Force
+// overrides all of that.
 func TestI5UsedOutsideTheLedger(t *testing.T) {
 	give := func(h *host, pod string, err error) {
 		pci := h.Inventory.PFs()[0].VFs[1].PCI
@@ -61,9 +61,9 @@ func TestI5UsedOutsideTheLedger(t *testing.T) {
 	}
 }
 
-// A VF that others made is taken over when the engine knows that nobody uses it. While the
-// kubelet does not answer nothing is touched; a part of a bridge and an interface that is
-// listened on are used, a pod's VF is nobody's problem.
+// culvertd takes over a VF of another program once the engine finds that it is unused. While the
+// kubelet does not answer, it takes over none. An interface that is part of a bridge, or on which a
+// program listens, is used. A VF that the kubelet gave to a pod is no problem.
 func TestTakesOverAsBound(t *testing.T) {
 	h := boot(t, "")
 	pf := h.Inventory.PFs()[0]

@@ -11,7 +11,7 @@ import (
 // Problem is a difference from the wanted state that culvertd could not remove, with the reason.
 type Problem struct {
 	Object string // "PF enp1s0f0", "VF 0000:01:10.2"
-	Reason string // the whole story, with the next step
+	Reason string // the full reason, with the next step
 }
 
 // Problems returns the failures of the last work on each PF, and of the last listing of the host.
@@ -20,7 +20,7 @@ func (r *Reconciler) Problems() []Problem { return r.problems.listAll() }
 // problems keeps the failures, PF by PF, since work on PFs ends at different times. The zero
 // value is ready.
 type problems struct {
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	host error
 	pfs  map[vf.PCIAddr][]error
 }

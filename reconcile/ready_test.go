@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// P1: readiness waits for a NIC that host.yaml names and that is not there
-// yet, and comes with the first pass that left nothing to do.
+// P1: culvertd is not ready while a NIC that host.yaml names is missing. It is ready after the
+// first pass that left nothing to do.
 func TestReadyWhenNothingIsLeftToDo(t *testing.T) {
 	const good = "pfs:\n- {name: enp1s0, vfs: 2}\n"
 	h := boot(t, good+"- {name: late0, vfs: 2}\n")
@@ -19,12 +19,12 @@ func TestReadyWhenNothingIsLeftToDo(t *testing.T) {
 		t.Error("ready, and late0 is not there")
 	case <-time.After(500 * time.Millisecond):
 	}
-	h.want(t, good) // late0 comes, or is not wanted any more: the wish is now all there
+	h.want(t, good) // now the host has every PF that host.yaml names
 	pfs, err := h.k.PFs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.k.Cable(pfs[0].PCI, true) // an event, to wake it
+	h.k.Cable(pfs[0].PCI, true) // an event, to cause a pass
 	select {
 	case <-ready:
 	case <-time.After(time.Minute):

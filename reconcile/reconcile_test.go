@@ -95,8 +95,8 @@ func (h *host) phases(t *testing.T) string {
 	return fmt.Sprint(count)
 }
 
-// P1 P17: from a bare machine to VFs with their MACs and drivers, with the PF
-// brought up and the MTU set; and the second pass does nothing at all.
+// P1 P17: the first pass on a bare machine brings the PFs up, sets their MTU, and makes VFs with
+// their MACs and drivers. The second pass changes nothing.
 func TestMakesWhatIsWantedAndThenRests(t *testing.T) {
 	h := boot(t, isWanted)
 	h.pass(t)
@@ -126,7 +126,7 @@ func TestMakesWhatIsWantedAndThenRests(t *testing.T) {
 	}
 }
 
-// A property of every plan: after it is carried out, the plan is empty.
+// For every Spec, the plan is empty after it was carried out.
 func TestPlanAfterApplyIsEmpty(t *testing.T) {
 	h := boot(t, isWanted)
 	h.pass(t)
@@ -141,8 +141,8 @@ func TestPlanAfterApplyIsEmpty(t *testing.T) {
 	}
 }
 
-// I2: when any step of making VFs fails, before or after its effect, no owner gets a VF
-// that is not as it should be. The next pass finishes the work.
+// I2: when any step of making VFs fails, before or after its effect, no owner gets a VF that is not
+// in its wanted state. The next pass finishes the work.
 func TestI2MakingThatFailsAtAnyStepIsFinishedLater(t *testing.T) {
 	whole := boot(t, isWanted)
 	whole.pass(t)
@@ -187,7 +187,7 @@ func TestI2MakingThatFailsAtAnyStepIsFinishedLater(t *testing.T) {
 	}
 }
 
-// start2 is culvertd started again in the same boot.
+// start2 starts culvertd again in the same boot.
 func (h *host) start2(t *testing.T) {
 	t.Helper()
 	h.faults.Fail(nil)
@@ -201,8 +201,8 @@ func (h *host) start2(t *testing.T) {
 
 func lines(s string) []string { return strings.Split(s, "\n") }
 
-// P1: the reboot takes VFs, netns and leases; the same VFs with the same MACs
-// come back, and who had one is told.
+// P1: a reboot ends all VFs, netns and leases. culvertd makes the same VFs with the same MACs
+// again, and accepts the DEL of an earlier lease.
 func TestRebootBringsTheSameVFs(t *testing.T) {
 	h := boot(t, isWanted)
 	h.pass(t)
@@ -235,8 +235,8 @@ func TestRebootBringsTheSameVFs(t *testing.T) {
 
 func problems(h *host) string { return fmt.Sprint(h.Reconciler.Problems()) }
 
-// Trap 2 of lab-facts: no VFs are made without carrier, unless host.yaml says
-// so; they come as soon as the cable is in. I7: the other PF is not delayed.
+// Trap 2 of lab-facts: culvertd makes no VFs on a PF without carrier, unless host.yaml has
+// needCarrier: false. It makes them as soon as the cable is in. I7: the other PF is not delayed.
 func TestWaitsForCarrier(t *testing.T) {
 	h := boot(t, isWanted)
 	first := h.Inventory.PFs()[0]
@@ -260,8 +260,8 @@ func TestWaitsForCarrier(t *testing.T) {
 	h.pass(t)
 }
 
-// VFs that somebody else made are taken over when nobody uses them, and left
-// alone, with the reason, when somebody does.
+// culvertd takes over VFs of another program if they are unused. It leaves used ones alone, and
+// reports the reason.
 func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
 	h := boot(t, "")
 	h.k.AddNetns("/run/netns/other")

@@ -82,8 +82,8 @@ func wantWaiting(t *testing.T, ended chan error) {
 	}
 }
 
-// TestApplyWaits: Apply answers when the host is as the Spec wants, also while another pass works
-// on the PF by an older Spec; Pass leaves that PF alone.
+// TestApplyWaits: Apply returns when the host is as the Spec wants, even if another pass works on
+// the PF by an older Spec at first. Pass leaves such a PF alone.
 func TestApplyWaits(t *testing.T) {
 	h := boot(t, "pfs: [{name: enp1s0, vfs: 4}]\npools: [{name: a}]\n")
 	begun, release := make(chan struct{}, 1), make(chan struct{})
@@ -115,8 +115,8 @@ func TestApplyWaits(t *testing.T) {
 	}
 }
 
-// TestForcedApplyIsNotDropped: a forced Apply that comes while another pass works on a PF waits
-// for that one, and then does what was forced.
+// TestForcedApplyIsNotDropped: a forced Apply that comes while another pass works on a PF waits for
+// that pass, and then changes the number of VFs by force.
 func TestForcedApplyIsNotDropped(t *testing.T) {
 	const four, two = "pfs: [{name: enp1s0, vfs: 4}]\npools: [{name: a}]\n", "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]\n"
 	h := boot(t, four)

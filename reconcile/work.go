@@ -36,7 +36,7 @@ const busyWait = makeBound
 
 // startWork begins a piece of work on a PF. If another piece already runs on that PF, startWork
 // does nothing, since the next pass repeats the work. With wait, it instead begins the piece when
-// the other one has ended. do learns by waited whether it had to wait.
+// the other one has ended. The argument waited of do reports whether the piece had to wait.
 func (w *work) startWork(ctx context.Context, ps *pieces, pf vf.PCIAddr, wait bool, do func(waited bool) outcome) {
 	unlock, other := w.pfs.TryLock(pf, "the pass before")
 	if other != nil && !wait {

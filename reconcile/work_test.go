@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// When wait returns, nothing of a PF that took longer than its pass is at work,
-// and its end has been told.
+// When waitAll returns, the work on a PF that took longer than its pass has ended, and ended was
+// notified.
 func TestWaitLeavesNoGoroutine(t *testing.T) {
 	for range 100 {
 		w := work{ended: change.NewWake()}

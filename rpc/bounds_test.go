@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// However many clients there are, no more than maxConnections are served at
-// once; the others wait, and are served when there is room.
+// The server serves at most maxConnections clients at once. Further clients wait, and are served
+// when there is room.
 func TestConnectionsAreBounded(t *testing.T) {
 	s := newServer()
 	entered, leave := make(chan struct{}, 2*maxConnections), make(chan struct{})
@@ -37,7 +37,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	select {
 	case <-entered:
 		t.Errorf("more than %d requests run at once", maxConnections)
-	case <-time.After(100 * time.Millisecond): // as long as nothing may happen
+	case <-time.After(100 * time.Millisecond): // no further request may begin within this time
 	}
 	close(leave)
 	if err := clients.Wait(); err != nil {
@@ -45,7 +45,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// A client that says nothing loses its place.
+// The server drops a client that sends nothing.
 func TestSilentClientsAreDropped(t *testing.T) {
 	s := newServer()
 	s.patience = 50 * time.Millisecond

@@ -14,9 +14,9 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Call asks culvertd behind socket and waits for one answer, which is decoded into result (nil:
-// not wanted). The deadline of ctx goes along, and the request is cancelled in culvertd when
-// ctx is.
+// Call sends a request to culvertd behind socket and waits for one answer, which it decodes into
+// result (nil: not wanted). The request carries the deadline of ctx, and culvertd cancels it when
+// ctx ends.
 //
 // The error wraps ErrNoDaemon when there is no answer, and the sentinel of package vf that
 // culvertd's error wrapped; errors.As finds the *api.Error.
@@ -33,7 +33,7 @@ func Call(ctx context.Context, socket, method string, params, result any) error 
 	return decodeAnswer("culvertd's answer to "+method, resp.Result, result)
 }
 
-// decodeAnswer reads an answer into result; nil means that it is not wanted.
+// decodeAnswer decodes an answer into result; a nil result means that the caller does not want it.
 func decodeAnswer(what string, answer json.RawMessage, result any) error {
 	if result == nil {
 		return nil
@@ -44,9 +44,9 @@ func decodeAnswer(what string, answer json.RawMessage, result any) error {
 	return nil
 }
 
-// Stream asks culvertd behind socket and hands every result to each until the
-// server ends the stream (nil), ctx is done, or each returns an error (which
-// Stream then returns). Other errors are as for Call.
+// Stream sends a request to culvertd behind socket and passes every result to each. It returns when
+// the server ends the stream (nil), ctx is done, or each returns an error, which Stream then
+// returns. Other errors are as for Call.
 func Stream(ctx context.Context, socket, method string, params any, each func(json.RawMessage) error) error {
 	c, err := sendCall(ctx, socket, api.RPCRequest{Method: method}, params)
 	if err != nil {
@@ -109,8 +109,8 @@ func sendCall(ctx context.Context, socket string, req api.RPCRequest, params any
 	c := &call{socket: socket, method: method, conn: conn, limit: &io.LimitedReader{R: conn}}
 	c.dec = json.NewDecoder(bufio.NewReader(c.limit))
 	c.close = func() { stop(); conn.Close() }
-	// A refused request is answered before it is read, so the answer counts
-	// and not how the write ended.
+	// The server may answer a request that it refuses before it has read it. So the answer counts,
+	// and not the error of the write.
 	if _, err := conn.Write(append(msg, '\n')); err != nil && ctx.Err() != nil {
 		c.close()
 		return nil, fmt.Errorf("call %s: %w", method, context.Cause(ctx))

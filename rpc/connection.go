@@ -30,8 +30,8 @@ func newConnection(s *Server, c *net.UnixConn) *connection {
 	return &connection{server: s, conn: c, limit: limit, dec: json.NewDecoder(limit)}
 }
 
-// serveRequest answers the request. accepting ends when the shutdown begins, running
-// when it stops waiting.
+// serveRequest answers the request. accepting ends when the shutdown begins, running when the
+// shutdown stops waiting for requests.
 func (c *connection) serveRequest(accepting, running context.Context) {
 	defer c.conn.Close()
 	if err := c.server.authorize(c.conn); err != nil {

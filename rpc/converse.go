@@ -12,12 +12,12 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Answer answers one question of culvertd's. ctx ends at the question's deadline
-// and when the dialog ends; what was begun must be over when Answer returns.
+// Answer answers one question of culvertd. ctx ends at the question's deadline and when the dialog
+// ends. All work that Answer has begun must be over when it returns.
 type Answer func(ctx context.Context, method string, params json.RawMessage) (any, error)
 
-// Converse calls like Call, with a client that answers culvertd's questions while it waits,
-// several at once. It returns when every answer that was begun has ended.
+// Converse calls culvertd like Call, and answers culvertd's questions while it waits, several at
+// once. It returns when every call of answer has ended.
 func Converse(ctx context.Context, socket, method string, params, result any, answer Answer) (err error) {
 	c, err := sendCall(ctx, socket, api.RPCRequest{Method: method, Dialog: true}, params)
 	if err != nil {
@@ -62,12 +62,12 @@ func encodeReply(ctx context.Context, q api.RPCQuestion, answer Answer) []byte {
 	if err == nil {
 		r.Result, err = json.Marshal(v)
 	}
-	if err == nil && len(r.Result) > maxReply-100 { // around it are the braces, the ID and the keys
+	if err == nil && len(r.Result) > maxReply-100 { // room for the braces, ID and keys
 		err = fmt.Errorf("the answer to %s has %d bytes, more than %d", q.Method, len(r.Result), maxReply)
 	}
 	if err != nil {
 		r = api.RPCReply{ID: q.ID, Error: wireError(err)}
 	}
-	line, _ := json.Marshal(r) // two texts and what was JSON before
+	line, _ := json.Marshal(r) // cannot fail: two texts, and a result that is JSON already
 	return append(line, '\n')
 }

@@ -17,12 +17,12 @@ var errGone = errors.New("the client went away before it had answered")
 // dialog is the server's side of the questions of one connection.
 type dialog struct {
 	c    *connection
-	able bool          // the client said that it answers
-	gone chan struct{} // closed when the client says nothing more
+	able bool          // the client's request has Dialog set, so it answers questions
+	gone chan struct{} // closed when the client sends nothing more
 
 	slots chan struct{} // one for each question that is open
 
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	last uint64
 	open map[uint64]chan api.RPCReply
 }

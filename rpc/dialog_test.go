@@ -61,13 +61,13 @@ func TestDialog(t *testing.T) {
 	if err := Converse(t.Context(), socket, "fail", nil, nil, add); !errors.Is(err, vf.ErrNotFound) {
 		t.Error(err)
 	}
-	// A client that cannot be asked is told so, and is not asked.
+	// A client that cannot answer questions gets an error and no question.
 	if err := Call(t.Context(), socket, "sum", nil, &got); err == nil || !strings.Contains(err.Error(), "older than this culvertd") {
 		t.Error(err)
 	}
 }
 
-// A client of a dialog may use methods that ask nothing.
+// A client that answers questions may also call methods that ask none.
 func TestConverseWithoutQuestions(t *testing.T) {
 	s := newServer()
 	s.Handle("seven", func(context.Context, json.RawMessage) (any, error) { return 7, nil })
@@ -78,8 +78,7 @@ func TestConverseWithoutQuestions(t *testing.T) {
 	}
 }
 
-// When the client dies, whoever waits for its answer hears of it at once, and the
-// handler's context ends.
+// When the client leaves, ask returns an error at once, and the handler's context ends.
 func TestClientLeavesADialog(t *testing.T) {
 	s := newServer()
 	told := make(chan error, 1)
@@ -111,7 +110,7 @@ func TestClientLeavesADialog(t *testing.T) {
 	}
 }
 
-// A question's deadline reaches who answers it.
+// The context of an Answer has the question's deadline.
 func TestQuestionHasADeadline(t *testing.T) {
 	s := newServer()
 	asked := make(chan struct{}, 100)
@@ -125,7 +124,7 @@ func TestQuestionHasADeadline(t *testing.T) {
 			cancel()
 		}
 		var n int
-		return n, ask(ctx, "add", 1, &n) // the late one does not stand in for this one
+		return n, ask(ctx, "add", 1, &n) // the late answer is not taken for this one
 	})
 	socket, _ := start(t, s)
 	err := Converse(t.Context(), socket, "ask", nil, nil, func(ctx context.Context, method string, _ json.RawMessage) (any, error) {
@@ -158,7 +157,8 @@ func TestDialogIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever a client says to a question, it gets one answer to its request.
+// FuzzReply shows that a client gets one answer to its request, for any bytes that it sends in
+// reply to a question.
 func FuzzReply(f *testing.F) {
 	f.Add([]byte(`{"id":1,"result":5}`))
 	f.Add([]byte(`{"id":1,"error":{"code":"held","message":"m"}}{"id":1}`))
@@ -202,8 +202,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// Whatever a server says in a dialog, the client ends, and has answered no
-// question that it was not asked.
+// FuzzQuestion shows that Converse returns for any bytes that a server sends, and answers only
+// questions that it was asked.
 func FuzzQuestion(f *testing.F) {
 	f.Add([]byte(`{"ask":{"id":1,"method":"add","params":1}}{"result":5}`))
 	f.Add([]byte(`{"ask":{"id":1,"deadlineMS":-1}}{"ask":{"id":1}}{"error":{}}`))

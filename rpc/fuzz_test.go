@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Whatever a client sends, it gets one answer on one line, and its method is
-// called once at most, with parameters that are JSON.
+// FuzzRequest shows that any request gets one answer on one line, and that its method is called at
+// most once, with parameters that are JSON.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"method":"echo","params":{},"deadlineMS":5}`))
 	f.Add([]byte(`{"method":"echo","params":[1,{"a":null}],"deadlineMS":-9223372036854775808}{"method":"echo"}`))
@@ -28,7 +28,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(raw) > 64<<10 {
-			return // the length bound has its own test, and the socket its buffer
+			return // the bound has its own test, and more would not fit in the socket
 		}
 		calls := 0
 		s := newServer()
@@ -65,7 +65,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// socketPair is a connection without a name, which costs less than one with.
+// socketPair returns a connection without a name, which costs less than one with a path.
 func socketPair(t *testing.T) (client, server *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

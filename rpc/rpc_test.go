@@ -23,8 +23,8 @@ import (
 
 func everybody(*net.UnixConn) error { return nil }
 
-// start serves s on a socket of the test's own. stop begins the shutdown and
-// returns what Serve said.
+// start serves s on a socket of the test's own. stop begins the shutdown and returns the error of
+// Serve.
 func start(t *testing.T, s *Server) (socket string, stop func() error) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "d.sock")
@@ -327,7 +327,7 @@ func TestBadRequests(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "more than 1048576") {
 		t.Errorf("the client sent it: %v", err)
 	}
-	// The longest that the client sends is one that the server takes.
+	// The server accepts the longest request that the client sends.
 	overhead := len(`{"method":"echo","params":""}`)
 	err = Call(t.Context(), socket, "echo", strings.Repeat("x", maxRequest-overhead), nil)
 	var e *api.Error

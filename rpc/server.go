@@ -12,20 +12,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Handler answers one request: what it returns is encoded as the result. ctx
-// ends when the client goes away or its deadline passes, and when the server
-// has waited long enough in a shutdown.
+// Handler answers one request: the server encodes its return value as the result. ctx ends when the
+// client disconnects, at the client's deadline, and when a shutdown stops waiting for requests
+// (Grace).
 type Handler func(ctx context.Context, params json.RawMessage) (any, error)
 
-// StreamHandler answers one request with any number of results. send fails
-// when the client is gone. ctx ends as for a Handler, and as soon as a shutdown
-// begins.
+// StreamHandler answers one request with any number of results. send returns an error when the
+// client has disconnected. ctx ends as for a Handler, and as soon as a shutdown begins.
 type StreamHandler func(ctx context.Context, params json.RawMessage, send func(result any) error) error
 
-// Ask puts a question to the client of a dialog and waits for the answer, which is
-// decoded into result (nil: not wanted). The deadline of ctx goes along. The
-// error is the client's (as for Call), ctx's, or says that the client went away or
-// cannot be asked.
+// Ask sends a question to the client of a dialog and waits for the answer, which it decodes into
+// result (nil: not wanted). The question carries the deadline of ctx. The error is the client's (as
+// for Call), ctx's, or says that the client disconnected or cannot answer questions.
 type Ask func(ctx context.Context, method string, params, result any) error
 
 // DialogHandler is a Handler that may ask its client. It may have several questions open at
@@ -58,12 +56,12 @@ func (s *Server) Handle(method string, h Handler) { s.handlers[method] = h }
 // HandleStream registers a method with a stream of results.
 func (s *Server) HandleStream(method string, h StreamHandler) { s.streams[method] = h }
 
-// HandleDialog registers a method with one result, whose client may be asked.
+// HandleDialog registers a method with one result, whose handler may ask its client questions.
 func (s *Server) HandleDialog(method string, h DialogHandler) { s.dialogs[method] = h }
 
 // Serve answers connections of l until ctx is done. It then closes l, lets
-// running requests finish within Grace, ends streams, and returns nil. Any
-// other error is a listener that broke.
+// running requests finish within Grace, ends streams, and returns nil. It returns an error if the
+// listener breaks.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -88,8 +86,8 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	return errors.Join(err, conns.Wait())
 }
 
-// acceptConns hands connections on. It outlasts errors of single connections (the
-// client was gone already, no file descriptor is left).
+// acceptConns accepts connections and passes them to handle. It goes on after an error of a single
+// connection (the client was gone already, no file descriptor is left).
 func (s *Server) acceptConns(ctx context.Context, l *Listener, handle func(*net.UnixConn)) error {
 	for {
 		c, err := l.AcceptUnix()

@@ -1,6 +1,6 @@
 // Package screen lays text out for people: tables and paragraphs that fit a width,
-// bars and colours. In go values and what a writer can show; out comes text. Nothing
-// here asks the terminal or the environment; package cli does.
+// bars and colours. Callers pass values and a Look, which describes what the writer can show, and
+// get text. This package does not inspect the terminal or the environment; package cli does.
 package screen
 
 import (
@@ -17,7 +17,7 @@ type Look struct {
 	Width   int  // columns to fit; 0 is unlimited
 	Color   bool // with ANSI colours
 	Unicode bool // block characters; otherwise ASCII
-	Wide    bool // all columns of a table, whatever the width
+	Wide    bool // show all columns of a table, even if it exceeds Width
 }
 
 // Style is how a terminal shows text: parameters of the SGR sequence (ECMA-48).
@@ -98,8 +98,9 @@ func cutMiddle(s string, width, front int) string {
 }
 
 // ShortenAll shortens names to width columns so that different names stay different. It takes letters from their
-// middle, since names of one table begin alike and end with what sets them apart, such as a size. Where that makes two of them
-// alike, it cuts all of them elsewhere, and numbers those that no cut sets apart.
+// middle, since names of one table begin alike and end with what sets them apart, such as a size.
+// If two short names are then alike, it cuts all names at another place, and numbers those that
+// stay alike at any place.
 func ShortenAll(names []string, width int) []string {
 	least := len(names)
 	var best []string
@@ -178,7 +179,7 @@ func formatPair(a int, unitA string, b int, unitB string) string {
 	return fmt.Sprintf("%d%s%d%s", a, unitA, b, unitB)
 }
 
-// Plural returns a number of things, of which what is one: "1 node", "2 nodes".
+// Plural returns a count with its noun: "1 node", "2 nodes". what is the noun in the singular.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -40,7 +40,7 @@ func TestTableCutsTheWidestFirst(t *testing.T) {
 	}
 }
 
-// TestShorten: names that differ at their ends are told apart.
+// TestShorten shows that short names stay different if the names differ at their ends.
 func TestShorten(t *testing.T) {
 	for width, want := range map[int]string{30: "VF net1-net1 m6 64 B back", 14: "VF n..4 B back", 4: "..ck", 2: ".."} {
 		if got := ShortenAll([]string{"VF net1-net1 m6 64 B back"}, width)[0]; got != want {
@@ -73,7 +73,7 @@ func TestShortNamesDiffer(t *testing.T) {
 	}
 }
 
-// The names of a table stay different, and it says whether it fits.
+// The names of a table stay different, and Fits reports whether the table needs no cut.
 func TestTableKeepsNamesApart(t *testing.T) {
 	tab := NewTable("NAME", "TEXT")
 	tab.Add(Words("overlay flannel.1-flannel.1 m1", "x")...)
@@ -89,14 +89,14 @@ func TestTableKeepsNamesApart(t *testing.T) {
 	}
 }
 
-// A word that no line has room for is broken where that is asked for, and is whole otherwise.
+// WrapAll breaks a word that is longer than a line, and Wrap keeps it whole.
 func TestWrapAll(t *testing.T) {
 	if got, want := WrapAll("a longlonglong b", 4), []string{"a", "long", "long", "long", "b"}; !cmp.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// A head that begins with ">" is of numbers, which stand to the right.
+// A column whose head begins with ">" has numbers, which are aligned to the right.
 func TestNewTable(t *testing.T) {
 	tab := NewTable("NAME", ">N")
 	tab.Add(Words("a", "12")...)
@@ -108,7 +108,8 @@ func TestNewTable(t *testing.T) {
 	}
 }
 
-// Text is painted only for a terminal that shows colours, and what is in a table without loss.
+// Text is painted only for a terminal that shows colours, and a cell of a table uses Painted only
+// if it is not cut.
 func TestLook(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
 		{Look{}.Paint("x", Red), "x"},

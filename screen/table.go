@@ -12,8 +12,8 @@ import (
 type Column struct {
 	Head  string
 	Right bool // numbers
-	// Least is how narrow the column may be cut when the table is too wide; 0
-	// is not at all, for what people copy.
+	// Least is the width to which the column may be cut when the table is too wide. 0 means that it
+	// is not cut, for text that people copy.
 	Least int
 	// Shorten cuts cells in their middle, so that different ones stay different (ShortenAll).
 	Shorten bool
@@ -34,8 +34,8 @@ type Table struct {
 	Indent  int
 }
 
-// NewTable returns a table without rows. A head that begins with ">" is of numbers, which stand
-// to the right. In a narrow table the widest column is cut; the first column has names.
+// NewTable returns a table without rows. A column whose head begins with ">" has numbers, which are
+// aligned to the right. In a narrow table the widest column is cut; the first column has names.
 func NewTable(heads ...string) *Table {
 	t := &Table{}
 	for i, h := range heads {
@@ -48,7 +48,7 @@ func NewTable(heads ...string) *Table {
 // Add adds a row, with a cell for each column.
 func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
 
-// Words makes plain cells; one of nothing is a dash.
+// Words makes plain cells; a cell of an empty text is a dash.
 func Words(texts ...string) []Cell {
 	cells := make([]Cell, len(texts))
 	for i, s := range texts {
@@ -57,7 +57,7 @@ func Words(texts ...string) []Cell {
 	return cells
 }
 
-// WriteBelow appends the table below what is in b, behind an empty line.
+// WriteBelow appends an empty line and the table to b.
 func (t *Table) WriteBelow(b *strings.Builder, l Look) {
 	if len(t.Rows) > 0 && b.Len() > 0 {
 		b.WriteByte('\n')

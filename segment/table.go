@@ -44,7 +44,7 @@ type Table struct {
 // listener is a PF on which culvertd listens.
 type listener struct {
 	pf    vf.PF
-	since int // the round in which it began, without a break
+	since int // the round since which it has listened without a break
 	// heard has the round of the last frame of each station. foreign counts the stations of other
 	// nodes, which mostStations bounds.
 	heard   map[Station]int

@@ -31,7 +31,8 @@ func pools(t *testing.T, text string) desired.Spec {
 	return spec
 }
 
-// feed adds rounds in which each PF hears the stations of its index; nil: it has no carrier.
+// feed adds rounds in which the PF with index i hears the stations heard[i]. A PF with nil has no
+// carrier.
 func feed(table *Table, rounds int, heard ...[]Station) {
 	pfs := ports()[:len(heard)]
 	for range rounds {
@@ -52,8 +53,8 @@ var (
 	ofA, ofB = ports()[0].ID, ports()[1].ID
 )
 
-// PFs are apart once both have listened for long enough, which is longer where they hear no station, and
-// never before.
+// The Table judges two PFs to be apart once both have listened long enough, and never before. A PF
+// that hears no station must listen longer.
 func TestPFsApart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		heard  [][]Station
@@ -81,7 +82,8 @@ func TestPFsApart(t *testing.T) {
 	}
 }
 
-// A PF that was plugged in late, or whose frames were flooded, gets its time.
+// A PF that was plugged in late, or whose frames were flooded, is not judged to be apart before it
+// has listened long enough.
 func TestLateAndFloodedPFs(t *testing.T) {
 	table := NewTable(here)
 	feed(table, 2*manyRounds, silent, nil)
@@ -103,8 +105,8 @@ func TestLateAndFloodedPFs(t *testing.T) {
 	}
 }
 
-// A verdict stays while the carrier is lost, ends with the first frame, and comes back only after
-// they have been silent for long.
+// A verdict stays while a PF has no carrier, and ends with the first frame that one PF hears of the
+// other. It comes back only after both have heard nothing for long.
 func TestVerdictStays(t *testing.T) {
 	table := NewTable(here)
 	feed(table, manyRounds+1, silent, silent)
@@ -130,7 +132,8 @@ func TestVerdictStays(t *testing.T) {
 	}
 }
 
-// Members of a bond of the host are on one segment: a switch sends no frame back to its bond.
+// Members of a bond of the host are on one segment: a switch sends no frame back to the bond that
+// it came from, so their silence says nothing.
 func TestMembersOfAHostBond(t *testing.T) {
 	table, pfs := NewTable(here), ports()[:2]
 	for i := range pfs {
@@ -145,7 +148,7 @@ func TestMembersOfAHostBond(t *testing.T) {
 }
 
 // PFs of two bonds only listen, so that their silence says nothing. The silence of a PF that sends
-// does.
+// counts.
 func TestMembersOfTwoHostBonds(t *testing.T) {
 	for _, bonds := range [][2]string{{"bond0", "bond1"}, {"bond0", ""}} {
 		table, pfs := NewTable(here), ports()[:2]
@@ -163,8 +166,8 @@ func TestMembersOfTwoHostBonds(t *testing.T) {
 	}
 }
 
-// Any number of forged frames uses bounded memory, hides no PF of this host, and makes no PFs apart
-// that hear each other.
+// However many frames a pod forges, the Table uses bounded memory and still hears the PFs of this
+// host. It judges no PFs to be apart that hear each other.
 func TestForgedFramesAreBounded(t *testing.T) {
 	table, pfs := NewTable(here), ports()[:2]
 	forged := 0

@@ -169,7 +169,7 @@ func (w *Watcher) show(now []api.Problem) {
 	}
 }
 
-// Problems returns the pools over PFs that do not hear each other.
+// Problems returns a warning for each pool with PFs that do not hear each other.
 func (w *Watcher) Problems() []api.Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()

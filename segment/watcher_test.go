@@ -91,7 +91,8 @@ func TestWatcherOnTwoWires(t *testing.T) {
 	}
 }
 
-// Names end the warning, and the sockets with it.
+// A name for the segment of the PFs ends the warning. The Watcher then opens no more sockets on
+// them.
 func TestWatcherLeavesNamedPFsAlone(t *testing.T) {
 	h := newHost(t)
 	h.kernel.Wire(h.pfs()[1].PCI, "other")

@@ -1,7 +1,7 @@
-// Package service has what the two halves of Services over VF networks agree on
-// (docs/design/0021-services.md): the names of labels and annotations, and the network that
-// they name. The controller makes EndpointSlices (service/endpoints); culvertd balances
-// inside the client pod.
+// Package service has the names that both halves of Services over VF networks use
+// (docs/design/0021-services.md): the names of labels and annotations, and the network that they
+// name. The controller makes EndpointSlices (service/endpoints); culvertd balances inside the
+// client pod.
 package service
 
 import (

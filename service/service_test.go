@@ -27,7 +27,8 @@ func TestParseNetwork(t *testing.T) {
 	}
 }
 
-// A network's label is a label's value, and names that network and no other.
+// FuzzParseNetwork: a network's label is a valid value of a label, and names that network and no
+// other.
 func FuzzParseNetwork(f *testing.F) {
 	f.Add("default/sriov-net1")
 	f.Add("net.1")

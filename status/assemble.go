@@ -1,8 +1,8 @@
-// Package status makes one picture of a node for people and programs: the hardware as last
-// listed, the ledger and host.yaml go in, an api.NodeStatus comes out, with the differences and
-// the problems; likewise an api.Plan of the changes that a host.yaml would make. culvertd calls
-// it when asked. It also makes an api.ClusterStatus of a cluster's objects, for the CLI. It is
-// pure.
+// Package status makes one picture of a node for people and programs. The hardware as last listed,
+// the ledger and host.yaml go in; an api.NodeStatus comes out, with the differences and the
+// problems. It also makes an api.Plan of the changes that a host.yaml would make. culvertd calls it
+// when it is asked for either. For the CLI it makes an api.ClusterStatus of a cluster's objects. It
+// is pure.
 package status
 
 import (
@@ -30,8 +30,8 @@ type Input struct {
 	// Changed are the VFs whose records changed while the hardware was listed. PFs and Records show
 	// such a VF at two moments, so their difference says nothing.
 	Changed map[vf.ID]bool
-	// Seen are VFs as read in their owners' netns, for those that were read;
-	// for others the picture says what the PF holds and not how the netdevice is.
+	// Seen has the VFs that could be read in their owners' netns. For other VFs the picture has
+	// what the PF holds, and not the state of the netdevice.
 	Seen map[vf.ID]vf.State
 	// Dark are attached VFs whose interfaces have been up without carrier for long, although their PF
 	// has a link.
@@ -40,10 +40,10 @@ type Input struct {
 	Users map[vf.PCIAddr][]vf.Process
 	// Given are the VFs that the kubelet has given to pods, namespace/name.
 	Given map[vf.PCIAddr]string
-	// GivenUnknown: the kubelet did not say which VFs it has given.
+	// GivenUnknown says that the kubelet did not report which VFs it has given.
 	GivenUnknown bool
-	// Conditions are the problems that culvertd's parts report. A problem that is derived here
-	// about the same object is left out: the parts know more.
+	// Conditions are the problems that culvertd's parts report. Assemble leaves out a problem that
+	// it derives about the same object, since the parts know more.
 	Conditions []api.Problem
 }
 
@@ -79,7 +79,7 @@ func Assemble(in Input) api.NodeStatus {
 	return out
 }
 
-// picture is an Input with its parts at hand.
+// picture is an Input with its records and addresses by VF.
 type picture struct {
 	Input
 	records   map[vf.ID]journal.Record
@@ -105,7 +105,7 @@ func pfOf(pf vf.PF, vfs []api.VF) api.PF {
 	}
 }
 
-// cutPool returns a pool with those of the VFs that are in it.
+// cutPool returns a pool with those of the given VFs that are in it.
 func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
 	out := api.Pool{Name: name, DeviceType: deviceType, PFs: []string{}, Members: []string{}}
 	var members []api.VF
@@ -123,8 +123,8 @@ func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
 	return out
 }
 
-// countVFs leaves out VFs that are not on the bus. It also leaves out free VFs of a PF that cannot be
-// read: culvertd gives them to no owner now.
+// countVFs counts VFs by phase. It leaves out VFs that are not on the bus, and free VFs of a PF
+// that cannot be read: culvertd gives them to no owner now.
 func countVFs(vfs []api.VF) api.Counts {
 	var c api.Counts
 	for _, v := range vfs {

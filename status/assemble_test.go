@@ -19,8 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares v as JSON with a file, which status/text and status/pick
-// start from.
+// golden compares v as JSON with a file. The tests of status/text and status/pick read that file.
 func golden(t *testing.T, name string, v any) {
 	t.Helper()
 	got, err := json.MarshalIndent(v, "", " ")
@@ -54,7 +53,7 @@ func TestAssembleNothing(t *testing.T) {
 	}
 }
 
-// TestWireRoundTrip: what culvertd writes, the CLI reads back as it was.
+// TestWireRoundTrip: the CLI reads the status exactly as culvertd wrote it.
 func TestWireRoundTrip(t *testing.T) {
 	st := Assemble(node(t))
 	raw, err := json.Marshal(st)
@@ -88,8 +87,8 @@ func TestConditionsComeFirstAndKnowMore(t *testing.T) {
 	}
 }
 
-// What the kubelet gave to a pod is that pod's, though no network has attached it;
-// what the ledger says of a VF that is not free, it knows better.
+// A VF that the kubelet gave to a pod belongs to that pod, also if no network has attached it. For
+// a VF that is not free, the ledger's record counts and not the kubelet's answer.
 func TestGiven(t *testing.T) {
 	in := node(t)
 	free, held := in.PFs[2].VFs[4].PCI, in.PFs[2].VFs[0].PCI
@@ -148,8 +147,8 @@ func TestProblemsOfPF(t *testing.T) {
 	}
 }
 
-// A PF that could not be read has one problem. What follows from its missing facts is not reported:
-// that its VFs are gone, that it can have none, that a pool is empty.
+// A PF that could not be read has one problem. Problems that follow from its missing facts are not
+// reported: that its VFs are gone, that it can have none, that a pool is empty.
 func TestProblemsOfAnUnreadPF(t *testing.T) {
 	in := node(t)
 	in.PFs = slices.DeleteFunc(in.PFs, func(pf vf.PF) bool { return pf.Name != "enp1s0f0" })
@@ -172,8 +171,8 @@ func TestProblemsOfAnUnreadPF(t *testing.T) {
 
 var hostBond = vf.Master{Name: "bond0", Kind: vf.MasterBond, Mode: vf.BondActiveBackup, Active: "enp1s0f0"}
 
-// A PF in a bond of the host shows it, here and in a NodeState, with what a VF does when the bond
-// fails over. Other PFs show neither.
+// A member of a bond of the host has the bond in its status and in a NodeState, with the effect of
+// a fail-over on a VF. Other PFs have neither.
 func TestHostBond(t *testing.T) {
 	f0, f1 := igb(0, 1), igb(1, 1)
 	f0.Master = &hostBond
@@ -195,8 +194,8 @@ func TestHostBond(t *testing.T) {
 	}
 }
 
-// TestDifferences: in every phase, a VF that changed behind our back shows it
-// where that means something.
+// TestDifferences: a VF that was changed outside Culvert shows the difference in the phases in
+// which that means something.
 func TestDifferences(t *testing.T) {
 	pf := igb(0, 1)
 	for _, tc := range []struct {
@@ -227,8 +226,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// A VF whose record changed while the hardware was listed is seen at two moments, so that it
-// differs in nothing; its record is shown, and what other VFs differ in is.
+// A VF whose record changed while the hardware was listed is seen at two moments, so it shows no
+// difference. The status has its record, and the differences of other VFs.
 func TestChangedRecordsShowNoDifference(t *testing.T) {
 	in := node(t)
 	var differing []vf.ID

@@ -9,7 +9,8 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// The API server takes the NodeState of a node with 256 VFs whatever their owners do.
+// The NodeState of a node with 256 VFs is small enough for the API server, whatever the VFs' owners
+// do.
 func TestNodeStateIsBounded(t *testing.T) {
 	n := api.NodeStatus{}
 	for i := range 256 {

@@ -21,8 +21,8 @@ type Cluster struct {
 	States   []v1alpha1.NodeState
 	Policies []v1alpha1.NodePolicy
 	Pools    []v1alpha1.AddressPool
-	// Daemons are the pods of culvertd. A NodeState stays as it is when its culvertd dies, which
-	// only they show. Empty when they cannot be read.
+	// Daemons are the pods of culvertd. Only they show that a culvertd has died, since its
+	// NodeState stays as it is. Empty when they cannot be read.
 	Daemons []api.DaemonPod
 }
 
@@ -62,7 +62,7 @@ func AssembleCluster(in Cluster) api.ClusterStatus {
 func stateProblems(s v1alpha1.NodeStateStatus) []api.Problem {
 	out := []api.Problem{}
 	for _, c := range s.Conditions {
-		if c.Status == metav1.ConditionFalse && c.Type != v1alpha1.ConditionPoliciesApplied { // each policy says why
+		if c.Status == metav1.ConditionFalse && c.Type != v1alpha1.ConditionPoliciesApplied { // the problem of each policy says why
 			out = append(out, problemOf(c.Type, c))
 		}
 	}
@@ -86,7 +86,7 @@ func problemOf(object string, c metav1.Condition) api.Problem {
 	return p
 }
 
-// checkAlive makes a node that no culvertd runs on one that is not ready.
+// checkAlive marks a node as not ready if no culvertd runs on it.
 func checkAlive(n *api.NodeStatus, daemons []api.DaemonPod) {
 	p := api.Problem{
 		Object: "culvertd", Reason: "it does not run on this node: this is its last report",

@@ -74,8 +74,8 @@ func cluster(t *testing.T) Cluster {
 
 func TestAssembleCluster(t *testing.T) { golden(t, "cluster.json", AssembleCluster(cluster(t))) }
 
-// What a NodeState tells of a node comes back as it was; what it does not tell is
-// not made up.
+// FromNodeState returns the facts of a NodeState as they were in the node's status, and makes up
+// none that the NodeState lacks.
 func TestFromNodeState(t *testing.T) {
 	local, got := Assemble(node(t)), FromNodeState(state(t, "worker01"), now)
 	if diff := cmp.Diff([]any{local.Node, local.Version, local.Ready, local.Problems[0].Reason}, []any{got.Node, got.Version, got.Ready, got.Problems[0].Reason}); diff != "" {

@@ -78,7 +78,7 @@ func node(t *testing.T) Input {
 		f1.VFs[i].PCI.Device = 0x11
 	}
 	in := Input{Node: "worker01", Version: "v0.1.0", Now: now, Ready: true, Spec: spec(t, hostYAML), Seen: map[vf.ID]vf.State{}}
-	for _, v := range append(f0.VFs[:7:7], f1.VFs[:5]...) { // the sixth is nobody's
+	for _, v := range append(f0.VFs[:7:7], f1.VFs[:5]...) { // the sixth is not in the ledger
 		in.Records = append(in.Records, free(v))
 	}
 	attachPod(&in, &f0.VFs[0], 0, "a", "default/sriov-net1", "172.16.91.2/24", vf.Spec{
@@ -86,12 +86,12 @@ func node(t *testing.T) Input {
 	})
 	in.Records[0].Lease.Lent = &journal.Lent{MaxTxRate: 498, Until: now.Add(20 * time.Second)}
 	attachPod(&in, &f0.VFs[1], 1, "a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z", "default/sriov-net1", "2001:db8:91::3/64", vf.Spec{})
-	f0.VFs[1].Admin.SpoofChk = vf.No // behind our back
+	f0.VFs[1].Admin.SpoofChk = vf.No // changed outside Culvert
 	q := &in.Records[3]
 	q.Phase, q.Reason, q.Attempts, q.NextRetry = journal.Quarantined, "reset: set vf 3 vlan none on PF 0000:01:00.0: invalid argument", 3, now.Add(26*time.Second)
 	q.Since = now.Add(-4 * time.Minute)
 	f0.VFs[3].Admin.VLAN.ID = 7
-	f0.VFs[4].Link.MTU = 9000 // a free one that drifted
+	f0.VFs[4].Link.MTU = 9000 // a free VF that was changed
 	in.Records[5].Phase, in.Records[5].Baseline = journal.Making, vf.Baseline{}
 	gone := free(vf.State{ID: vf.ID{PF: f1.ID, Index: 6}, PCI: vf.PCIAddr{Bus: 1, Device: 0x11, Function: 6}})
 	gone.Phase = journal.Attached

@@ -58,8 +58,8 @@ func damagedRecords(records []journal.Record) []journal.Record {
 	return slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Phase != journal.Damaged })
 }
 
-// shownBaseline returns a baseline without the attributes that are only compared: answers about
-// many VFs stay small.
+// shownBaseline returns a baseline without the attributes that only serve comparisons, so that
+// answers about many VFs stay small.
 func shownBaseline(r journal.Record) *vf.Baseline {
 	b := r.Baseline
 	b.Attributes = ""
@@ -81,8 +81,8 @@ func ledgerRecord(r journal.Record) api.LedgerRecord {
 	return out
 }
 
-// LedgerConditions returns the problems of the ledger itself, beyond the VFs whose records are
-// damaged, which the picture has.
+// LedgerConditions returns the problems of the ledger itself. VFs with damaged records are not
+// among them, since the picture has their problems.
 func LedgerConditions(c journal.Content) []api.Problem {
 	var out []api.Problem
 	known := map[string]bool{}

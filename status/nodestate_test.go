@@ -15,8 +15,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The NodeState that culvertd writes for the node of these tests is the one that
-// TestFromNodeState reads.
+// The NodeState that TestFromNodeState reads is the one that culvertd writes for the node of these
+// tests.
 func TestNodeStateIsWhatIsShown(t *testing.T) {
 	raw, err := os.ReadFile("testdata/node.json")
 	var n api.NodeStatus

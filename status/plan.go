@@ -13,9 +13,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Plan says what would change if next took the place of now: the kernel's part,
-// which reconcile planned, and how the VFs are cut into pools, which is no
-// matter of the kernel's. records are the ledger's, for the names of holders.
+// Plan returns the changes that next would make in place of now: those in the kernel, which
+// reconcile planned, and those of pools, of which the kernel has none. records are the ledger's,
+// for the names of holders.
 func Plan(now, next desired.Spec, plans []reconcile.PFPlan, records []journal.Record) api.Plan {
 	out := api.Plan{PFs: []api.PFPlan{}}
 	plans = slices.SortedFunc(slices.Values(plans), func(a, b reconcile.PFPlan) int { return a.PF.PCI.Compare(b.PF.PCI) })
@@ -30,7 +30,7 @@ func Plan(now, next desired.Spec, plans []reconcile.PFPlan, records []journal.Re
 	return out
 }
 
-// planNotes returns notes about entries that do nothing and pools that go.
+// planNotes returns notes about entries that do nothing and pools that disappear.
 func planNotes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []string {
 	var out []string
 	for _, r := range next.Unmatched(pfs) {
@@ -83,7 +83,7 @@ func vfsAfter(p reconcile.PFPlan) []vf.State {
 func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record) api.PFPlan {
 	out := api.PFPlan{PF: p.PF.Label(), PCI: p.PF.PCI, Changes: []api.Change{}}
 	if p.PF.Err != "" {
-		return out // it is left as it is, and a note says so: it must not hold up the others (I7)
+		return out // culvertd leaves it as it is, and a note says so: it must not hold up the others (I7)
 	}
 	if p.Err != nil {
 		_, out.Refused = vf.SplitObject(p.Err)
@@ -116,7 +116,7 @@ func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record
 	return out
 }
 
-// holderOf returns the owner who would lose the VF; an unknown one where the record is damaged.
+// holderOf returns the owner who would lose the VF; an unknown owner if the record is damaged.
 func holderOf(r journal.Record) vf.Owner {
 	if r.Phase == journal.Damaged {
 		return vf.Owner{Kind: "unknown owner (damaged record)"}
@@ -133,8 +133,8 @@ func heldBy(owners map[int]vf.Owner, index int) string {
 	return ""
 }
 
-// remadeChanges returns the VFs that go and come: the kernel takes all of a PF's away
-// before it makes another number.
+// remadeChanges returns the removal of all VFs of a PF and the addition of the new ones: the kernel
+// removes all VFs of a PF before it makes another number.
 func remadeChanges(next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
 	var out []api.Change
 	for _, v := range p.PF.VFs {
@@ -152,7 +152,8 @@ func remadeChanges(next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owne
 	return out
 }
 
-// keptChanges returns the changes of VFs that stay: reconcile's, and their pools'.
+// keptChanges returns the changes of VFs that stay: those that reconcile planned, and changes of
+// their pools.
 func keptChanges(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
 	var out []api.Change
 	for _, v := range p.PF.VFs {

@@ -19,8 +19,8 @@ func planOf(t *testing.T, was, is string, pfs []vf.PF, records []journal.Record)
 	return Plan(now, next, reconcile.Plan(next, pfs, records), records)
 }
 
-// TestPlanGolden: another count on a PF with holders, another cut of one
-// that keeps its VFs, one that cannot, and entries that do nothing.
+// TestPlanGolden: a plan has another number of VFs on a PF with holders, other pools on a PF that
+// keeps its VFs, an impossible PF, and entries that do nothing.
 func TestPlanGolden(t *testing.T) {
 	in := node(t)
 	golden(t, "plan.json", planOf(t, hostYAML, `pfs:
@@ -42,7 +42,7 @@ func TestPlanOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// A plan does not change the MTU that a bond of the host sets, and says what does.
+// A plan does not change the MTU that a bond of the host sets, and says where to change it.
 func TestPlanLeavesTheMTUToTheHostBond(t *testing.T) {
 	pf := igb(0, 7)
 	pf.Master = &hostBond

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// findProblems returns the conditions that culvertd reports and what the picture
+// findProblems returns the conditions that culvertd reports and the problems that the picture
 // itself shows.
 func (p picture) findProblems(st api.NodeStatus) []api.Problem {
 	all := slices.Clone(p.Conditions)
@@ -149,15 +149,15 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	return problem, true
 }
 
-// isWantedUnread reports whether a PF could not be read that the host file wants VFs of: they may
-// be those of a pool that seems to be empty.
+// isWantedUnread reports whether the host file wants VFs of a PF that could not be read. These VFs
+// may be those of a pool that seems to be empty.
 func (p picture) isWantedUnread(pf vf.PF) bool {
 	_, wanted := p.Spec.ForPF(pf)
 	return wanted && pf.Err != "" || isUnknown(pf)
 }
 
-// isUnknown reports whether nothing was ever read of a PF but its place on the bus, so that any entry
-// of the host file may be about it.
+// isUnknown reports whether nothing but a PF's place on the bus was ever read, so that any entry of
+// the host file may be about this PF.
 func isUnknown(pf vf.PF) bool { return pf.Err != "" && pf.Vendor == "" }
 
 // describeRetry gives the time of culvertd's next try, rather than how long until then: the

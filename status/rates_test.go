@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// P13: the status has what was asked for, what the driver reports, and what the hardware keeps to:
-// i40e rounds down to steps of 50 and reports the rate that was asked for.
+// P13: the status has the requested rate, the rate that the driver reports, and the rate that the
+// hardware keeps. i40e rounds down to steps of 50 and reports the rate that was asked for.
 func TestRates(t *testing.T) {
 	pf := igb(0, 2)
 	pf.Driver = "i40e"

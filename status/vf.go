@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// vfsOf returns the VFs of a PF, those that only the ledger knows included.
+// vfsOf returns the VFs of a PF, also those that only the ledger has.
 func (p picture) vfsOf(pf vf.PF) []api.VF {
 	var out []api.VF
 	for _, st := range pf.VFs {
@@ -58,7 +58,7 @@ func (p picture) unlistedVF(pf string, r journal.Record) api.VF {
 }
 
 // isUnread reports whether the listing may lack VFs of a PF because parts of it could not be read.
-// A listed PF whose identity is unknown may be any that is not listed.
+// A listed PF whose identity is unknown may be any PF that is not listed.
 func (p picture) isUnread(id vf.PFID) bool {
 	listed, unknown := false, false
 	for _, pf := range p.PFs {
@@ -98,7 +98,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	}
 	if pod := p.Given[st.PCI]; pod != "" && (!known || r.Phase == journal.Free) {
 		v.Phase, v.Owner = api.PhaseGiven, &vf.Owner{Kind: vf.OwnerPod, Name: pod}
-		v.Since, v.Differences = time.Time{}, nil // the pod may do with it what it likes
+		v.Since, v.Differences = time.Time{}, nil // the pod may change it as it likes
 	}
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC
@@ -111,8 +111,8 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	return v
 }
 
-// findUser describes the use of a VF that no owner has, as culvertd finds it before it changes the
-// number of VFs; it returns "" if there is none.
+// findUser describes the use of a VF without an owner, as culvertd finds it before it changes the
+// number of VFs. It returns "" if there is none.
 func (p picture) findUser(st vf.State) string {
 	r, known := p.records[st.ID]
 	switch users := p.Users[st.PCI]; {
@@ -126,11 +126,11 @@ func (p picture) findUser(st vf.State) string {
 	return ""
 }
 
-// fillLease fills in what the ledger knows.
+// fillLease fills in the fields that the ledger has.
 func (p picture) fillLease(v *api.VF, r journal.Record) {
 	v.Phase, v.Since, v.Generation = string(r.Phase), r.Since, r.Generation
 	v.Reason, v.Attempts, v.NextRetry = r.Reason, r.Attempts, r.NextRetry
-	if r.Phase != journal.Making && r.Phase != journal.Damaged { // it has none
+	if r.Phase != journal.Making && r.Phase != journal.Damaged { // then it has a baseline
 		v.Baseline = shownBaseline(r)
 	}
 	if !r.Lease.Owner.IsZero() {
@@ -187,8 +187,8 @@ func guardOf(r journal.Record, st vf.State) *api.Guard {
 	return g
 }
 
-// mergeAddresses returns the addresses of the lease with their prefixes, and what the ledger
-// of addresses holds beyond them.
+// mergeAddresses returns the addresses of the lease with their prefixes, and further addresses of
+// the VF in the ledger of addresses.
 func mergeAddresses(wanted []vf.Address, held []journal.Address) []string {
 	var out []string
 	var known []netip.Addr
@@ -204,9 +204,9 @@ func mergeAddresses(wanted []vf.Address, held []journal.Address) []string {
 	return out
 }
 
-// findDifferences returns the differences of an attached VF to its lease and those of a free or
-// quarantined one to its baseline. In between the kernel is being changed, and
-// a difference says nothing.
+// findDifferences returns the differences of an attached VF to its lease, or of a free or
+// quarantined VF to its baseline. In other phases the kernel's state is being changed, and a
+// difference says nothing.
 func findDifferences(r journal.Record, st vf.State) []vf.Difference {
 	switch r.Phase {
 	case journal.Free, journal.Quarantined:

@@ -9,15 +9,14 @@ import (
 // Problem is one thing that is wrong.
 type Problem struct {
 	Key string
-	// Text is the whole message, with key, value and what would do.
+	// Text is the whole message, with the key, the value and what is wanted.
 	Text string
 	// Unknown is set for a key that is unknown or not served, as opposed to a
 	// value that is wrong.
 	Unknown bool
 }
 
-// Error lists what is wrong with an object, up to MaxProblems.
-// errors.Is(err, vf.ErrInvalid) holds.
+// Error lists the problems of an object, up to MaxProblems. errors.Is(err, vf.ErrInvalid) holds.
 type Error struct{ Problems []Problem }
 
 // MaxProblems is how many problems of an object are kept and listed. A longer list comes from a

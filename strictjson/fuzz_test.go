@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// What is right reads the same a second time; what is wrong is a vf.ErrInvalid
-// each of whose problems names its key and is short, however long the value.
+// An object that is right reads the same a second time. The error of any other text is a
+// vf.ErrInvalid. Each of its problems names its key and is short, however long the value is.
 func FuzzParse(f *testing.F) {
 	f.Add(`{"in":{"deep":"x"},"many":[{}],"rows":[[{}],[]]}`)
 	f.Add(`{"rows":[[null]],"in":[],"n":1e400}`)

@@ -13,8 +13,8 @@ import (
 // IsLenient reports whether o is read leniently (ParseLenient).
 func (o *Object) IsLenient() bool { return o != nil && o.report.lenient }
 
-// Warnings lists what was accepted in o and in the objects inside, and is not as its
-// author may think. There are at most MaxProblems.
+// Warnings lists the parts of o and of the objects inside that were accepted, but may not mean what
+// their author thinks. There are at most MaxProblems.
 func (o *Object) Warnings() []string {
 	if o == nil {
 		return nil
@@ -52,18 +52,18 @@ func (o *Object) addWarning(text string) {
 	}
 }
 
-// FoldKnown gives keys in another case the names of known keys, as Known does. A reader calls it for keys
-// that it reads before it knows all of them.
+// FoldKnown gives keys in another case the names of known keys, as Known does. A reader calls it
+// for keys that it reads before it knows all keys.
 func (o *Object) FoldKnown(known ...string) {
 	if o != nil {
 		o.foldKeys(known)
 	}
 }
 
-// foldKeys gives keys in another case the names of known keys, as encoding/json finds the
-// field of a key. Where a key is there in several cases, the known spelling counts, which
-// is that of programs; without it the last one in the order of bytes, in which Multus
-// writes a configuration before it hands it to a plugin.
+// foldKeys gives keys in another case the names of known keys, as encoding/json finds the field of
+// a key. If a key is there in several cases, the known spelling counts, which programs use. Without
+// it, the last spelling in the order of bytes counts, in which Multus writes a configuration before
+// it hands it to a plugin.
 func (o *Object) foldKeys(known []string) {
 	if !o.report.lenient {
 		return

@@ -109,8 +109,8 @@ func TestWarningsAreBounded(t *testing.T) {
 	}
 }
 
-// Of an object whose keys differ in more than their case, what is read is what
-// encoding/json reads, and each warning is short and printable.
+// ParseLenient reads an object whose keys differ in more than their case as encoding/json does.
+// Each warning is short and printable.
 func FuzzLenient(f *testing.F) {
 	f.Add(`{"VLAN":5,"in":{"deep":"x","y":1}}`)
 	f.Add(`{"vlan":5,"vlan":null}`)

@@ -1,9 +1,8 @@
-// Package strictjson reads the JSON objects that people write. Raw JSON goes
-// in; typed fields come out, and one error that lists every problem there is,
-// each with its key, the value that was found, and what would do. Unknown and
-// repeated keys are problems: a key that is silently ignored is a setting that
-// is silently missing. Files that were written for a reader of encoding/json are
-// read leniently: as that reads them, with warnings in place of those problems.
+// Package strictjson reads the JSON objects that people write. Raw JSON goes in; typed fields come
+// out, and one error that lists every problem there is, each with its key, the value that was
+// found, and what is wanted. Unknown and repeated keys are problems: a key that is silently ignored
+// is a setting that is silently missing. Files that were written for a reader of encoding/json are
+// read leniently: as encoding/json reads them, with warnings in place of those problems.
 //
 // ipam and intake/cni call it. A null counts as a key that is not there, as it
 // does for encoding/json.
@@ -32,7 +31,7 @@ type Object struct {
 	report *report
 }
 
-// report collects what there is to say of an object and of the objects inside it.
+// report collects the problems and warnings of an object and of the objects inside it.
 type report struct {
 	lenient  bool
 	problems []Problem
@@ -158,9 +157,8 @@ func (o *Object) Raw(key string) json.RawMessage {
 // Has reports whether key is there and not null.
 func (o *Object) Has(key string) bool { return o.Raw(key) != nil }
 
-// Given reports whether key is there and neither null nor "". Templates write
-// an empty string for what was left out, and the plugins that people come from
-// take it for that.
+// Given reports whether key is there and neither null nor "". Templates write an empty string for
+// what was left out, and the plugins that Culvert replaces read it so.
 func (o *Object) Given(key string) bool { return o.Has(key) && string(o.Raw(key)) != `""` }
 
 // Fail records a problem with the value of key: "path.key value: text".
@@ -214,8 +212,7 @@ func (o *Object) pathOf(key string) string {
 	return o.path + "." + key
 }
 
-// clipValue returns a value for a message: on one line, and without quotes where it can do
-// without.
+// clipValue returns a value for a message: on one line, and without quotes if it needs none.
 func clipValue(raw []byte) string {
 	s := strings.Join(strings.Fields(string(raw)), " ")
 	var text string

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// read is what a caller does: every kind of field once.
+// read reads every kind of field once, as a caller does.
 func read(raw string) error {
 	o, err := Parse([]byte(raw), "")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package suggest finds the known word closest to an unknown one: in goes a key that is not
-// known and the keys that are, out comes the nearest one. Every parser of people's files (CNI
+// Package suggest finds the known word closest to an unknown one: it takes an unknown key and the
+// known keys, and returns the nearest known key. Every parser of people's files (CNI
 // configurations, host.yaml) calls it before it refuses a key.
 package suggest
 

@@ -1,6 +1,6 @@
-// Package trouble turns what is wrong now into events of what changed: a trouble that
-// began, that changed, or that is over. Callers collect a Set each time that they look,
-// and hand Emit the one before and the one now.
+// Package trouble compares the present troubles with the earlier ones, and emits an event for each
+// trouble that began, changed or ended. Callers collect a Set in each pass, and pass the previous
+// Set and the present one to Emit.
 package trouble
 
 import (

@@ -21,7 +21,7 @@ import (
 // files has the objects of all files.
 type files struct {
 	rules pod.Rules
-	// pools are those that NodePolicies, host.yaml and the device plugin's configuration make,
+	// pools are the pools that NodePolicies, host.yaml and the device plugin's configuration make,
 	// by their full names; nil where the files have none of these.
 	pools map[string]bool
 }
@@ -123,7 +123,7 @@ func isolationOf(o migrate.Object) (global []string, on bool) {
 	return global, on
 }
 
-// poolExists warns of a network whose pool nothing in the files makes, where they make pools.
+// poolExists warns if the objects of the files make pools, but not the pool of a network.
 func (v *Verdict) poolExists(n api.NetworkDefinition, f files) {
 	name := n.Annotations[netannotation.ResourceName]
 	if name == "" || f.pools == nil || f.pools[name] {

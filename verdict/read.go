@@ -46,7 +46,7 @@ func Read(file string, text []byte) []migrate.Object {
 	return migrate.ReadAll(file, text)
 }
 
-// objectOf turns what migrate made into an object to be judged.
+// objectOf turns a manifest of package migrate into an object to be judged.
 func objectOf(m migrate.Manifest) (migrate.Object, error) {
 	raw, err := json.Marshal(m)
 	if err != nil {

@@ -37,7 +37,8 @@ type Verdict struct {
 	Object  string  `json:"object"` // kind namespace/name
 	From    string  `json:"from"`   // file and line
 	Outcome Outcome `json:"outcome"`
-	// Warnings says what is accepted and may not be meant, and what could not be judged.
+	// Warnings lists accepted settings that the author may not have meant, and parts that could not
+	// be judged.
 	Warnings []string `json:"warnings,omitempty"`
 	// Refusals says why the object, or a part of it, is not served.
 	Refusals []string `json:"refusals,omitempty"`
@@ -177,7 +178,7 @@ func (v *Verdict) judgePod(p api.Pod, all files) {
 	}
 }
 
-// judgeOperator judges an object of the SR-IOV operator by what it is converted to.
+// judgeOperator judges an object of the SR-IOV operator by the objects to which it is converted.
 func (v *Verdict) judgeOperator(o migrate.Object, all files) {
 	r := migrate.Convert([]migrate.Object{o}, migrate.Options{})
 	for _, n := range r.Notes {

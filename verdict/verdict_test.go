@@ -34,7 +34,7 @@ func foreignPod(namespace string) string {
 		"kind: NetworkAttachmentDefinition\nmetadata: {name: n, namespace: " + namespace + "}\nspec: {config: '{\"type\":\"bridge\"}'}\n---\n"
 }
 
-// describe is a line for each verdict and each reason.
+// describe returns a line for each verdict and each reason.
 func describe(all []Verdict) string {
 	var b strings.Builder
 	for _, v := range all {
@@ -196,7 +196,7 @@ func TestReportsManifests(t *testing.T) {
 	}
 }
 
-// Whatever is in a file, each object that is judged has an outcome, and a reason unless it works.
+// In a file of any text, each object that is judged has an outcome, and a reason unless it works.
 func FuzzVerdicts(f *testing.F) {
 	f.Add(network("n", `{"type":"sriov","VLAN":7}`) + podYAML(`[{"name":"n","ips":["10.0.0.1"]}]`))
 	f.Add(`{"resourceList":[{"selectors":[]}]}`)

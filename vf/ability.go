@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Tri is yes, no or unknown: what the kernel answers when asked about a
-// setting or an ability that a driver may not have. The zero value is Unknown.
+// Tri is yes, no or unknown: the kernel's answer about a setting or an ability that a driver may
+// not have. The zero value is Unknown.
 type Tri uint8
 
 // The three answers.

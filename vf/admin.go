@@ -42,9 +42,8 @@ func (p *VLANProto) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// VLAN is a transparent VLAN: the NIC tags what the VF sends and strips what
-// it receives. ID 0 with QoS 0 means none, whatever Proto says. Compare with
-// Same.
+// VLAN is a transparent VLAN: the NIC tags the frames that the VF sends, and strips the tag from
+// those that it receives. ID 0 with QoS 0 means no VLAN, for any Proto. Compare with Same.
 type VLAN struct {
 	ID    uint16    `json:"id"`
 	QoS   uint8     `json:"qos"`

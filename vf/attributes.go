@@ -36,7 +36,7 @@ func (a Attributes) parseValues() map[string]string {
 }
 
 // Attributes that a driver chooses anew each time it binds, by the interrupts and CPUs that exist
-// then: the CPUs and the receive queues that use a queue to send.
+// then. They are the CPUs and the receive queues that use a queue to send.
 const (
 	XPSCPUs   = "xps_cpus"
 	XPSQueues = "xps_rxqs"
@@ -71,10 +71,10 @@ func (a Attributes) completeFrom(o Attributes) Attributes {
 	return NewAttributes(out)
 }
 
-// Diff lists the attributes that differ, of those that both have. A listing of the host, and a
-// read in another netns, show fewer attributes than a read of one VF on the host, and drivers do
-// not have all. An attribute that was unset has an empty value. Diff leaves out attributes that a
-// driver chooses as it binds, which Baseline.IsComplete compares.
+// Diff compares the attributes that both have, and lists those that differ. A listing of the host,
+// and a read in another netns, show fewer attributes than a read of one VF on the host, and drivers
+// do not have all. An attribute that was unset has an empty value. Diff leaves out attributes that
+// a driver chooses as it binds, which Baseline.IsComplete compares.
 func (a Attributes) Diff(have Attributes) []Difference {
 	if a == have {
 		return nil

@@ -100,7 +100,7 @@ func (m BondMode) needsPortGroup() bool {
 // (fail_over_mac active), so that no member needs another address than its own.
 func (b Bond) HasFailOverMAC() bool { return b.Mode == BondActiveBackup }
 
-// AntiAffinity says what the members of a bond must not have in common.
+// AntiAffinity names the part that the members of a bond must not share.
 type AntiAffinity string
 
 // Kinds of anti-affinity.
@@ -120,7 +120,7 @@ func ParseAntiAffinity(s string) (AntiAffinity, error) {
 	return a, nil
 }
 
-// PrefersPF reports whether a PF is the primary one, or no PF is.
+// PrefersPF reports whether p is the primary PF of the bond, or the bond has no primary PF.
 func (b Bond) PrefersPF(p PF) bool {
 	return b.Primary == "" || b.Primary == p.Name || b.Primary == p.Port || b.Primary == p.PCI.String()
 }
@@ -144,7 +144,7 @@ func (a AntiAffinity) SharedPart(p, q PF) string {
 }
 
 // CountApart returns how many VFs that share no part two or more PFs can give to one bond. With
-// none, each PF can give any number.
+// ApartNone, each PF can give any number.
 func (a AntiAffinity) CountApart(pfs []PF) int {
 	var chosen []PF // any choice will do: a part of a PF does not overlap another
 	for _, p := range pfs {
@@ -174,7 +174,7 @@ type BondState struct {
 	ARPTargets  []netip.Addr `json:"arpIPTargets,omitempty"`
 	// ARPMissedMax is 0 if the kernel does not report it.
 	ARPMissedMax int `json:"arpMissedMax,omitempty"`
-	// Active and Primary report whether the netdevice sends, and whether it is preferred.
+	// Active and Primary report whether the netdevice sends, and whether the bond prefers it.
 	Active  bool `json:"active"`
 	Primary bool `json:"primary,omitempty"`
 }

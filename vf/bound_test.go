@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A message does not repeat all that the owner of a VF put on it.
+// A message does not list all addresses and settings that the owner of a VF put on it.
 func TestDifferencesAreBounded(t *testing.T) {
 	l := &Link{Name: "net1", MTU: 1500, Up: true, MoreAddrs: 115904}
 	var s Spec

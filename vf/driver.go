@@ -27,13 +27,13 @@ type Driver struct {
 	// Split: VFs belong to other PCI functions than the ports (kernel/split.go).
 	Split bool
 
-	// Lacks are the settings that it does not have. Culvert itself uses Abilities, which it asks
-	// the kernel for, except for min_tx_rate: drivers without it accept the 0 that Probe writes.
-	// The fake kernel uses Lacks.
+	// Lacks are the settings that the driver does not have. Culvert itself uses Abilities, which it
+	// gets from the kernel, except for min_tx_rate: drivers without it accept the 0 that Probe
+	// writes. The fake kernel uses Lacks.
 	Lacks []Setting
 
 	// Lowest is the lowest max_tx_rate other than 0, in Mb/s. The driver refuses less, or raises
-	// it to Lowest if Raises is set. 0 means that its rates are unknown.
+	// it to Lowest if Raises is set. 0 means that the driver's rates are unknown.
 	Lowest uint32
 	Raises bool
 	// Step: the hardware rounds max_tx_rate down to a multiple of Step, in Mb/s. The kernel still
@@ -58,7 +58,7 @@ type Driver struct {
 	ClearsMAC When
 }
 
-// When says when a driver does something.
+// When is the condition under which a driver does something.
 type When uint8
 
 // The answers; the zero value is Always.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// P13, P-by-P: what each driver takes, refuses and makes of a rate.
+// P13, P-by-P: each driver accepts, refuses or rounds a rate as the table of drivers says.
 func TestRatesOfDrivers(t *testing.T) {
 	u := func(n uint32) *uint32 { return &n }
 	const refused = uint32(1 << 31)
@@ -37,7 +37,7 @@ func TestRatesOfDrivers(t *testing.T) {
 		{"igb", 0, 100, refused},
 		{"ice", 25000, 1, 1},
 		{"ice", 25000, 25001, refused},
-		{"ice", 0, 100, 100}, // the kernel is asked
+		{"ice", 0, 100, 100}, // the table has no limit; the kernel decides
 		{"cxgb4", 100000, 99999, 99999},
 		{"cxgb4", 100000, 100001, refused},
 		{"cxgb4", 0, 100, refused},
@@ -119,8 +119,8 @@ func TestClearingRates(t *testing.T) {
 	}
 }
 
-// docs/hardware.md shows people what the table says: each driver of which the
-// table has rates, its VFs' driver and what it lacks.
+// docs/hardware.md agrees with the table: it lists each driver whose rates the table has, the
+// driver of its VFs and the settings that it lacks.
 func TestHardwarePageShowsTheTable(t *testing.T) {
 	page, err := os.ReadFile("../docs/hardware.md")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestModels(t *testing.T) {
 		{NIC{Driver: "i40evf"}, true, false, ""},
 		{NIC{Driver: "nfp_netvf", Vendor: "19ee"}, true, false, ""},
 		{NIC{Driver: "mlx5_core", Vendor: "15b3", Device: "1018"}, true, false, ""},
-		{NIC{Vendor: "15b3", Device: "1018"}, true, false, ""}, // none bound
+		{NIC{Vendor: "15b3", Device: "1018"}, true, false, ""}, // no driver bound
 		{NIC{Driver: "fm10k", Vendor: "8086", Device: "15a5"}, true, false, ""},
 		{NIC{Driver: "fm10k", Vendor: "8086", Device: "15a4"}, false, false, ""},
 		{NIC{Vendor: "14e4", Device: "1018"}, false, false, ""}, // of another vendor

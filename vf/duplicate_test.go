@@ -19,8 +19,8 @@ func TestDuplicateError(t *testing.T) {
 	}
 }
 
-// An address that is there, and that the kernel does not let the owner use, is a difference. One
-// whose detection has no result yet is none.
+// An address that is set but a duplicate, so that the kernel does not let the owner use it, is a
+// difference. An address whose detection has no result yet is none.
 func TestDuplicateIsADifference(t *testing.T) {
 	address := netip.MustParsePrefix("fd00::2/64")
 	s := Spec{Interface: "net1", Addresses: []Address{{Prefix: address}}}

@@ -10,8 +10,8 @@ type ErrorCounts struct {
 	TxTimeouts uint64 `json:"txTimeouts"`
 }
 
-// Since returns how much each count has risen since an earlier time. A count that is lower is that
-// of a device that was made anew, and has risen from 0.
+// Since returns how much each count has risen since an earlier time. A count that is lower than
+// before is of a device that was made anew, so it has risen from 0.
 func (c ErrorCounts) Since(earlier ErrorCounts) ErrorCounts {
 	rise := func(now, before uint64) uint64 {
 		if now < before {

@@ -13,7 +13,7 @@ const (
 // Faults returns all kinds of faults.
 func Faults() []Fault { return []Fault{FaultPCIe, FaultTransmitQueue} }
 
-// Describe says in words what a PF with the fault had.
+// Describe describes the error that a PF with the fault had.
 func (f Fault) Describe() string {
 	switch f {
 	case FaultPCIe:

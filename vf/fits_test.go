@@ -38,8 +38,9 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What the kernel says that the driver lacks is refused once, with what it has;
-// and so is what only the table knows, where the kernel was not asked.
+// Fits refuses a setting once if the kernel reports that the driver lacks it. The error lists the
+// settings that the driver has. Fits also refuses a setting if the kernel was not asked and the
+// table of drivers says that the driver lacks it.
 func TestFits(t *testing.T) {
 	ptr := func(n uint32) *uint32 { return &n }
 	mtu, on := 9000, true

@@ -13,7 +13,8 @@ const (
 	FlapPeriod = time.Minute
 )
 
-// DescribeFlapping says that a link is flapping. The text stays the same while it is.
+// DescribeFlapping returns the text that a link is flapping. It does not change while the link
+// flaps.
 func DescribeFlapping() string {
 	return fmt.Sprintf("its link is flapping: it lost its carrier %d times or more within %d s", FlapLosses, int(FlapPeriod.Seconds()))
 }

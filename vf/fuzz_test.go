@@ -6,16 +6,15 @@ import (
 	"testing"
 )
 
-// value is what every value of the domain that people and files write as text
-// can do.
+// value has the methods of all types of the domain that have a text form.
 type value interface {
 	encoding.TextMarshaler
 	encoding.TextUnmarshaler
 }
 
-// A text that reads, written and read again, is written the same, and what is
-// written of an address has no character that a path or a message would mind.
-// One that does not read is refused with its text in the message.
+// A value that is parsed, written and parsed again has the same text. The text of an address has no
+// character that would break a path or a message. A text that cannot be parsed is refused with an
+// error that contains the text.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{
 		"0000:3b:00.1", "3b:00.1", "10000:00:1f.7", "90:e2:ba:00:00:01", "90:e2:ba:00:00:01/p1#3", "90:e2:ba:00:00:01#0",

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// GuardMode says what a guard pins of the frames that a pod sends. The empty mode is no guard.
+// GuardMode says which parts of the frames that a pod sends are pinned by a guard. The empty mode
+// is no guard.
 type GuardMode string
 
 // Modes of a guard. Both pin the source MAC address, and the sender of ARP and of IPv6 neighbour
@@ -114,7 +115,7 @@ func (s Spec) GuardDiff(b Baseline, l Link) []Difference {
 	return c.out
 }
 
-// Power says what the most powerful container of a pod may do in the pod's netns.
+// Power is the power that the most powerful container of a pod has in the pod's netns.
 type Power string
 
 // Powers of containers. The empty power is unknown.
@@ -134,9 +135,9 @@ const (
 	GuardNot      Degree = "not"
 )
 
-// GuardDegree returns how far a guard holds against a pod with a power, and why it does not hold
-// whole. rdma reports whether the VF has an RDMA device. TestHooks and TestChecksumPasses of
-// kernel/guard show the two ways past it.
+// GuardDegree returns how far a guard holds against a pod with a power, and the reason if it does
+// not hold fully. rdma reports whether the VF has an RDMA device. TestHooks and TestChecksumPasses
+// of kernel/guard show the two ways past it.
 func GuardDegree(p Power, rdma bool) (Degree, string) {
 	switch {
 	case p == PowerAdmin:

@@ -44,8 +44,9 @@ func TestGuardDegree(t *testing.T) {
 	}
 }
 
-// The guard at a member of a bond pins the bond's addresses, once each, in whichever list they are. It
-// lets its own link-local address pass anyway.
+// The guard at a member of a bond pins each of the bond's addresses once, whether it is in
+// Addresses or GuardAddresses. It leaves out the member's own link-local address, which it lets
+// pass anyway.
 func TestGuardOfAMember(t *testing.T) {
 	own, other := MAC{2, 0, 0, 0, 0, 1}, MAC{2, 0, 0, 0, 0, 2}
 	a := netip.MustParsePrefix("10.1.0.2/24")

@@ -105,7 +105,7 @@ type Owner struct {
 	// UID is the sandbox (CNI container ID) for pods and containers, the
 	// domain UUID for VMs.
 	UID string `json:"uid"`
-	// Name is what people call it: namespace/name for a pod.
+	// Name is the owner's name for people: namespace/name for a pod.
 	Name string `json:"name"`
 	// Interface is the name the attachment has for its owner, e.g. net1.
 	Interface string `json:"interface,omitempty"`

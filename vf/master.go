@@ -15,7 +15,8 @@ type Master struct {
 	// that have no such member.
 	Mode   BondMode `json:"mode,omitempty"`
 	Active string   `json:"active,omitempty"`
-	// IsMember is whether it is a member of another interface itself, as a bond in a bridge.
+	// IsMember is whether the master is itself a member of another interface, as a bond in a
+	// bridge.
 	IsMember bool `json:"-"`
 }
 
@@ -51,8 +52,8 @@ func (m Master) MTUCommand(mtu int) string {
 	return fmt.Sprintf("ip link set %s mtu %d", m.Name, mtu)
 }
 
-// FailOver describes what a VF of a member does when the master, a bond or a team, fails over. It
-// is empty for other masters. m may be nil.
+// FailOver describes what a VF of a member does when the master, a bond or a team, fails over. The
+// text is empty for other masters. m may be nil.
 func (m *Master) FailOver() string {
 	if !m.IsLAG() {
 		return ""
@@ -64,8 +65,8 @@ func (m *Master) FailOver() string {
 	return s
 }
 
-// String returns the name with what is known besides, as in "bond0 (bond, active-backup, enp1s0
-// is active)".
+// String returns the name with the known details, as in "bond0 (bond, active-backup, enp1s0 is
+// active)".
 func (m Master) String() string {
 	var more []string
 	for _, s := range []string{m.Kind, string(m.Mode)} {

@@ -9,7 +9,7 @@ type NIC struct {
 	Device string  `json:"device"`
 	Driver string  `json:"driver,omitempty"` // empty: none bound
 	SRIOV  SRIOV   `json:"sriov"`
-	// TotalVFs is how many VFs it can have, NumVFs how many it has.
+	// TotalVFs is how many VFs the NIC can have, NumVFs how many it has.
 	TotalVFs int `json:"totalVFs"`
 	NumVFs   int `json:"numVFs"`
 	// Why is a sentence for people: why the NIC can have no VFs, and what would help. It is empty

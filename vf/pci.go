@@ -9,8 +9,7 @@ import (
 // PCIAddr is the address of a PCI function, written dddd:bb:dd.f in
 // hexadecimal as in /sys/bus/pci/devices. The zero value means "none".
 //
-// An address identifies a function only until the next reboot or re-plug;
-// what lasts is a PFID.
+// An address identifies a function only until the next reboot or re-plug; a PFID is permanent.
 type PCIAddr struct {
 	Domain   uint32
 	Bus      uint8

@@ -13,7 +13,7 @@ type Segment string
 // segmentName is a DNS label (RFC 1123), so that a name can stand in a label of Kubernetes too.
 var segmentName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// WantSegment says what the name of a segment looks like, for errors.
+// WantSegment describes the form of a segment's name, for errors.
 const WantSegment = "a name such as storage: lower-case letters, digits and '-', a letter or digit at both ends, at most 63"
 
 // ParseSegment reads the name of a segment.

@@ -28,8 +28,8 @@ type Spec struct {
 	Interface string    `json:"interface,omitempty"` // name in the pod
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
-	// GuardAddresses are those that the guard pins beside Addresses: all of the bond of which the VF is
-	// a member.
+	// GuardAddresses are the addresses that the guard pins beside Addresses: all addresses of the
+	// bond of which the VF is a member.
 	GuardAddresses []netip.Addr `json:"guardAddresses,omitempty"`
 }
 

@@ -75,7 +75,7 @@ type PF struct {
 	Name string  `json:"name"` // netdevice; empty when it has none
 	// Port is the netdevice that has the link (carrier, speed, MTU, admin state) of a PF that has
 	// none of its own: on Chelsio cards VFs belong to functions 0 to 3 and the ports to function
-	// 4. It is empty for other PFs.
+	// 4. Port is empty for other PFs.
 	Port       string `json:"port,omitempty"`
 	Vendor     string `json:"vendor"`
 	Device     string `json:"device"`
@@ -85,7 +85,7 @@ type PF struct {
 	// Master is the interface of the host of which the netdevice is a member, or the port; nil if
 	// there is none.
 	Master *Master `json:"master,omitempty"`
-	// MAC and Addrs are the netdevice's at the moment, or the port's.
+	// MAC and Addrs are the present ones of the netdevice, or of the port.
 	MAC   MAC            `json:"mac,omitzero"`
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 	// OwnAddrs are those of Addrs that Culvert added; the kernel keeps the mark.
@@ -115,7 +115,7 @@ type PF struct {
 	Err string `json:"err,omitempty"`
 }
 
-// VF returns the VF with the given index and whether it is there.
+// VF returns the VF with the given index; false if the PF has no such VF.
 func (p PF) VF(index int) (State, bool) {
 	for _, v := range p.VFs {
 		if v.ID.Index == index {

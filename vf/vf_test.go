@@ -89,7 +89,7 @@ func TestI2EveryAttributeIsCompared(t *testing.T) {
 	}
 }
 
-// change makes a value another one.
+// change changes a value to a different one.
 func change(v reflect.Value) {
 	switch x := v.Addr().Interface().(type) {
 	case *MAC:
@@ -142,7 +142,7 @@ func TestVLANSame(t *testing.T) {
 	}
 }
 
-// What goes into the ledger comes out of it.
+// A value that is written to the ledger and read back is the same.
 func TestTextForms(t *testing.T) {
 	type all struct {
 		PCI   PCIAddr
@@ -163,8 +163,8 @@ func TestTextForms(t *testing.T) {
 	}
 }
 
-// I7: a PF whose driver reports no identity is in the status with its VFs, and the
-// reader of the status can parse it.
+// I7: a PF whose driver reports no identity is in the status with its VFs, and readers of the
+// status can parse that identity.
 func TestI7UnknownIdentityReadsBack(t *testing.T) {
 	want := PF{VFs: []State{{ID: ID{Index: 3}}}}
 	raw, err := json.Marshal(want)
@@ -180,7 +180,7 @@ func TestI7UnknownIdentityReadsBack(t *testing.T) {
 	}
 }
 
-// The text of an address is what printf would make of it.
+// The text of an address is the one that fmt.Sprintf makes.
 func TestPCIAddrString(t *testing.T) {
 	for _, a := range []PCIAddr{
 		{Bus: 1}, {Domain: 0x10000, Bus: 0xe1, Device: 0x1f, Function: 7}, {Domain: 0xfedc, Bus: 0xa9, Device: 0x10, Function: 1}, {Function: 1},

@@ -130,5 +130,5 @@ func (s *Sources) policiesApplied(policies []v1alpha1.PolicyState) metav1.Condit
 // takes (32768 bytes, metav1.Condition).
 const longestMessage = 2000
 
-// BoundMessage shortens a condition's message to what an object should have.
+// BoundMessage shortens a condition's message to a length that suits an object.
 func BoundMessage(s string) string { return excerpt.Fit(s, longestMessage) }

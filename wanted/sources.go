@@ -21,7 +21,7 @@ import (
 type Sources struct {
 	current  *Current
 	pfs      func() []vf.PF       // as last listed
-	problems func() []api.Problem // what the reconciler could not do
+	problems func() []api.Problem // the reconciler's problems
 
 	// InCluster is set before the first call: NodePolicies count, too.
 	InCluster bool

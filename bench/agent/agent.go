@@ -175,7 +175,7 @@ func (a *agent) findPart(r request) (*part, error) {
 	return p, nil
 }
 
-// beginPart starts a part and its sampling. It outlives the request.
+// beginPart starts a part and its sampling. The part outlives the request.
 func (a *agent) beginPart(ctx context.Context, r request) (started, error) {
 	p, err := a.newPart(ctx, r)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *agent) dropPart(id uint64) {
 	delete(a.parts, id)
 }
 
-// endParts closes what parts are left.
+// endParts closes the parts that are left.
 func (a *agent) endParts() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -127,8 +127,8 @@ func (p pair) makeTask(w bench.Workload, end int) Task {
 	return Task{Workload: w, From: p.addr[0], To: p.addr[1], Interface: i, Watch: []evidence.Watched{{Interface: i, Role: "path"}}}
 }
 
-// measureRun makes a run from the first end to the second that is not void: on a machine that
-// does other things the agents may be woken late, of which alone nothing is learnt here.
+// measureRun makes runs from the first end to the second until one is not void, since the agents
+// may be woken late on a busy machine.
 func measureRun(t *testing.T, p pair, w bench.Workload) bench.Run {
 	t.Helper()
 	from, _ := startAgent(t, p.netns[0])
@@ -152,9 +152,9 @@ func measureRun(t *testing.T, p pair, w bench.Workload) bench.Run {
 	return bench.Run{}
 }
 
-// hasWindow reports whether an end sampled about the window of a workload: as much of it as lateness lets
-// pass. The engine culvert has no bound on lateness: the end that does not count samples when the
-// other end's messages come, which is later on a busy machine.
+// hasWindow reports whether an end sampled about the window of a workload, within the lateness that
+// leaves a run valid. The engine culvert has no bound on lateness: the end that does not count
+// samples when the other end's messages come, which is later on a busy machine.
 func hasWindow(e bench.Evidence, w bench.Workload) bool {
 	return e.CPU.Seconds >= 0.74*w.Seconds && e.CPU.Seconds <= 1.26*w.Seconds
 }
@@ -182,9 +182,8 @@ func measureOnce(t *testing.T, p pair, w bench.Workload, from, to *Client) bench
 	return Join(sent, received)
 }
 
-// checkProof fails unless both ends' counters rose by about what was claimed. Where all
-// processors are busy with other things, the windows of a second that two starved
-// processes count are no more alike than that.
+// checkProof fails unless the counters of both ends rose by about the claimed traffic. Its bounds
+// are wide, since on a busy machine the windows of a second of two processes differ.
 func checkProof(t *testing.T, r bench.Run) {
 	t.Helper()
 	if r.Bytes == 0 || len(r.From.Interfaces) != 1 || len(r.To.Interfaces) != 1 {
@@ -274,7 +273,8 @@ func TestRetransmitsOfIperf2(t *testing.T) {
 	checkProof(t, r)
 }
 
-// What a VF may send is read by evidence; here there is none.
+// Package evidence reads the rate limit of a VF. Here there is no VF, so that the agent returns an
+// error.
 func TestRate(t *testing.T) {
 	p := newPair(t)
 	c, _ := startAgent(t, p.netns[0])

@@ -65,7 +65,7 @@ func TestWhatCannotBe(t *testing.T) {
 	}(), "name one")
 }
 
-// TestReceiverMissing: nobody listens where it is sent to.
+// TestReceiverMissing: the sender reports an error if no receiver listens.
 func TestReceiverMissing(t *testing.T) {
 	p := newPair(t)
 	c, _ := startAgent(t, p.netns[0])
@@ -117,7 +117,8 @@ func TestVersionsDiffer(t *testing.T) {
 	checkRefusal(t, "another version", err, "3.99 at the other end", "install one at both ends")
 }
 
-// TestOutOfPorts: a receiver that finds no port says so, and what would help, whatever its engine.
+// TestOutOfPorts: with any engine, a receiver that finds no free port reports that and what would
+// help.
 func TestOutOfPorts(t *testing.T) {
 	p := newPair(t)
 	c, _ := startAgent(t, p.netns[1])
@@ -143,7 +144,7 @@ func TestOutOfPorts(t *testing.T) {
 	}
 }
 
-// TestNotInstalled: what is missing is said, and how to get it.
+// TestNotInstalled: the error names the missing program, and how to install it.
 func TestNotInstalled(t *testing.T) {
 	p := newPair(t)
 	c, _ := startAgent(t, p.netns[0], "PATH=/nonexistent")
@@ -251,7 +252,7 @@ func TestNothingIsLeft(t *testing.T) {
 				if err := end(c, agent); err != nil {
 					t.Fatal(err)
 				}
-				// One that is asked to end may have the time to say so.
+				// After SIGTERM an agent may have the time to answer with an error.
 				if _, err := part.Finish(t.Context()); !errors.Is(err, ErrGone) && (name != "SIGTERM" || err == nil) {
 					t.Errorf("%v is no ErrGone", err)
 				}

@@ -6,7 +6,8 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// TestIperf2WindowIsReadBack: iperf 2 takes what the kernel gives, and its CSV says nothing of it.
+// TestIperf2WindowIsReadBack: the agent reads the buffer back from the kernel, since iperf 2
+// accepts a smaller one and its CSV does not have it.
 func TestIperf2WindowIsReadBack(t *testing.T) {
 	needProgram(t, "iperf")
 	p := newPair(t)

@@ -24,7 +24,7 @@ type child struct {
 	ending sync.Once
 }
 
-// startChild starts a program that is ended when this one dies.
+// startChild starts a program that the kernel ends when this process dies.
 func startChild(path string, args ...string) (*child, error) {
 	c := &child{name: path, cmd: exec.Command(path, args...), ended: make(chan struct{})} //nolint:noctx // stop ends it, with its group
 	c.cmd.Env = append(os.Environ(), "LC_ALL=C")
@@ -70,7 +70,8 @@ func (c *child) stopGroup() {
 	<-c.ended
 }
 
-// waitForEnd waits for the child's end and returns what it wrote. An error has what it said.
+// waitForEnd waits for the child's end and returns its standard output. An error has the last lines
+// of its standard error.
 func (c *child) waitForEnd(ctx context.Context) ([]byte, error) {
 	select {
 	case <-c.ended:
@@ -102,11 +103,11 @@ func (c *child) explainFailure(err error) error {
 	return fmt.Errorf("%s: %w: it said %q", c.name, err, said)
 }
 
-// maxOutput bounds what a child writes: 128 streams at 20 lines each are 2 MB.
+// maxOutput bounds the output of a child: 128 streams at 20 lines each are 2 MB.
 const maxOutput = 64 << 20
 
-// output keeps what a child writes. It drops and notes output beyond the bound, so
-// that the child does not block.
+// output keeps the text that a child writes. It drops and notes output beyond the bound, so that
+// the child does not block.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

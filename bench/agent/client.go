@@ -22,9 +22,9 @@ var ErrGone = errors.New("the agent is gone")
 // interfaces is 2 MB.
 const maxLine = 16 << 20
 
-// Client is the conductor's side of one agent. Its methods may be called at once from
-// several goroutines; a call whose context ends stops waiting, and what was begun goes on
-// until it is stopped or the client closed.
+// Client is the conductor's side of one agent. Its methods may be called at once from several
+// goroutines. A call whose context ends stops waiting, and a part that it began goes on until it is
+// stopped or the client is closed.
 type Client struct {
 	pipe    io.ReadWriteCloser
 	version string
@@ -38,8 +38,8 @@ type Client struct {
 	why     error // set once ended
 }
 
-// NewClient greets the agent at the other end of the pipe. It closes the pipe when that is
-// no agent, or one of another protocol, and when ctx ends before it has spoken.
+// NewClient greets the agent at the other end of the pipe. It closes the pipe if the other end is
+// no agent, or one of another protocol, or if ctx ends before the agent has spoken.
 func NewClient(ctx context.Context, pipe io.ReadWriteCloser) (*Client, error) {
 	c := &Client{pipe: pipe, ended: make(chan struct{}), waiting: map[uint64]chan answer{}}
 	greeted := make(chan error, 1)
@@ -131,7 +131,7 @@ func (c *Client) askAgent(ctx context.Context, r request, value any) error {
 	case a = <-answered:
 	case <-c.ended:
 		select {
-		case a = <-answered: // the last that it said
+		case a = <-answered: // the last answer of the agent
 		default:
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *Client) Routes(ctx context.Context, to []netip.Addr) (map[netip.Addr]Ro
 	return m, err
 }
 
-// VFs asks for those of the machine's PFs.
+// VFs asks for the VFs of the machine's PFs.
 func (c *Client) VFs(ctx context.Context) ([]evidence.VF, error) {
 	var all []evidence.VF
 	err := c.askAgent(ctx, request{Do: vfs}, &all)
@@ -189,7 +189,7 @@ func (c *Client) Counters(ctx context.Context, of []evidence.Watched) ([]bench.C
 	return all, err
 }
 
-// OfVF asks what the VF with that PCI address may send, and its VLAN.
+// OfVF asks for the rate limit and the VLAN of the VF with that PCI address.
 func (c *Client) OfVF(ctx context.Context, pci string) (lent evidence.Lent, err error) {
 	err = c.askAgent(ctx, request{Do: rate, PCI: pci}, &lent)
 	return lent, err
@@ -215,8 +215,8 @@ func (c *Client) GiveBack(ctx context.Context) error {
 	return c.askAgent(ctx, request{Do: giveBack}, nil)
 }
 
-// Receive readies this end to receive what the task's workload sends. It is ready
-// when Receive returns; when nothing comes for half a minute, Finish says so.
+// Receive readies this end to receive the task's traffic. The end is ready when Receive returns. If
+// no traffic comes for half a minute, Finish returns an error.
 func (c *Client) Receive(ctx context.Context, t Task) (*Part, error) {
 	return c.beginPart(ctx, request{Do: receive, Task: &t})
 }
@@ -248,7 +248,7 @@ type Part struct {
 	ready  Ready
 }
 
-// Ready returns what a sender has to know of this receiver.
+// Ready returns the facts that a sender needs about this receiver.
 func (p *Part) Ready() Ready { return p.ready }
 
 // Held waits until a sender whose task has Hold would begin.
@@ -262,25 +262,23 @@ func (p *Part) Release(ctx context.Context) error {
 	return p.client.askAgent(ctx, request{Do: release, Part: p.id}, nil)
 }
 
-// Window waits until the traffic has begun and says what will be counted.
+// Window waits until the traffic has begun and returns the time that will be counted.
 func (p *Part) Window(ctx context.Context) (Window, error) {
 	var w Window
 	err := p.client.askAgent(ctx, request{Do: window, Part: p.id}, &w)
 	return w, err
 }
 
-// Finish waits until the part has ended and returns what this end knows of the run; its
-// evidence is in From for the end that sent, in To for one that received, and
-// in From for one that watched. It can be called once, and after an error nothing of
-// the part is left.
+// Finish waits until the part has ended and returns this end's figures of the run. The evidence is
+// in From for an end that sent or watched, and in To for an end that received. Finish can be called
+// once, and after an error nothing of the part is left.
 func (p *Part) Finish(ctx context.Context) (bench.Run, error) {
 	var r bench.Run
 	err := p.client.askAgent(ctx, request{Do: finish, Part: p.id}, &r)
 	return r, err
 }
 
-// Stop ends the part early. After it, or after Finish, there is nothing left of it
-// to stop, and that is no error.
+// Stop ends the part early. To stop a part that has ended is no error.
 func (p *Part) Stop(ctx context.Context) error {
 	return p.client.askAgent(ctx, request{Do: stop, Part: p.id}, nil)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// speakingPipe is a pipe to something that speaks.
+// speakingPipe returns a pipe whose other end speak serves.
 func speakingPipe(t *testing.T, speak func(net.Conn)) net.Conn {
 	t.Helper()
 	here, there := net.Pipe()
@@ -47,8 +47,8 @@ func TestGreeting(t *testing.T) {
 	checkRefusal(t, "silence", err, "wait for the agent to speak: context deadline exceeded")
 }
 
-// TestAnswersOutOfOrder: each call gets the answer with its number, and what is not JSON ends
-// all of them.
+// TestAnswersOutOfOrder: each call gets the answer with its number, and a line that is not JSON
+// ends all calls.
 func TestAnswersOutOfOrder(t *testing.T) {
 	pipe := speakingPipe(t, func(there net.Conn) {
 		_ = json.NewEncoder(there).Encode(hello{Protocol: Protocol, Version: "x"})
@@ -82,7 +82,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	checkRefusal(t, "afterwards", err, "the agent is gone")
 }
 
-// The conductor recognises the kind of an agent's error, whatever its text is.
+// The conductor recognises the kind of an agent's error independently of its text.
 func TestAnsweredErrorIsWhatItWas(t *testing.T) {
 	for _, nothing := range []bool{true, false} {
 		c, err := NewClient(t.Context(), speakingPipe(t, func(there net.Conn) {
@@ -99,7 +99,7 @@ func TestAnsweredErrorIsWhatItWas(t *testing.T) {
 	}
 }
 
-// An agent that leaves when it has answered was heard.
+// The client gets the answer of an agent that leaves directly after it.
 func TestLastAnswerIsHeard(t *testing.T) {
 	for range 300 {
 		c, err := NewClient(t.Context(), speakingPipe(t, func(there net.Conn) {
@@ -117,7 +117,7 @@ func TestLastAnswerIsHeard(t *testing.T) {
 	}
 }
 
-// TestRunEnds: an agent ends with its input, and when that makes no sense.
+// TestRunEnds: an agent ends at the end of its input, and at a line that is no request.
 func TestRunEnds(t *testing.T) {
 	for in, want := range map[string]string{"": "", "hello\n": `the conductor said "hello", which is no request`, `{"do":"describe"}`: "which is no request"} {
 		var out strings.Builder

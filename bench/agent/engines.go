@@ -15,16 +15,16 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// tool is an engine as the agent drives it.
+// tool is an engine with the functions by which the agent drives it.
 type tool struct {
 	engine.Engine
-	// version says which one is here; an error says why none is, and what would help.
+	// version returns the installed version. An error says why there is none, and what would help.
 	version func(ctx context.Context) (string, error)
 	receive func(ctx context.Context, t Task, version string) (half, error)
 	send    func(ctx context.Context, t Task, to Ready) (half, error)
 }
 
-// listTools returns every engine with what drives it.
+// listTools returns a tool for every engine.
 func (a *agent) listTools() []tool {
 	own := func(context.Context) (string, error) { return a.Version, nil }
 	driven := map[string]tool{
@@ -43,7 +43,7 @@ func (a *agent) listTools() []tool {
 	return all
 }
 
-// startHalf starts what a request asks for.
+// startHalf starts the half that a request asks for.
 func (a *agent) startHalf(ctx context.Context, r request) (half, error) {
 	if r.Do == watch {
 		now, err := evidence.Now()
@@ -74,13 +74,13 @@ func (a *agent) startHalf(ctx context.Context, r request) (half, error) {
 	return e.send(ctx, *r.Task, *r.To)
 }
 
-// usesPorts reports whether a kind of workload can go to a Service, which passes on what is
-// sent to its ports over TCP and UDP.
+// usesPorts reports whether a kind of workload can go to a Service, which forwards only traffic to
+// its TCP and UDP ports.
 func usesPorts(k bench.Kind) bool {
 	return k == bench.Stream || k == bench.Datagram || k == bench.Request || k == bench.Connect
 }
 
-// findTool finds what carries a workload.
+// findTool returns the tool that carries a workload.
 func (a *agent) findTool(w bench.Workload) (tool, error) {
 	if !(w.Seconds > 0) || w.Warmup < 0 || w.Streams < 0 || w.Size < 0 || w.Rate < 0 {
 		return tool{}, fmt.Errorf("a workload of %g s after %g s, %d streams of %d bytes at %g/s cannot be", w.Seconds, w.Warmup, w.Streams, w.Size, w.Rate)
@@ -103,8 +103,8 @@ func (a *agent) findTool(w bench.Workload) (tool, error) {
 	return all[i], nil
 }
 
-// Together reports whether two versions of an engine can be the ends of one measurement: they are the same but
-// for what comes after the second number, or the receiver needs none.
+// Together reports whether two versions of an engine can be the ends of one measurement: their
+// first two numbers are the same, or the receiver needs no engine.
 func Together(name, here, there string) bool {
 	e, _ := engine.FindEngine(name)
 	return e.SenderOnly || minorVersion(here) == minorVersion(there)
@@ -134,7 +134,7 @@ func programVersion(ctx context.Context, name string, parse func(string) (string
 	return parse(string(said))
 }
 
-// describeHere says what is here.
+// describeHere returns the Description of this agent.
 func (a *agent) describeHere(ctx context.Context) (Description, error) {
 	var d Description
 	var err error

@@ -67,7 +67,7 @@ func isAct(r request) bool {
 		return true
 	case receive, send, watch:
 		if r.Task == nil || r.Do == send && r.To == nil || r.Do == watch && r.Watch == nil {
-			return false // it lacks what to do
+			return false // its task, receiver or window is missing
 		}
 		_, found := engine.FindEngine(r.Task.Workload.Engine)
 		return r.Do == watch || len(r.Task.Watch) > 0 || found
@@ -103,8 +103,8 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// agentSays returns an agent that says a text: a line as it starts, and then for each request those
-// up to its answer.
+// agentSays returns an agent that writes a text: one line as it starts, and then for each request
+// the lines up to its answer.
 func agentSays(text []byte) func(net.Conn) {
 	return func(there net.Conn) {
 		defer there.Close()
@@ -113,7 +113,7 @@ func agentSays(text []byte) func(net.Conn) {
 			line := lines[0]
 			lines = lines[1:]
 			_, err := there.Write(line)
-			_ = json.Unmarshal(line, &a) // what is no answer has no number
+			_ = json.Unmarshal(line, &a) // a line that is no answer has no number
 			return a, err == nil && len(lines) > 0
 		}
 		_, more := say()

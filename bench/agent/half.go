@@ -12,12 +12,12 @@ import (
 
 // half is the work of one end in a run: an engine that sends or receives.
 type half interface {
-	// describeReady returns what the other end has to know before it begins.
+	// describeReady returns the facts that the other end needs before it begins.
 	describeReady() Ready
 	// carryTraffic carries traffic until all of it is over, calls m around the window,
 	// and returns the figures that this end knows.
 	carryTraffic(ctx context.Context, m marks) (bench.Run, error)
-	// close ends what is left and waits for it; twice is once.
+	// close ends what is left of the half and waits for it. A second call does nothing.
 	close() error
 }
 
@@ -32,9 +32,9 @@ type marks struct {
 // patience is how long a receiver waits for the first traffic.
 const patience = 30 * time.Second
 
-// callTimed calls the marks of an engine that does not know of the window: it opens Warmup
-// after begun has said that traffic flows. void says why the run must not count: the
-// engine ended before the window had closed, or the agent was woken too late.
+// callTimed calls the marks of an engine that does not know of the window: it opens Warmup after
+// begun has reported traffic. void is the reason why the run must not count: the engine ended
+// before the window had closed, or the agent was woken too late.
 func callTimed(ctx context.Context, w bench.Workload, begun func() (bool, error), ended <-chan struct{}, m marks) (void string, err error) {
 	err = runAlone(func() error {
 		awake := func() error {
@@ -64,12 +64,12 @@ func callTimed(ctx context.Context, w bench.Workload, begun func() (bool, error)
 	return void, err
 }
 
-// errEarly is that an engine ended before what is counted was over.
+// errEarly is the error of an engine that ended before the window had closed.
 var errEarly = errors.New("it ended before the window had closed")
 
-// spotBeginning polls begun until it says true. The moment of that is exact to missed. It sleeps nine
-// times as long as a poll took, up to 25 ms. On an emulated node polls that follow each other closely
-// made iperf3 begin 1 to 2.4 s late.
+// spotBeginning polls begun until it returns true. The moment of that is exact to missed. Between
+// two polls it sleeps nine times as long as a poll took, up to 25 ms. On an emulated node polls
+// that follow each other closely made iperf3 begin 1 to 2.4 s late.
 func spotBeginning(begun func() (bool, error), awake func() error) (moment, missed time.Duration, err error) {
 	const shortest, longest, share = time.Millisecond, 25 * time.Millisecond, 9
 	for {
@@ -95,8 +95,8 @@ func spotBeginning(begun func() (bool, error), awake func() error) (moment, miss
 	}
 }
 
-// callAround calls begin and end at the window's edges. void says by how much that was late, or the
-// beginning of the traffic missed, when it matters.
+// callAround calls begin and end at the window's edges. void says how late the calls were, or the
+// beginning of the traffic was noticed, if that is too late.
 func (m marks) callAround(w Window, missed time.Duration, awake func() error) (void string, err error) {
 	opened, err := sleepUntil(w.Opens, awake)
 	if err != nil {
@@ -111,9 +111,9 @@ func (m marks) callAround(w Window, missed time.Duration, awake func() error) (v
 	return explainLateness(max(missed, opened-w.Opens, closed-w.Closes), w), awake()
 }
 
-// explainLateness says why a run is void whose window was sampled so late, and is empty when that is
-// not more than a quarter of it, or 50 ms: figures are rates over what each end really
-// sampled, but both must have seen mostly the same traffic.
+// explainLateness returns the reason why a run is void whose window was sampled that late. It
+// returns "" for up to a quarter of the window, or 50 ms if that is more. Figures are rates over
+// the time that each end really sampled, but both must have seen mostly the same traffic.
 func explainLateness(late time.Duration, w Window) string {
 	long := w.Closes - w.Opens
 	bound := max(50*time.Millisecond, long/4)
@@ -137,7 +137,7 @@ func failAfter(long time.Duration, err error, begun func() (bool, error)) func()
 
 func secondsLong(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// watcher is the half that takes no part: it samples another one's window.
+// watcher is the half that takes no part: it samples the window of another half.
 type watcher struct{ Window }
 
 func (watcher) describeReady() Ready { return Ready{} }

@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// A sender that is held sends nothing until it is released, and then as any other; stopped before, it leaves
-// nothing behind.
+// A sender that is held sends nothing until it is released, and then sends like any other. If it is
+// stopped before, it leaves nothing behind.
 func TestHold(t *testing.T) {
 	p := newPair(t)
 	from, _ := startAgent(t, p.netns[0])
@@ -35,13 +35,13 @@ func TestHold(t *testing.T) {
 	if err := sender.Held(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing happens, for a moment at least.
+	// No traffic begins, for a moment at least.
 	moment, done := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer done()
 	if window, err := receiver.Window(moment); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("before it was released: %+v, %v", window, err)
 	}
-	for range 2 { // twice is once
+	for range 2 { // a second Release is no error
 		if err := sender.Release(ctx); err != nil {
 			t.Error(err)
 		}

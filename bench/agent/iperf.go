@@ -45,7 +45,8 @@ func shareStreams(streams, processes int) []int {
 	return all
 }
 
-// startServers starts a server for each share of the streams, with the arguments that it has at a port.
+// startServers starts a server for each share of the streams. arguments returns the arguments of a
+// server at a port.
 func (h *iperf) startServers(ctx context.Context, program string, arguments func(port uint16, streams int) []string) (err error) {
 	defer func() {
 		if err != nil {
@@ -62,7 +63,8 @@ func (h *iperf) startServers(ctx context.Context, program string, arguments func
 	return nil
 }
 
-// listenOnce starts a server on a free port, on another one when that was taken.
+// listenOnce starts a server on a free port, or on another one if a process took that port
+// meanwhile.
 func (h *iperf) listenOnce(ctx context.Context, program string, streams int, arguments func(port uint16, streams int) []string) (uint16, *child, error) {
 	const tries = 5
 	var last error
@@ -146,7 +148,7 @@ func (h *iperf) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	var sum tally
 	for _, c := range h.all {
 		text, err := c.waitForEnd(ctx)
-		// iperf3 --json says on standard output what went wrong, and may end with 0.
+		// iperf3 --json prints its error on standard output, and may end with status 0.
 		t, wrong := h.parse(text, h.Workload)
 		var said iperfError
 		switch {
@@ -198,7 +200,7 @@ func (h *iperf) leastBuffer() (least int) {
 	if h.Workload.Window == 0 || h.Workload.Kind != bench.Stream {
 		return 0
 	}
-	all, _ := evidence.ReadBuffers(h.To) // what is not known is 0
+	all, _ := evidence.ReadBuffers(h.To) // a buffer that is not known is 0
 	for _, b := range all {
 		size := b.Send
 		if h.server {
@@ -212,7 +214,7 @@ func (h *iperf) leastBuffer() (least int) {
 	return least
 }
 
-// explainError adds where the other end is.
+// explainError adds the engine, the receiver's address and its ports to an error.
 func (h *iperf) explainError(err error) error {
 	if h.server {
 		return fmt.Errorf("%s server on %s, ports %v: %w", h.is.Engine, h.To, h.is.Ports, err)
@@ -220,7 +222,7 @@ func (h *iperf) explainError(err error) error {
 	return fmt.Errorf("%s to %s, ports %v: %w", h.is.Engine, h.sendAddress(), h.is.Ports, err)
 }
 
-// hasBegun reports whether all connections of all processes stand.
+// hasBegun reports whether all connections of all processes are established.
 func (h *iperf) hasBegun() (bool, error) {
 	protocol, want := "tcp", h.control*len(h.shares)
 	if h.Workload.Kind == bench.Datagram {

@@ -79,11 +79,11 @@ func iperf2Send(_ context.Context, t Task, to Ready) (half, error) {
 //
 //	date,address,port,address,port,stream,from-to,bytes,bits a second[,jitter,lost,packets,lost %,out of order]
 //
-// and one for all of each stream's time, which is left out, as is the sum of all streams with
-// number -1. Retransmits are not in it.
+// and one line for the whole time of each stream. parseIperf2 leaves out these lines, and the sums
+// of all streams, which have the number -1. Retransmits are not in the text.
 func parseIperf2(text []byte, w bench.Workload) (tally, error) {
 	var all []interval
-	streams := map[string]float64{} // until when each is reported
+	streams := map[string]float64{} // the end of the last interval of each
 	for line := range strings.Lines(string(text)) {
 		f := strings.Split(strings.TrimSpace(line), ",")
 		if len(f) < 9 {

@@ -39,8 +39,8 @@ func hasThreads(version string) bool {
 	return err == nil && n >= 16
 }
 
-// iperf3Receive starts servers that serve one test each. One without threads has a process for
-// each processor, when there are streams for them.
+// iperf3Receive starts servers that serve one test each. A version without threads has a process
+// for each processor, if there are enough streams.
 func iperf3Receive(ctx context.Context, t Task, version string) (half, error) {
 	processes := 1
 	if !hasThreads(version) {
@@ -71,7 +71,7 @@ func iperf3Client(t Task, port uint16, streams int) []string {
 		args = append(args, "--bind", from.String())
 	}
 	if w.Kind == bench.Datagram {
-		// Its --bitrate is of each stream, and 0 is as fast as it can.
+		// The --bitrate of iperf3 is of each stream, and 0 is as fast as it can.
 		args = append(args, "--udp", "--bitrate", bitsOfStream(w))
 	}
 	if w.Size > 0 {
@@ -108,9 +108,9 @@ func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 				Start   float64 `json:"start"`
 				End     float64 `json:"end"`
 				Bytes   float64 `json:"bytes"`
-				Packets float64 `json:"packets"` // sent, or those that should have come
+				Packets float64 `json:"packets"` // sent, or at the receiver expected
 				Lost    float64 `json:"lost_packets"`
-				// Retransmits are missing where the kernel does not tell them.
+				// Retransmits are missing if the kernel does not report them.
 				Retransmits *float64 `json:"retransmits"`
 			} `json:"sum"`
 			Streams []struct {

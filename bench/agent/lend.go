@@ -20,8 +20,8 @@ type loan struct {
 	err      error         // why the VF has not got its own rate again
 }
 
-// lendRate asks culvertd for a rate and returns what the hardware keeps to. One rate is lent to an
-// agent at a time.
+// lendRate asks culvertd to lend a rate and returns the rate that the hardware applies. culvertd
+// lends an agent one rate at a time.
 func (a *agent) lendRate(ctx context.Context, r request) (uint32, error) {
 	pci, err := vf.ParsePCIAddr(r.PCI)
 	if err != nil {

@@ -97,7 +97,7 @@ type ownMarks struct {
 func (o *ownMarks) engineMarks(started func()) engine.Marks {
 	sample := func(mark func()) func() {
 		return func() {
-			_ = runPromptly(func() error { mark(); return nil }) // it returns what the function does
+			_ = runPromptly(func() error { mark(); return nil }) // the function returns no error
 		}
 	}
 	return engine.Marks{

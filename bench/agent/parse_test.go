@@ -85,7 +85,7 @@ func TestParseIperfErrors(t *testing.T) {
 	}
 }
 
-// TestTallyRun: what two processes counted becomes a run, late datagrams and all.
+// TestTallyRun: the counts of two processes become one run, with their late datagrams.
 func TestTallyRun(t *testing.T) {
 	w := bench.Workload{Kind: bench.Datagram, Seconds: 2}
 	one, err := cutWindow([]interval{{end: 1, bytes: 100, packets: 10, lost: 4}, {start: 1, end: 2, bytes: 300, packets: 30, lost: -1}}, 1, w)
@@ -111,7 +111,7 @@ func TestJoin(t *testing.T) {
 	if diff := cmp.Diff(want, Join(from, to)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// An engine whose sender knows all.
+	// An engine whose sender has all figures.
 	whole := want
 	whole.To, whole.Void = bench.Evidence{}, ""
 	want.Void = ""
@@ -125,7 +125,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// The sender of pktgen divides by its own window, and what is lost is what the rates differ by.
+// The sender's rate with pktgen is over its own window, and the lost packets follow from the
+// difference of the two rates.
 func TestJoinOfTwoWindows(t *testing.T) {
 	got := Join(bench.Run{Sent: 3000, SentSeconds: 3}, bench.Run{Packets: 1500, Seconds: 2})
 	if got.Lost != 500 || got.SentSeconds != 3 || got.Seconds != 2 {
@@ -136,7 +137,8 @@ func TestJoinOfTwoWindows(t *testing.T) {
 	}
 }
 
-// Retransmits that iperf3 does not tell are not 0, and its congestion window is kept for each second.
+// Retransmits that iperf3 does not report are unknown and not 0, and its congestion window is kept
+// for each second.
 func TestRetransmitsAndWindow(t *testing.T) {
 	w := bench.Workload{Kind: bench.Stream, Seconds: 2}
 	const text = `{"intervals":[{"sum":{"start":0,"end":1,"bytes":5%s},"streams":[{"snd_cwnd":1000},{"snd_cwnd":500}]},

@@ -28,7 +28,8 @@ type part struct {
 	err      error
 }
 
-// newPart starts what a request asks for. It runs until it is over or ctx ends.
+// newPart starts the part that a request asks for. The part runs until its half has ended or ctx
+// ends.
 func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 	for _, w := range r.Task.Watch {
 		if _, err := a.Reader.Counters(w.Interface); err != nil {
@@ -64,7 +65,7 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 	return p, nil
 }
 
-// addEvidence adds to what the engine found what the machine did. A run that is void may lack it.
+// addEvidence adds the machine's evidence to the engine's figures. A run that is void may lack it.
 func (p *part) addEvidence(s *sampler, received bool) {
 	if p.err != nil || p.run.Void != "" && s.taken != 2 {
 		return
@@ -79,7 +80,7 @@ func (p *part) addEvidence(s *sampler, received bool) {
 	if received {
 		at = &p.run.To
 	}
-	found.Mechanism, found.Buffer = at.Mechanism, at.Buffer // the engine knows them
+	found.Mechanism, found.Buffer = at.Mechanism, at.Buffer // these are the engine's
 	*at = found
 	sampled := s.after.At() - s.before.At()
 	p.run.Void = cmp.Or(p.run.Void, explainLateness(sampled-(p.plan.Closes-p.plan.Opens), p.plan))

@@ -27,7 +27,7 @@ func pingVersion(ctx context.Context) (string, error) {
 	return programVersion(ctx, engine.Ping, parsePingVersion, "-V")
 }
 
-// parsePingVersion also reads what a BusyBox says that does not know the option.
+// parsePingVersion also reads the message of a BusyBox that does not know the option.
 func parsePingVersion(said string) (string, error) {
 	m := pingSays.FindStringSubmatch(said)
 	switch {
@@ -39,7 +39,7 @@ func parsePingVersion(said string) (string, error) {
 	return "iputils " + m[1], nil
 }
 
-// countEchoes reads how many echo requests this network namespace took and sent: InEchos and
+// countEchoes reads how many echo requests this network namespace received and sent: InEchos and
 // OutEchos of Icmp in /proc/net/snmp (RFC 5644's names), and of Icmp6 in /proc/net/snmp6.
 func (a *agent) countEchoes() (in, out uint64, err error) {
 	snmp, err := os.ReadFile(filepath.Join("/", a.Reader.Root, "proc/net/snmp"))
@@ -58,7 +58,7 @@ func (a *agent) countEchoes() (in, out uint64, err error) {
 		if len(fields) != 2 {
 			continue
 		}
-		n, _ := strconv.ParseUint(fields[1], 10, 64) // what is no number is no echo
+		n, _ := strconv.ParseUint(fields[1], 10, 64) // text that is no number counts as 0
 		switch fields[0] {
 		case "Icmp6InEchos":
 			in += n
@@ -111,7 +111,7 @@ func parseProtocol(text, protocol string, names ...string) ([]uint64, error) {
 	return nil, fmt.Errorf("read /proc/net/snmp: no %s of %s", strings.Join(names, " and "), protocol)
 }
 
-// echoed is the half that is asked: its kernel answers.
+// echoed is the half that receives echo requests: its kernel answers them.
 type echoed struct {
 	Task
 	agent *agent
@@ -136,7 +136,7 @@ func (e *echoed) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	return bench.Run{Void: void}, err
 }
 
-// pinger is the half that asks.
+// pinger is the half that sends echo requests.
 type pinger struct {
 	Task
 	agent *agent
@@ -160,7 +160,7 @@ func pingArguments(t Task) []string {
 	w := t.Workload
 	skip, count := pingCounts(w)
 	args := []string{"-n", "-c", fmt.Sprint(skip + count), "-s", fmt.Sprint(pingBytes(w)), "-W", fmt.Sprint(lostAfter / 1e6)}
-	if w.Rate > 0 { // one a second, if nothing is said
+	if w.Rate > 0 { // ping sends one a second by default
 		args = append(args, "-i", strconv.FormatFloat(1/w.Rate, 'f', -1, 64))
 	}
 	if t.From.IsValid() {
@@ -217,7 +217,7 @@ func (p *pinger) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	return run, nil // ping ends with 1 also when only some were lost
 }
 
-// parsePings reads what ping wrote, without those that were to warm up.
+// parsePings reads the output of ping, without the pings of the warm-up.
 func parsePings(text []byte, w bench.Workload) (bench.Run, error) {
 	all, err := bench.ParsePing(text)
 	if err != nil {

@@ -70,8 +70,8 @@ func (a *agent) pktgenVersion(context.Context) (string, error) {
 	return "", fmt.Errorf("ask pktgen for its version: it says %s", excerpt.QuoteOutput(said))
 }
 
-// pktgenSink is the half that frames come to. They are counted on its interface, with all else
-// that comes there.
+// pktgenSink is the half that receives. It counts the frames on its interface, together with all
+// other frames that arrive there.
 type pktgenSink struct {
 	Task
 	reader evidence.Reader
@@ -93,7 +93,7 @@ func (s *pktgenSink) describeReady() Ready { return Ready{Engine: engine.Pktgen,
 func (s *pktgenSink) close() error         { return nil }
 
 func (s *pktgenSink) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
-	const some = 64 // frames: more than come of themselves
+	const some = 64 // frames: more than arrive without pktgen
 	begun := func() (bool, error) {
 		now, err := s.reader.Counters(s.Interface)
 		return now.RxPackets >= s.first.RxPackets+some, err
@@ -199,8 +199,8 @@ func pktgenDevices(said string) string {
 	return strings.Join(all, " ")
 }
 
-// pktgenCommands set up a device. clone_skb stays 0: virtual interfaces change what they
-// are given.
+// pktgenCommands set up a device. clone_skb stays 0, since virtual interfaces change the packets
+// that they are given.
 func pktgenCommands(t Task, to Ready, threads int) []string {
 	w := t.Workload
 	six := ""
@@ -309,8 +309,8 @@ func (p *pktgen) stopThreads() (all uint64, err error) {
 	return p.countSent()
 }
 
-// close stops the threads and gives them back as they were. An agent that is killed with -9 leaves
-// them running.
+// close stops the threads and removes their devices. An agent that is killed with -9 leaves them
+// running.
 func (p *pktgen) close() error {
 	select {
 	case <-p.ended:

@@ -24,7 +24,7 @@ type pktgenFake struct {
 	device  map[string]string // by thread
 	stopped chan struct{}
 	since   time.Time
-	refuse  string // a command
+	refuse  string // a command that fails
 }
 
 func (f *pktgenFake) readFile(name string) (string, error) {
@@ -127,7 +127,8 @@ func TestPktgen(t *testing.T) {
 	}
 }
 
-// TestPktgenRefuses: what is another's is left alone, and what fails half-way is taken back.
+// TestPktgenRefuses: startPktgen leaves another program's devices alone, and undoes a set-up that
+// fails half-way.
 func TestPktgenRefuses(t *testing.T) {
 	used := newPktgenFake()
 	used.device["kpktgend_1"] = "eth0"
@@ -164,7 +165,8 @@ func TestPktgenStops(t *testing.T) {
 	}
 }
 
-// TestReceiverMAC: what another machine's agent gives as its MAC address is no text for the kernel.
+// TestReceiverMAC: a MAC address from another machine's agent is checked before the kernel gets it
+// as text.
 func TestReceiverMAC(t *testing.T) {
 	for _, mac := range []string{"", "02:00:00:00:00:01\nflag NODE_ALLOC", "02:00:00:00:00:00:00:01"} {
 		_, err := (&agent{}).pktgenSend(t.Context(), pktgenTask, Ready{MAC: mac})

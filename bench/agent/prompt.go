@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// runPromptly calls fn on a thread of its own that runs before all others, where the
-// agent may have that (it is root): what it measures keeps the processors busy.
+// runPromptly calls fn on a thread of its own with the highest priority, if the agent may set it
+// (as root), since the measured traffic keeps the processors busy.
 func runPromptly(fn func() error) error {
 	return runAlone(func() error {
 		raisePriority()
@@ -30,14 +30,15 @@ func runAlone(fn func() error) error {
 	return <-done
 }
 
-// raisePriority makes this thread run before all others, where the agent may have that.
+// raisePriority gives this thread the highest priority, if the agent may set it.
 func raisePriority() {
 	const highest = -20
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, highest) // 0 is this thread (setpriority(2), Linux)
 }
 
-// sleepUntil waits for a moment of [evidence.Now], or until awake has an error, and returns when it
-// was. It sleeps in the kernel: Go's timers are looked after by threads of no priority.
+// sleepUntil waits for a moment of [evidence.Now], or until awake has an error, and returns the
+// time at which it woke. It sleeps in the kernel, since threads without that priority serve Go's
+// timers.
 func sleepUntil(moment time.Duration, awake func() error) (time.Duration, error) {
 	const longest = 50 * time.Millisecond
 	for {
@@ -65,7 +66,7 @@ func waitFor(ctx context.Context, long time.Duration) error {
 	}
 }
 
-// pollUntil calls ready until it says true.
+// pollUntil calls ready until it returns true.
 func pollUntil(ctx context.Context, every time.Duration, ready func() (bool, error)) error {
 	for {
 		ok, err := ready()

@@ -35,7 +35,8 @@ type request struct {
 	Seconds   int                `json:"seconds,omitempty"`   // lend
 }
 
-// answer is a line from the agent. Either Error or what was asked for is set.
+// answer is a line from the agent. Error is set if the request failed, else Value if the request
+// has one.
 type answer struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error,omitempty"`
@@ -62,7 +63,7 @@ const (
 	rate     verb = "rate"     // -> evidence.Lent
 	rates    verb = "rates"    // -> rateRange
 	lend     verb = "lend"     // -> uint32, once the VF has the rate
-	giveBack verb = "giveBack" // -> nothing, once it has its own again
+	giveBack verb = "giveBack" // -> nothing, once the VF has its own rate again
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
 	watch    verb = "watch"    // -> started
@@ -79,11 +80,11 @@ type Route struct {
 	// Gateway is the router that it sends to; none where both are on one link.
 	Gateway netip.Addr `json:"gateway,omitzero"`
 	// Peer is the address that programs of a cgroup put in the place of the one asked for when a
-	// socket connects to it; none where the socket keeps that.
+	// socket connects to it. There is none if the socket keeps the address.
 	Peer netip.Addr `json:"peer,omitzero"`
 }
 
-// started is the answer to what begins a part.
+// started is the answer to a request that begins a part.
 type started struct {
 	Part  uint64 `json:"part"`
 	Ready Ready  `json:"ready"`
@@ -94,14 +95,14 @@ type Task struct {
 	Workload bench.Workload `json:"workload"`
 	From     netip.Addr     `json:"from"` // sends
 	To       netip.Addr     `json:"to"`   // receives
-	// Service is the address that is sent to instead of To, which answers for it on
-	// bench.ServicePorts alone. The sender's sockets are bound neither to From nor to an interface
-	// then, as those of most programs: it is the kernel that chooses the path.
+	// Service is the address that the sender uses instead of To. The receiver answers for it on
+	// bench.ServicePorts alone. The sender's sockets are then bound neither to From nor to an
+	// interface, like those of most programs, so that the kernel chooses the path.
 	Service netip.Addr `json:"service,omitzero"`
 	// Interface is this end's. Packets leave by it and are counted on it.
 	Interface string `json:"interface,omitempty"`
 	// Hold has a sender wait, when both ends are ready, until it is released, so that several begin
-	// together. Only Culvert's own engine can.
+	// together. Only Culvert's own engine can wait.
 	Hold bool `json:"hold,omitempty"`
 	// Watch are the interfaces in this network namespace whose counters are evidence.
 	Watch []evidence.Watched `json:"watch,omitempty"`
@@ -131,7 +132,7 @@ func (t Task) listenPorts() []uint16 {
 	return []uint16{0}
 }
 
-// Ready has what a sender must know of the receiver that waits for it.
+// Ready has the facts that a sender needs about the receiver that waits for it.
 type Ready struct {
 	Engine  string   `json:"engine"`
 	Version string   `json:"version"`
@@ -155,9 +156,10 @@ type Description struct {
 	Machine bench.Machine `json:"machine"` // its Tools are the engines with their versions
 	Ends    []bench.End   `json:"ends"`    // with neither Machine nor Name, which are the place's to give
 	Lacking []Lack        `json:"lacking,omitempty"`
-	// MACs are the addresses of the interfaces, by which a host knows what its guests have.
+	// MACs are the addresses of the interfaces, by which a host finds the VFs of its guests.
 	MACs map[string]string `json:"macs,omitempty"`
-	// Carriers are, of each interface that has some, those that may carry its frames.
+	// Carriers are, for each interface that has some, the other interfaces that may carry its
+	// frames.
 	Carriers map[string][]string `json:"carriers,omitempty"`
 }
 

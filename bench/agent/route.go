@@ -8,9 +8,9 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// routesTo asks the kernel: connecting a datagram socket sends nothing, and binds it to the
-// address that the kernel would take. The port is one that a Service of a measurement has, so that
-// programs which replace the Service's address are seen.
+// routesTo asks the kernel for the route to each address. Connecting a datagram socket sends
+// nothing, and binds it to the source address that the kernel would use. The port is one of a
+// measurement's Service, so that eBPF programs which replace the Service's address do so here too.
 func routesTo(to []netip.Addr) map[netip.Addr]Route {
 	all := map[netip.Addr]Route{}
 	for _, a := range to {

@@ -36,7 +36,7 @@ type tally struct {
 func cutWindow(all []interval, streams int, w bench.Workload) (tally, error) {
 	t := tally{bits: make([]float64, countSteps(w)), resent: true}
 	for _, i := range all {
-		if i.bytes >= 0 && i.again >= 0 && i.bytes+i.again < math.MaxUint32<<30 { // else it is found below, if it matters
+		if i.bytes >= 0 && i.again >= 0 && i.bytes+i.again < math.MaxUint32<<30 { // a bad one in the window is an error below
 			t.allBytes, t.allAgain = t.allBytes+i.bytes, t.allAgain+i.again
 		}
 		from, to := max(i.start, w.Warmup), min(i.end, w.Warmup+w.Seconds)
@@ -65,7 +65,7 @@ func cutWindow(all []interval, streams int, w bench.Workload) (tally, error) {
 	if t.seconds < w.Seconds*covered || t.seconds > w.Seconds/covered {
 		return tally{}, fmt.Errorf("its intervals have %.3g s of the window of %g s: it ended too early", t.seconds, w.Seconds)
 	}
-	t.lost = min(max(0, t.lost), t.packets) // one that is late counts as -1 where it comes
+	t.lost = min(max(0, t.lost), t.packets) // a late one counts as -1 in the interval when it arrives
 	return t, nil
 }
 
@@ -75,7 +75,7 @@ func stepSeconds(w bench.Workload) float64 { return max(1, w.Seconds/10) }
 
 func countSteps(w bench.Workload) int { return max(1, int(math.Ceil(w.Seconds/stepSeconds(w)-1e-9))) }
 
-// addTally adds a process that ran beside this one.
+// addTally adds the tally of a process that ran beside this one.
 func (t tally) addTally(o tally) tally {
 	if t.bits == nil {
 		return o

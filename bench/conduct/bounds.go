@@ -13,9 +13,9 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// findBounds finds for each path of each arm what none can be above: what its generator makes of it on
-// the machine that sends, what the sender's VF may send, and the round trip that a window
-// has to wait for. The notes say what could not be found; it is left 0 then.
+// findBounds finds the bounds of each path of each arm: the rate of its generator on the sending
+// machine, the rate limit of the sending VF, and the round trip, which bounds the rate that a
+// window allows. The notes name the bounds that could not be found, which stay 0.
 func (m *Measurement) findBounds(ctx context.Context) (notes []string) {
 	note := func(err error) {
 		if err != nil && ctx.Err() == nil && !slices.Contains(notes, err.Error()) {
@@ -31,7 +31,7 @@ func (m *Measurement) findBounds(ctx context.Context) (notes []string) {
 			b, end := &bounds[j], senderOf(a, p)
 			note(alone.setBound(ctx, a, end, b))
 			note(m.setAllowed(ctx, end, b))
-			if a.Workload.RateLimit > 0 { // one that is swept is lent
+			if a.Workload.RateLimit > 0 { // culvertd lends the rate of a sweep
 				b.RateMbps = 0
 			}
 			if a.Workload.Kind != bench.Stream || a.Workload.Window == 0 {
@@ -59,9 +59,9 @@ func senderOf(a *bench.Arm, p bench.Path) bench.End {
 	return p.From
 }
 
-// generators measures what engines make where no path holds them: both ends are the sender's
-// agent, over its loopback interface. On two machines each end has the processors that
-// share here, so that the generator may make more there.
+// generators measures the rates of engines that no path limits: both ends are the sender's agent,
+// over its loopback interface. The ends share the processors here and not on two machines, so that
+// the generator may be faster there.
 type generators struct {
 	exchange *Exchange
 	progress *Progress
@@ -87,11 +87,12 @@ const (
 	generatorTries   = 3
 )
 
-// setBound sets the bound of an arm's path by the end that sends; of what was measured it takes what was found.
+// setBound sets the generator's bound of an arm's path by the end that sends. It measures each
+// generator once.
 func (g *generators) setBound(ctx context.Context, a *bench.Arm, end bench.End, b *bench.Bounds) error {
 	w := a.Workload
 	if w.Kind == bench.Request || w.Kind == bench.Connect || w.Kind == bench.Echo {
-		return nil // held by time, not by the generator
+		return nil // limited by round trips, not by the generator
 	}
 	if w.Burst > 1 {
 		return errors.New("what the generator makes in bursts without a network is not known, since lo takes them whole: no result is marked as held down by it")
@@ -143,8 +144,8 @@ func (x *Exchange) runLoopback(ctx context.Context, end bench.End, w bench.Workl
 	return carryBetween(ctx, here, &there, agent.Task{Workload: w, From: own, To: own})
 }
 
-// setAllowed sets what the VF that sends may, and whether its frames get a tag: its PF knows, which its own agent may see, or
-// another one on the machine.
+// setAllowed sets the rate limit of the VF that sends, and whether its frames get a VLAN tag. Both
+// are settings of its PF, which the VF's own agent may see, or another agent on the machine.
 func (m *Measurement) setAllowed(ctx context.Context, end bench.End, b *bench.Bounds) error {
 	if end.VF == nil {
 		return nil
@@ -172,8 +173,8 @@ type trip struct {
 	err    error
 }
 
-// roundTrip asks over a path, for a moment. The shortest is the path's: others wait for
-// processors too.
+// roundTrip asks questions over a path for half a second, and returns the shortest round trip in
+// microseconds. Longer ones also waited for processors.
 func (x *Exchange) roundTrip(ctx context.Context, p bench.Path) (float64, error) {
 	load := bench.Workload{Kind: bench.Request, Engine: engine.Own, UDP: true, Size: 64, Seconds: 0.5}
 	ctx, cancel := context.WithTimeout(ctx, slack)

@@ -50,7 +50,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// What cannot be found is said, and holds nothing up.
+// The notes name a bound that cannot be found, and the measurement goes on.
 func TestBoundsThatAreNotKnown(t *testing.T) {
 	w := newWorld(t)
 	w.runIn(t, 0, "link", "set", "lo", "down")
@@ -67,7 +67,7 @@ func TestBoundsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// tellingStation is a station whose agent answers every request with the same.
+// tellingStation returns a station whose agent gives every request the same answer.
 func tellingStation(t *testing.T, machine, answer string) *Station {
 	t.Helper()
 	here, there := net.Pipe()
@@ -88,7 +88,7 @@ func tellingStation(t *testing.T, machine, answer string) *Station {
 	return &Station{Site: Site{Name: "s", Machine: bench.Machine{Name: machine, Interfaces: []bench.Interface{{Name: "net1", PCI: "0000:01:10.2"}}}}, Agent: client}
 }
 
-// A pod sees nothing of its PF; its node's own station does.
+// The agent in a pod does not see the PF of its VF. The agent in the node's own network does.
 func TestRateOfTheVFThatSends(t *testing.T) {
 	pod, node := tellingStation(t, "w1", `"error":"no PF here"`), tellingStation(t, "w1", `"value":{"maxTxRate":500,"vlan":7}`)
 	node.Name = "node"
@@ -110,8 +110,8 @@ func TestRateOfTheVFThatSends(t *testing.T) {
 	}
 }
 
-// Of several paths at once each has bounds of its own, by the end that sends; a rate that is
-// swept is none.
+// Each of several paths at once has its own bounds, by the end that sends. A rate that is swept is
+// no bound.
 func TestBoundsOfSeveralPaths(t *testing.T) {
 	first, second := tellingStation(t, "w1", `"value":{"maxTxRate":500,"vlan":7}`), tellingStation(t, "w2", `"value":{"maxTxRate":77}`)
 	one := 1
@@ -143,7 +143,8 @@ func TestBoundsOfSeveralPaths(t *testing.T) {
 	}
 }
 
-// A measurement finds its bounds before its runs, and a run that is at one says so.
+// A measurement finds its bounds before its runs, and a run that reaches a bound has it as its
+// limit.
 func TestGeneratorLimited(t *testing.T) {
 	w := newWorld(t)
 	arm := w.exchange.Arms[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// errPulled is that a cable could not be plugged in again.
+// errPulled is the error of a cable that could not be plugged in again.
 var errPulled = errors.New("the cable is still pulled")
 
 // A cable is pulled when pulledAt of the window has passed, until pluggedAt.
@@ -19,7 +19,7 @@ const (
 	pluggedAt = 0.5
 )
 
-// pullCable pulls the cable in the middle of a run and plugs it in again, whatever happens.
+// pullCable pulls the cable in the middle of a run and plugs it in again, also after an error.
 func (x *Exchange) pullCable(ctx context.Context, a bench.Arm, s *side) (err error) {
 	if _, err := s.part.Window(ctx); err != nil {
 		return s.wrapError(err)
@@ -77,9 +77,9 @@ func pulledArms(r bench.Result) (notes []string) {
 	return notes
 }
 
-// Pulled says what a run carried before its cable was pulled, while it was, and after
-// it was plugged in again, by its series, in the series' unit. A step at an edge
-// counts for neither side.
+// Pulled returns the mean rates of a run before its cable was pulled, while it was pulled, and
+// after it was plugged in again. They are in the unit of the run's series. A step of the series at
+// an edge counts for neither side.
 func Pulled(run bench.Run) (before, while, after float64) {
 	n := float64(len(run.Series))
 	mean := func(from, to float64) float64 {

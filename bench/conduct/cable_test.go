@@ -24,7 +24,7 @@ func TestPulled(t *testing.T) {
 	}
 }
 
-// An arm's runs make one note, void ones and those that warm up none.
+// The runs of an arm make one note. Void runs and warm-up runs are not in it.
 func TestPulledArms(t *testing.T) {
 	pulled := bench.Workload{Pulled: true}
 	r := bench.Result{
@@ -42,8 +42,8 @@ func TestPulledArms(t *testing.T) {
 	}
 }
 
-// The cable is pulled while traffic runs, and plugged in again whatever happens; where
-// that cannot be done, nothing more is measured.
+// A run pulls the cable while traffic runs, and plugs it in again in any case. If that fails, no
+// more runs are made.
 func TestCablePulledInARun(t *testing.T) {
 	w := newWorld(t)
 	w.exchange.Arms[0].Workload.Seconds = 2
@@ -90,7 +90,7 @@ func TestSiteName(t *testing.T) {
 	}
 }
 
-// What goes wrong while stations are opened names the place, and leaves nothing.
+// An error while stations are opened names the place, and leaves no station open.
 func TestCrewSaysWhatIsWrong(t *testing.T) {
 	c := &Crew{}
 	_, err := c.Open(t.Context(), []place.Spec{{Kind: place.Host}}, place.Program{Path: "/bin/true"})

@@ -8,9 +8,9 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Ceiling sets what the wires can carry of an arm's payload and frames, where both
-// sides or one know how fast they are. With two it is the slower. Paths that no wire carries have no
-// ceiling: within a NIC's own switch, or within a machine.
+// Ceiling sets the most payload and frames of an arm that the wires can carry, if the speed of at
+// least one side is known. Of two known speeds the slower counts. A path within a NIC's own switch,
+// or within a machine, has no ceiling, since no wire carries it.
 func Ceiling(a *bench.Arm, machine func(bench.End) bench.Machine) {
 	a.CeilingGbps, a.CeilingPPS = 0, 0
 	var from, to []bench.End
@@ -36,7 +36,8 @@ func hasNoTimestamps(m bench.Machine) bool {
 	return slices.Contains(m.Sysctls, bench.Setting{Name: "net.ipv4.tcp_timestamps", Value: "0"})
 }
 
-// sumSpeeds sums those of the ends' wires; VFs of one PF have one. 0 is not known.
+// sumSpeeds returns the sum of the speeds of the ends' wires, or 0 if one is not known. VFs of one
+// PF share a wire.
 func sumSpeeds(ends []bench.End, machine func(bench.End) bench.Machine, flows int) (sum int) {
 	var wires []bench.End
 	for _, e := range ends {

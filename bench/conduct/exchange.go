@@ -59,8 +59,8 @@ func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
 	return run, nil
 }
 
-// checkCounted says why the time that a run counted cannot be right, and is empty else: a
-// clock that was set would make any figure of it.
+// checkCounted returns the reason why the counted time of a run cannot be right, or "" if it can. A
+// clock that was set meanwhile would make a wrong figure.
 func checkCounted(w bench.Workload, run bench.Run) string {
 	const part = 0.2
 	if run.Seconds < (1-part)*w.Seconds || run.Seconds > (1+part)*w.Seconds {
@@ -77,7 +77,8 @@ type side struct {
 	part     *agent.Part
 }
 
-// wrapError says whose error it is, and of an agent that is gone what it said at last.
+// wrapError adds the station to an error, and, if its agent is gone, the agent's last text on
+// standard error.
 func (s *side) wrapError(err error) error {
 	if err == nil {
 		return nil

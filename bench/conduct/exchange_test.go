@@ -186,7 +186,8 @@ func (w *world) checkVoid(t *testing.T, arm int, spoil func(ctx context.Context)
 	t.Errorf("no run is void for %q", reasons)
 }
 
-// awaitTraffic waits until an interface receives what a run sends. It returns false if ctx ends before.
+// awaitTraffic waits until an interface receives the traffic of a run. It returns false if ctx ends
+// before.
 func (w *world) awaitTraffic(ctx context.Context, i int, name string) bool {
 	received := func() uint64 {
 		var links []struct {
@@ -239,8 +240,8 @@ func TestMeetFindsBothPaths(t *testing.T) {
 	}
 }
 
-// A run is proven on the path that it took; the other way its evidence is at the other
-// end. One that took another way than its path is void.
+// A run is proven on the path that its traffic took. In the reverse direction its evidence is at
+// the other end. A run whose traffic took another way than its path is void.
 func TestOnce(t *testing.T) {
 	w := newWorld(t)
 	for arm := range w.exchange.Arms {
@@ -259,7 +260,7 @@ func TestOnce(t *testing.T) {
 			}
 		}
 	}
-	// What was taken for b's way leads over a.
+	// The path over b has a's addresses, so that its traffic goes over a.
 	wrong := w.exchange.Arms[1]
 	wrong.Path.From.Address, wrong.Path.To.Address = w.exchange.Arms[0].Path.From.Address, w.exchange.Arms[0].Path.To.Address
 	wrong.Workload.Reverse = false
@@ -267,8 +268,7 @@ func TestOnce(t *testing.T) {
 	w.checkVoid(t, 1, func(context.Context) {}, "took another way", "route")
 }
 
-// What goes wrong between the ends makes a run void and says why; afterwards runs are
-// made as before.
+// A failure between the ends makes a run void, with the reason. Afterwards runs are made as before.
 func TestBadDaysOfAPath(t *testing.T) {
 	w := newWorld(t)
 	w.askNeighboursOften(t)
@@ -277,12 +277,12 @@ func TestBadDaysOfAPath(t *testing.T) {
 		spoil, mend []string // of the second end
 		want        string
 	}{
-		// A rule that drops TCP without a word, as a firewall does.
+		// A rule that drops TCP without an answer, as a firewall does.
 		{"a firewall", []string{"rule", "add", "pref", "1", "iif", "a1", "ipproto", "tcp", "blackhole"}, []string{"rule", "del", "pref", "1"}, "unable to connect"},
 		{"no address", []string{"addr", "del", "10.98.0.2/24", "dev", "a1"}, []string{"addr", "add", "10.98.0.2/24", "dev", "a1"}, "cannot assign requested address"},
 		{"no link", []string{"link", "set", "a1", "down"}, []string{"link", "set", "a1", "up"}, "unable to connect"},
 	} {
-		if c.name == "a firewall" { // local addresses are found before other rules, unless told otherwise
+		if c.name == "a firewall" { // the kernel's rule for local addresses comes first by default
 			w.runIn(t, 1, "rule", "add", "pref", "10", "lookup", "local")
 			w.runIn(t, 1, "rule", "del", "pref", "0")
 		}
@@ -320,7 +320,7 @@ func TestMTUMismatchIsNamed(t *testing.T) {
 	}
 }
 
-// A link that goes down and up in a run makes no figure of the rest.
+// A run in which a link goes down and up again is void: its other seconds make no figure.
 func TestLinkFlaps(t *testing.T) {
 	w := newWorld(t)
 	w.exchange.Arms[0].Workload.Seconds = 2
@@ -336,10 +336,11 @@ func TestLinkFlaps(t *testing.T) {
 	w.goodRun(t, 0)
 }
 
-// A route that goes another way for a part of a run takes bytes with it that the path's counters lack.
+// If a route leads another way for a part of a run, the path's counters lack bytes, and the run is
+// void.
 func TestRouteFlaps(t *testing.T) {
 	w := newWorld(t)
-	for i := range w.netns { // what comes over the other link is not dropped
+	for i := range w.netns { // the receiver does not drop frames that come over the other link
 		for _, name := range []string{"all", "default", fmt.Sprint("a", i), fmt.Sprint("b", i)} {
 			run(t, "ip", "netns", "exec", w.netns[i], "sysctl", "-qw", "net.ipv4.conf."+name+".rp_filter=0")
 		}
@@ -381,7 +382,7 @@ func TestThrottledEnd(t *testing.T) {
 	}
 	w.exchange.Stations = w.stations
 	var got bench.Run
-	for range 8 { // an agent that stands still is late as well
+	for range 8 { // an agent that the quota stops may also be late
 		var err error
 		if got, err = w.runOnce(t, 0); err != nil {
 			t.Fatal(err)
@@ -431,7 +432,7 @@ func newQuota(t *testing.T, processors float64) (folder string) {
 	return ""
 }
 
-// An end that dies ends it all.
+// An end that dies ends the measurement.
 func TestEndDies(t *testing.T) {
 	w := newWorld(t)
 	for i := range w.exchange.Arms {
@@ -460,10 +461,10 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
 	w.exchange.Arms[0].Workload.Seconds = 1
-	w.goodRun(t, 0) // nothing of it is in the way
+	w.goodRun(t, 0) // nothing of the former runs disturbs it
 }
 
-// A clock that jumps would make any figure.
+// A run whose counted time is wrong, as after a jump of the clock, is void.
 func TestCounted(t *testing.T) {
 	w := bench.Workload{Seconds: 10}
 	for seconds, good := range map[float64]bool{10: true, 9.5: true, 11: true, 3600: false, 0.1: false, -50: false} {

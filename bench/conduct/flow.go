@@ -19,9 +19,9 @@ type flow struct {
 	sender, receiver *side
 	task             agent.Task
 	beside           bool         // there are others
-	nodes            [2]bench.Run // what the sender's and the receiver's nodes saw, where those tell it
+	nodes            [2]bench.Run // the evidence of the sender's and the receiver's nodes, if any
 	relay            *Station     // in the middle; nil where the path has none
-	relayed          bench.Run    // what it saw
+	relayed          bench.Run    // the evidence of relay
 }
 
 func (x *Exchange) makeFlow(a bench.Arm, p bench.Path) *flow {
@@ -51,7 +51,7 @@ func siblingsOf(a bench.Arm, end bench.End) []string {
 	return all
 }
 
-// wrapError says which of several flows an error is about.
+// wrapError adds the flow to an error, if there are several.
 func (f *flow) wrapError(err error) error {
 	if err == nil || !f.beside {
 		return err
@@ -60,7 +60,7 @@ func (f *flow) wrapError(err error) error {
 	return fmt.Errorf("%s %s to %s %s: %w", from.Name, from.Interface, to.Name, to.Interface, err)
 }
 
-// voidReason says why a run of the flow does not count, and is empty when it does.
+// voidReason returns the reason why a run of the flow does not count, or "" if it does.
 func (f *flow) voidReason(run bench.Run) string {
 	why := cmp.Or(run.Void, checkCounted(f.task.Workload, run))
 	if why == "" {
@@ -69,7 +69,7 @@ func (f *flow) voidReason(run bench.Run) string {
 	return f.wrapError(errors.New(why)).Error()
 }
 
-// seenBy adds to a side's evidence what its node or host saw.
+// seenBy adds the evidence of a side's node or host to that of the side.
 func (f *flow) seenBy(s *side, e *bench.Evidence, node bench.Run, run *bench.Run) {
 	if !s.VM {
 		withTasks(&e.CPU, node.From.CPU)
@@ -142,7 +142,7 @@ func beginFlows(ctx context.Context, flows []*flow) error {
 			func(f *flow) error { return f.sender.wrapError(f.sender.part.Release(ctx)) })
 	}
 	for _, step := range steps {
-		var g errgroup.Group // none is stopped by another's error: what is begun has to be known
+		var g errgroup.Group // an error stops none of the others, so that all begun parts are known
 		for _, f := range flows {
 			g.Go(func() error { return f.wrapError(step(f)) })
 		}
@@ -180,15 +180,15 @@ func stopFlows(ctx context.Context, flows []*flow) error {
 	return g.Wait()
 }
 
-// muchApart is the part of a window by which those of two flows may differ, and at least leastApart: more, and
-// their figures are not of one time.
+// muchApart is the part of a window by which the windows of two flows may be apart, but at least
+// leastApart. Figures of windows that are further apart are not of the same time.
 const (
 	muchApart  = 0.1
 	leastApart = 50 * time.Millisecond
 )
 
-// checkTogether says by an error that flows were not counted at the same time. Only windows of one machine have one
-// clock; others began at the release, at once.
+// checkTogether returns an error if flows were not counted at the same time. It compares windows of
+// one machine, which have one clock. Flows on other machines were released at the same time.
 func checkTogether(flows []*flow, windows [][2]agent.Window) error {
 	first := map[string]agent.Window{}
 	for i, f := range flows {
@@ -198,7 +198,7 @@ func checkTogether(flows []*flow, windows [][2]agent.Window) error {
 			if !known {
 				first[s.kernelName()] = w
 			}
-			if !known || w == (agent.Window{}) { // without one the run is void, and says why
+			if !known || w == (agent.Window{}) { // a run without a window is void, with the reason
 				continue
 			}
 			late := (w.Opens - one.Opens).Abs()

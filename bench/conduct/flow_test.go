@@ -52,8 +52,8 @@ func newStar(t *testing.T) *world {
 	return w
 }
 
-// Several paths carry their traffic at once: the figure is the total, each has its share and its own
-// evidence, and what they share has counted them all.
+// Several paths carry their traffic at once: the figure is the total, each path has its share and
+// its own evidence, and an interface that they share has counted them all.
 func TestSeveralPathsAtOnce(t *testing.T) {
 	w := newStar(t)
 	for arm, a := range w.exchange.Arms {
@@ -109,7 +109,8 @@ func TestOneOfSeveralFails(t *testing.T) {
 	w.goodRun(t, 0)
 }
 
-// A sender that dies ends all; one that Ctrl-C ends leaves the agents as they were.
+// A sender that dies ends all flows. A run that is interrupted leaves the agents ready for the next
+// one.
 func TestSeveralEnd(t *testing.T) {
 	w := newStar(t)
 	w.exchange.Arms[0].Workload.Seconds = 30
@@ -135,7 +136,7 @@ func TestSeveralEnd(t *testing.T) {
 	}
 }
 
-// Windows are compared where they have one clock.
+// Windows are compared only if they have one clock.
 func TestApart(t *testing.T) {
 	on := func(machine string) *side {
 		return &side{Station: &Station{Site: Site{Name: "a", Machine: bench.Machine{Name: machine}}}}

@@ -14,7 +14,8 @@ import (
 	"github.com/culvert-net/culvert/bench/place"
 )
 
-// A guest has the name of its host, and its VF is told by the address that the PF holds for it.
+// A guest has the machine name of its host. Its VF is found by the MAC address that the PF holds
+// for the VF.
 func TestGuestOfAHost(t *testing.T) {
 	guest := func(name string, address, mac, virtio string) *Station {
 		s := &Station{Site: Site{Name: name, Pod: false, VM: true, Machine: bench.Machine{Name: "(none)", Interfaces: []bench.Interface{{Name: "eth0", PCI: "0000:00:03.0"}}}, Ends: []bench.End{
@@ -66,7 +67,7 @@ func TestRatesOfAGuest(t *testing.T) {
 	}
 }
 
-// What counts is what the host did; what the guest saw of itself stands beside it.
+// The host's evidence counts. The guest's own processor time is kept beside it.
 func TestHosted(t *testing.T) {
 	e := bench.Evidence{CPU: bench.CPUUse{Seconds: 1, User: 0.5, Tasks: map[string]float64{"culvert": 0.5}}}
 	if why := useHost(&e, bench.Run{Void: "late"}); why != "late" || e.Guest != nil {
@@ -86,8 +87,8 @@ func TestHosted(t *testing.T) {
 	}
 }
 
-// From a guest, which a network namespace with a shell stands for here, to a container: the host's
-// agent is put there for it, and sees the same window.
+// Traffic goes from a guest to a container. A network namespace with a shell stands in for the
+// guest. The crew also puts an agent on the guest's host, which samples the same window.
 func TestRunFromAGuest(t *testing.T) {
 	w := newWorld(t)
 	crew := &Crew{}

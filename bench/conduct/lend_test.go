@@ -24,7 +24,7 @@ import (
 // culvertdVariable is the socket of culvertd for this test's program as an agent.
 const culvertdVariable = "CULVERT_TEST_CULVERTD"
 
-// lender is a culvertd that does as if it lent rates.
+// lender is a fake culvertd that pretends to lend rates.
 type lender struct {
 	mu     sync.Mutex // guards what follows
 	did    []string
@@ -52,8 +52,8 @@ func (l *lender) lendRate(ctx context.Context, raw json.RawMessage, ask rpc.Ask)
 	return nil, err
 }
 
-// The VF that sends has the rate for the run, and its own again after it; what the
-// hardware keeps to is in the result.
+// The VF that sends has the lent rate during the run, and its own again after it. The result has
+// the rate that the hardware applies.
 func TestRateIsLentForARun(t *testing.T) {
 	l := &lender{}
 	socket := filepath.Join(t.TempDir(), "s")

@@ -26,7 +26,7 @@ func (m *Measurement) Prepare() {
 	m.setCeilings()
 }
 
-// setCeilings sets what the wires can carry of each arm.
+// setCeilings sets the ceilings of each arm.
 func (m *Measurement) setCeilings() {
 	for i := range m.Arms {
 		Ceiling(&m.Arms[i], m.machineOf)
@@ -47,15 +47,15 @@ func (m *Measurement) machineOf(e bench.End) bench.Machine {
 	return all
 }
 
-// Run makes the runs. The result has in any case those that were made, and says when
-// it is not whole. All its times are of this host's clock as it was at the start, so that
-// a clock that is set meanwhile puts nothing out of order.
+// Run makes the runs. Also after an error the result has the runs that were made, and says that it
+// is not whole. All its times count from this host's clock at the start, so that a clock that is
+// set meanwhile does not change their order.
 func (m *Measurement) Run(ctx context.Context) bench.Result {
 	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations, m.Arms), Arms: m.Arms}
 	r.Notes = slices.Clone(m.plan.Notes)
 	if !m.Limits.Rough {
 		r.Notes = append(r.Notes, m.findBounds(ctx)...)
-		m.setCeilings() // the bounds know of VLANs
+		m.setCeilings() // again, since the bounds have the VLANs
 	}
 	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
 	if !m.Limits.Rough {

@@ -44,8 +44,8 @@ func (s *side) watchedBy(ctx context.Context, other *Station, task agent.Task, r
 	return watcher.finishPart(ctx, run)
 }
 
-// useHost puts what the host of a virtual machine did in the place of what the guest saw of itself,
-// which is a part of it. void says that the host's window was not counted.
+// useHost replaces the processor time that a guest counted by that of its host, which includes it,
+// and keeps the guest's in Guest. void is the reason if the host's window was not counted.
 func useHost(e *bench.Evidence, host bench.Run) (void string) {
 	if host.Void != "" {
 		return host.Void
@@ -53,7 +53,7 @@ func useHost(e *bench.Evidence, host bench.Run) (void string) {
 	guest := e.CPU
 	e.Guest, e.CPU = &guest, host.From.CPU
 	e.CPU.Tasks = maps.Clone(host.From.CPU.Tasks)
-	delete(e.CPU.Tasks, engine.Own) // the host's agent, which only looked
+	delete(e.CPU.Tasks, engine.Own) // the host's agent, which only samples
 	return ""
 }
 

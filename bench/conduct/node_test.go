@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/bench/place"
 )
 
-// A pod sees its own processes alone. What its node's took, vhost say, comes from the
-// node's station.
+// The agent in a pod sees only the pod's processes. The time of the node's tasks, such as vhost,
+// comes from the node's station.
 func TestTasksOfTheNode(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()

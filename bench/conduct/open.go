@@ -15,8 +15,7 @@ import (
 	"github.com/culvert-net/culvert/bench/place"
 )
 
-// Crew is the stations of a measurement, and where they came from. Its end takes back
-// all that was made for it.
+// Crew has the stations of a measurement, and the functions that close them.
 type Crew struct {
 	Stations []*Station
 	mu       sync.Mutex // guards closers while stations are opened
@@ -30,13 +29,13 @@ func (c *Crew) Close() error {
 	for i, closer := range c.closers {
 		g.Go(func() error { errs[i] = closer(); return nil })
 	}
-	_ = g.Wait() // what they returned is in errs
+	_ = g.Wait() // the errors are in errs
 	c.closers = nil
 	return errors.Join(errs...)
 }
 
-// Open puts an agent at each place, and on what virtual machines run on. Stations that were opened before an
-// error is in the crew, to be closed.
+// Open puts an agent at each place, and on the host of each virtual machine. Stations that were
+// opened before an error are in the crew, to be closed.
 func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([]*Station, error) {
 	all := slices.Clone(specs)
 	for _, s := range specs {

@@ -13,8 +13,8 @@ import (
 
 // Order says what to measure between which ends. The program's flags fill it.
 type Order struct {
-	// From and To are the ends where traffic starts and where it stops, and Via what forwards
-	// between them, in the forms of package place.
+	// From and To are the ends where traffic starts and where it stops, and Via is the machine that
+	// forwards between them, in the forms of package place.
 	From, To []string
 	Via      string
 	// Service is an address that leads to the one end of To on bench.ServicePorts; empty: none.
@@ -35,7 +35,7 @@ type Order struct {
 	Seed    uint64   // 0: a new one
 }
 
-// Check returns what is wrong with an order whatever its ends are.
+// Check returns an error for a fault of an order that does not depend on its ends.
 func (o Order) Check() error {
 	if _, err := o.findPresets(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (o Order) findPresets() (all []preset.Preset, err error) {
 	return all, nil
 }
 
-// named are the ends of an order that are there already.
+// named are the ends of an order that exist already.
 type named struct{ from, to, via []place.Spec }
 
 // parseSpecs reads From, To and Via.
@@ -163,7 +163,8 @@ func (c *Crew) openEnds(ctx context.Context, o Order, p place.Program) (at opene
 	return at, err
 }
 
-// findCable returns what pulls the cable of an end; nil where the ends are not all in one lab.
+// findCable returns the function that pulls the cable of an end, or nil if the ends are not all in
+// one lab.
 func (o Order) findCable() func(ctx context.Context, e bench.End, in bool) error {
 	if o.Cluster != nil {
 		return nil
@@ -179,7 +180,8 @@ func (o Order) findCable() func(ctx context.Context, e bench.End, in bool) error
 	return func(ctx context.Context, e bench.End, in bool) error { return pull(ctx, e.Machine, e.PF, in) }
 }
 
-// choosePaths chooses those that the order asks for; the note says what was left out that it does not name.
+// choosePaths chooses the paths that the order asks for. The note says which paths it left out
+// because the order does not name them.
 func (o Order) choosePaths(stations []*Station, at opened) (paths []bench.Path, note string, err error) {
 	all := Between(at.from, at.to)
 	if at.via != nil {
@@ -205,8 +207,8 @@ func (o Order) choosePaths(stations []*Station, at opened) (paths []bench.Path, 
 	return paths, note, nil
 }
 
-// withoutManagement leaves out the paths of the network that a lab's nodes are managed by, and
-// says so: no report had one.
+// withoutManagement leaves out the paths over the management network of a lab's nodes, which no
+// report had, and returns a note of that.
 func withoutManagement(all []bench.Path, management string) (rest []bench.Path, note string) {
 	for _, p := range all {
 		if p.From.Interface == management || p.To.Interface == management {

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/bench/preset"
 )
 
-// In a lab the network that manages it is no path, and that is said.
+// The management network of a lab is no path, and a note says so.
 func TestWithoutManagement(t *testing.T) {
 	path := func(from, to string) bench.Path {
 		return bench.Path{From: bench.End{Interface: from}, To: bench.End{Interface: to}}
@@ -25,7 +25,7 @@ func TestWithoutManagement(t *testing.T) {
 	}
 }
 
-// An order says what is wrong with it before anything is started.
+// A fault of an order is reported before an agent is started.
 func TestOrderSaysWhatIsWrong(t *testing.T) {
 	for want, o := range map[string]Order{
 		"did you mean m4?":       {Presets: []string{"m44"}, Burst: 1},
@@ -90,7 +90,7 @@ func TestPlansTakeTheirTime(t *testing.T) {
 	}
 }
 
-// Rough rounds begin with one that counts.
+// Rough rounds have no warm-up: the first round counts.
 func TestRoughRoundsDoNotWarmUp(t *testing.T) {
 	runs, unfinished := rounds(Limits{Repeats: 3, MaxTime: time.Hour, Rough: true}, good).Run(t.Context())
 	if len(runs) != 6 || unfinished != "" {

@@ -14,14 +14,13 @@ import (
 type Site struct {
 	Name    string // of the end in results
 	Pod     bool   // a network namespace of its own: a pod's, a container's
-	VM      bool   // a virtual machine; Machine is what it runs on then
-	Cluster bool   // what is no VF there is the cluster's default network
+	VM      bool   // a virtual machine; Machine is then its host
+	Cluster bool   // an interface that is no VF belongs to the cluster's default network
 	Machine bench.Machine
 	Ends    []bench.End
 	Service netip.Addr // of a Service that this site alone answers for
 	Named   bool       // the order names the Service (--service)
-	// Routes has how the kernel sends to each address of another site that there is a
-	// route to.
+	// Routes has the kernel's route to each address of another site, if there is one.
 	Routes map[netip.Addr]agent.Route
 }
 
@@ -49,10 +48,10 @@ func Paths(from, to Site) []bench.Path {
 	return all
 }
 
-// replacedOn says where the receiver's address takes the place of its Service's, if traffic to the
-// Service may take a path; it is empty where it does not. Where packets are changed, the route to
-// the Service does not tell by which interface they leave: of a Service that is named each path may
-// be it, and the counters prove which is.
+// replacedOn returns where the receiver's address takes the place of its Service's, or "" if
+// traffic to the Service does not take the path. If packets are changed on the way, the route to
+// the Service does not show by which interface they leave. Traffic to a Service that the order
+// names may then take any path, and the counters prove which.
 func (s Site) replacedOn(p bench.Path, to Site) bench.Replacement {
 	r, routed := s.Routes[to.Service]
 	switch {
@@ -88,8 +87,8 @@ func (s Site) kindName() string {
 	return "node"
 }
 
-// nameNetwork names what carries the path, by the one of its ends that makes it what it
-// is: a VF's path to its PF is one of VFs.
+// nameNetwork returns the network of a path, by the more specific of its ends: a path from a VF to
+// its PF has the network "VF".
 func nameNetwork(from, to Site, p bench.Path) string {
 	is := func(so func(bench.End) bool) bool { return so(p.From) || so(p.To) }
 	switch {
@@ -119,8 +118,8 @@ func (s Site) isVirtio(e bench.End) bool { return s.VM && e.Driver == "virtio_ne
 // network (the kind that rtnetlink and ethtool give).
 var tunnels = []string{"vxlan", "geneve", "ipip", "ip6tnl", "gre", "wireguard"}
 
-// namePlace says how far apart the ends are, as far as that changes what carries the
-// frames: two VFs of one PF are joined by the switch within the NIC.
+// namePlace returns how far apart the ends are, as far as other switches or wires carry the frames:
+// the switch within the NIC joins two VFs of one PF.
 func namePlace(p bench.Path) string {
 	switch {
 	case p.From.Machine != p.To.Machine:
@@ -133,9 +132,8 @@ func namePlace(p bench.Path) string {
 	return "other PF"
 }
 
-// Matches says whether a path is one of those that a person asks for with words such as
-// "VF" or "pod-pod,other node": each word, between commas, is one of its names. No
-// filter takes every path.
+// Matches reports whether a path matches one of the filters, such as "VF" or "pod-pod,other node":
+// the path must have each of the words between commas. Without a filter every path matches.
 func Matches(p bench.Path, filters []string) bool {
 	return len(filters) == 0 || slices.ContainsFunc(filters, func(f string) bool {
 		for word := range strings.SplitSeq(f, ",") {

@@ -13,7 +13,7 @@ import (
 
 var ip = netip.MustParseAddr
 
-// pod has an overlay's interface and a VF of a PF, as Culvert's have.
+// pod returns the site of a pod with an overlay's interface and a VF, as Culvert's pods have.
 func pod(name, machine, pf string, overlay, vf netip.Addr) Site {
 	index := 1
 	return Site{Name: name, Pod: true, Cluster: true, Machine: bench.Machine{Name: machine}, Ends: []bench.End{
@@ -94,8 +94,8 @@ func TestPathsOfAService(t *testing.T) {
 	}
 }
 
-// To a Service that is named traffic may go over VFs. Where programs of a cgroup put a backend in its
-// place the path is known, else each is tried.
+// Traffic to a Service that the order names may go over VFs. If eBPF programs of a cgroup replace
+// its address by a backend's, the path is known. Otherwise each path is tried.
 func TestPathsOfANamedService(t *testing.T) {
 	a := pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))
 	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
@@ -233,7 +233,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// The slower end decides, and the smaller MTU; who does not know does not count.
+// The slower end decides, and the smaller MTU. An end whose speed is not known does not count.
 func TestCeiling(t *testing.T) {
 	machine := func(mbps int) bench.Machine {
 		return bench.Machine{Interfaces: []bench.Interface{{Name: "other", SpeedMbps: 1}, {Name: "net1", SpeedMbps: mbps}}}
@@ -263,7 +263,7 @@ func TestCeiling(t *testing.T) {
 	}
 }
 
-// Segments without timestamps carry more of the wire, and one end that wants none decides.
+// Segments without timestamps carry more payload. One end that wants no timestamps is enough.
 func TestCeilingWithoutTimestamps(t *testing.T) {
 	a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream}, Path: bench.Path{
 		From: bench.End{Machine: "one", Interface: "net1", MTU: 1500, Address: ip("10.0.0.1")}, To: bench.End{Machine: "other", Interface: "net1", MTU: 1500},

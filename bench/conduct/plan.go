@@ -44,7 +44,7 @@ func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement
 	return m, nil
 }
 
-// planPresets plans the order's presets for what is here.
+// planPresets plans the order's presets for the paths and engines that are here.
 func (o Order) planPresets(here preset.Here) (preset.Plan, error) {
 	presets, err := o.findPresets()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// told is what a progress writes at ticks of a second, over that many seconds.
+// told returns the text that a progress writes over that many seconds, with a tick each second.
 func told(live bool, seconds int, what func(*Progress)) string {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
@@ -67,7 +67,7 @@ func TestProgressLives(t *testing.T) {
 	p.Close()
 }
 
-// lines hands over each write.
+// lines is a writer that hands over each write.
 type lines chan string
 
 func newLines() (<-chan string, lines) { c := make(lines); return c, c }

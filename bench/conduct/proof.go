@@ -40,8 +40,8 @@ func Proof(arm bench.Arm, run bench.Run) string {
 	return ""
 }
 
-// findShortfall says which counters lack what a run claims, and is empty when none does. Counters that lag
-// are not there yet.
+// findShortfall names the counters that lack the traffic which a run claims, or returns "" if none
+// does. Counters of some drivers lag, and may do so at first.
 func findShortfall(arm bench.Arm, run bench.Run) string {
 	ends, why := proofEnds(arm, run)
 	if why != "" {
@@ -77,7 +77,7 @@ func proofEnds(arm bench.Arm, run bench.Run) (ends []end, why string) {
 	return ends, ""
 }
 
-// claimedOn sums what is claimed of an end's interface by all paths that share it.
+// claimedOn returns the sum of the claims of all paths that share an end's interface.
 func claimedOn(ends []end, e end) (all claims) {
 	for _, o := range ends {
 		if o.sends == e.sends && o.Machine == e.Machine && o.Name == e.Name && o.Interface == e.Interface {
@@ -92,8 +92,8 @@ func claimedOn(ends []end, e end) (all claims) {
 // may count 64 KiB of them as one packet.
 type claims struct {
 	bytes, packets uint64
-	// mostBytes of payload and mostPackets may have gone over the path: with what was lost or sent again. 0 is not
-	// known. mostFrames carry mostBytes at most.
+	// At most mostBytes of payload and mostPackets went over the path, including lost and
+	// retransmitted ones. At most mostFrames frames carried mostBytes. 0 is not known.
 	mostBytes, mostPackets, mostFrames uint64
 }
 
@@ -180,7 +180,7 @@ func framesFor(bytes uint64, payload int) uint64 {
 	return (bytes + uint64(payload) - 1) / uint64(payload)
 }
 
-// end is one of a path's, with what was seen there and what the path claims.
+// end is one end of a path, with its evidence and the path's claims.
 type end struct {
 	bench.End
 	seen    bench.Evidence
@@ -202,7 +202,8 @@ func (c claims) isCovered(share float64, bytes, packets uint64) bool {
 	return float64(bytes) >= share*float64(c.bytes) && float64(packets) >= share*float64(c.packets)
 }
 
-// countedBy returns what an interface's counters show in the run's direction.
+// countedBy returns an interface's bytes and packets in the run's direction, and its verb for
+// messages.
 func (e end) countedBy(i bench.Counters) (bytes, packets uint64, verb string) {
 	if e.sends {
 		return i.TxBytes, i.TxPackets, "sent"
@@ -244,8 +245,9 @@ func (e end) findExcess(c claims) string {
 // with timestamps and selective acknowledgements.
 const headers = 18 + 4 + 40 + 60
 
-// isExceeded reports whether a path's counters rose by more than what went over it with its headers, a tenth more, and what
-// a person's connection does. Small frames have no more headers than there are frames.
+// isExceeded reports whether a path's counters rose by more than its traffic with headers, a tenth
+// more, and the traffic of a person's connection. It adds headers for no more frames than were
+// counted.
 func (c claims) isExceeded(bytes, packets uint64, seconds float64) bool {
 	if c.mostPackets > 0 {
 		return float64(packets) > float64(c.mostPackets)*(1+otherShare)+otherPackets*seconds
@@ -257,8 +259,8 @@ func (c claims) isExceeded(bytes, packets uint64, seconds float64) bool {
 	return float64(bytes) > (float64(c.mostBytes)+frames*headers)*(1+otherShare)+otherBytes*seconds
 }
 
-// findFlap says that the link was not there all the time. The rest of
-// the window is no figure of the path.
+// findFlap returns a reason if a link of the path went down in the run, or "" if none did. The rest
+// of such a window makes no figure of the path.
 func (e end) findFlap() string {
 	for _, i := range e.seen.Interfaces {
 		if i.Role == "path" && i.Downs > 0 {

@@ -94,7 +94,7 @@ func TestProof(t *testing.T) {
 	if got := Proof(pulled, flapped); got != "" {
 		t.Errorf("a cable that is pulled on purpose: %q", got)
 	}
-	// What came back is what counts when the other end sends.
+	// When the other end sends, the counters of the way back count.
 	reverse := arm(bench.Stream)
 	reverse.Workload.Reverse = true
 	one := func(rx, tx uint64) bench.Evidence {
@@ -108,7 +108,8 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// Of several paths each proves itself, and an interface that they share has carried them all.
+// Each of several paths is proven by itself, and an interface that they share must have carried the
+// traffic of all.
 func TestProofOfSeveral(t *testing.T) {
 	const packets = 1000
 	path := func(from string) bench.Path {

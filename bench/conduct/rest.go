@@ -58,7 +58,7 @@ func (s *side) watchRest(ctx context.Context) (run bench.Run, err error) {
 	return run, err
 }
 
-// addBackground puts beside what a station's machine did in a run what it did before.
+// addBackground adds to the evidence of a run how busy the station's machine was before the round.
 func (x *Exchange) addBackground(s *Station, e *bench.Evidence) {
 	if busy, known := x.background[s.nearPF().kernelName()]; known {
 		e.CPU.Background = &busy

@@ -18,8 +18,8 @@ func burnProcessor(t *testing.T) {
 	t.Cleanup(func() { _ = busy.Process.Kill(); _ = busy.Wait() })
 }
 
-// TestBackgroundIsNotThePaths: what the machine did before as well is not charged to the path, and what the tasks are that
-// used it has a name.
+// TestBackgroundIsNotThePaths: the load that a machine had before the round too is not charged to
+// the path, and the evidence names the tasks that caused it.
 func TestBackgroundIsNotThePaths(t *testing.T) {
 	w := newWorld(t)
 	arm := w.exchange.Arms[0]

@@ -13,15 +13,16 @@ import (
 
 // Limits say when there are enough runs.
 type Limits struct {
-	// Repeats are counted of each arm at least.
+	// Repeats is the least number of counted runs of each arm.
 	Repeats int
 	// Precision is how far the interval of an arm's median may reach to either side, as a part of
 	// the median: 0.05 is 5 %. If it is 0, only Repeats decides.
 	Precision float64
-	// MaxTime bounds it all: no round begins that would probably end later, but the first two.
+	// MaxTime bounds all rounds: after the first two, no round begins that would probably end
+	// later.
 	MaxTime time.Duration
-	// Rough leaves out what makes figures sure and takes time: the round that warms up, and what no
-	// path can be above.
+	// Rough saves time and makes figures less certain: there is no warm-up round, and the bounds of
+	// the paths are not measured.
 	Rough bool
 }
 
@@ -47,7 +48,7 @@ type Rounds struct {
 	states []state
 	start  time.Time
 	began  time.Time     // of this round
-	last   time.Duration // what the round before took
+	last   time.Duration // the length of the round before
 }
 
 // state has the progress of an arm.
@@ -57,8 +58,8 @@ type state struct {
 	gaveUp  string // why there are no more runs of it
 }
 
-// Run makes the runs. It returns those that were made in any case, in their order;
-// unfinished says why there are not as many as Limits ask for, and is empty else.
+// Run makes the runs. Also after an error it returns the runs that were made, in their order.
+// unfinished is the reason why there are fewer than Limits ask for, or "" if there are not.
 func (r *Rounds) Run(ctx context.Context) (runs []bench.Run, unfinished string) {
 	r.states, r.start = make([]state, len(r.Arms)), r.Now()
 	random := rand.New(rand.NewPCG(r.Seed, 0)) //nolint:gosec // a seed repeats the order of runs
@@ -125,7 +126,7 @@ func (r *Rounds) repeatArm(ctx context.Context, arm, round int) error {
 	}
 }
 
-// isEnough says whether no round is to follow, and if so why that is too early.
+// isEnough reports whether no round is to follow. unfinished is the reason if that is too early.
 func (r *Rounds) isEnough(round int) (unfinished string, enough bool) {
 	if round == 0 {
 		return "", len(r.Arms) == 0

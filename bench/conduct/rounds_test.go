@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// clock moves when it is told to.
+// clock is a clock that moves only when the test sets it.
 type clock struct{ time.Time }
 
 func (c *clock) readTime() time.Time { return c.Time }
@@ -26,7 +26,7 @@ func arms(names ...string) []bench.Arm {
 	return all
 }
 
-// rounds is of arms a and b, whose runs take 10 s each.
+// rounds returns the Rounds of arms a and b, whose runs take 10 s each.
 func rounds(l Limits, once func(arm, made int) (bench.Run, error)) *Rounds {
 	c := &clock{time.Unix(1000, 0)}
 	made := 0
@@ -103,8 +103,8 @@ func TestRoundsEndInTime(t *testing.T) {
 	}
 }
 
-// A void run is made again at most twice; who is always void is given up, and the
-// others go on.
+// A void run is made again at most twice. An arm whose runs are always void is given up, and the
+// other arms go on.
 func TestVoidRunsAreMadeAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		void     func(made int) bool // of a's runs
@@ -164,8 +164,8 @@ func TestRoundsEndAtAnError(t *testing.T) {
 	}
 }
 
-// Whatever is void, a result that calls itself finished has all its repeats, and no arm
-// is tried for ever.
+// For any sequence of void runs, a result that is not marked unfinished has all its repeats, and no
+// arm is tried for ever.
 func TestRoundsAreHonest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		voids := rapid.SliceOfN(rapid.Bool(), 1, 60).Draw(t, "voids")

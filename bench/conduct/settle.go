@@ -12,14 +12,15 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// Counters of some drivers lag: iavf asks the PF every 2 s. settleTime is how long a run waits until they show what it
-// claims, and settlePause how often it looks.
+// Counters of some drivers lag: iavf asks the PF every 2 s. settleTime is how long a run waits at
+// most until they show its claims, and settlePause is the time between two readings.
 const (
 	settleTime  = 3 * time.Second
 	settlePause = 100 * time.Millisecond
 )
 
-// tallied is the interfaces of one end of a flow, or of what is in its middle, with their counters before the run.
+// tallied has the interfaces of one end of a flow, or of its relay, with their counters before the
+// run.
 type tallied struct {
 	*side
 	of     []evidence.Watched
@@ -63,8 +64,8 @@ func withoutIdle(all []bench.Counters) []bench.Counters {
 	})
 }
 
-// tallyAll reads the counters of all that the flows go over: for each flow those of the end that its path begins at, of the
-// one where it ends, and of what is in the middle, if anything.
+// tallyAll reads the counters of all flows before a run: for each flow those of the end where its
+// path begins, of the end where it ends, and of the relay in the middle, if there is one.
 func tallyAll(ctx context.Context, a bench.Arm, flows []*flow) ([][]tallied, error) {
 	all := make([][]tallied, len(flows))
 	g, ctx := errgroup.WithContext(ctx)
@@ -92,8 +93,8 @@ func tallyAll(ctx context.Context, a bench.Arm, flows []*flow) ([][]tallied, err
 	return all, g.Wait()
 }
 
-// settle adds to each flow's run what the counters rose by in all of it, when they show what it claims, or have had the time
-// to.
+// settle adds to each flow's run the increase of the counters over the whole run. It waits until
+// the counters show the claims of the run, but for no longer than settleTime.
 func settle(ctx context.Context, a bench.Arm, each []bench.Run, before [][]tallied) error {
 	_, nothing := proofEnds(a, bench.Sum(each))
 	for until := time.Now().Add(settleTime); ; {

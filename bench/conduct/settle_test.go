@@ -41,8 +41,8 @@ func laggingSide(t *testing.T, readings int64) *side {
 	return &side{Station: &Station{Site: Site{Name: "s"}, Agent: client}}
 }
 
-// TestCountersThatLag: counters that come late are waited for, so that they need not be let off; and a run whose counters
-// never come is void.
+// TestCountersThatLag: a run waits for counters that lag, so that the proof need not excuse them. A
+// run whose counters never rise is void.
 func TestCountersThatLag(t *testing.T) {
 	arm := bench.Arm{Workload: bench.Workload{Kind: bench.Stream}, Path: bench.Path{From: bench.End{Name: "a", Interface: "net1"}, To: bench.End{Name: "b", Interface: "net1"}}}
 	for name, c := range map[string]struct {

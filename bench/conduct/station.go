@@ -15,21 +15,21 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// Station is a site with its agent. Name, Pod and Cluster are given by who made it,
-// and so is Machine.Name where the machine's host name does not tell it, as in a pod.
+// Station is a site with its agent. Its maker sets Name, Pod and Cluster, and also Machine.Name
+// where that is not the host name, as in a pod.
 type Station struct {
 	Site
 	Agent   *agent.Client
 	Said    func() string // the end of what the agent wrote to standard error
 	Lacking []agent.Lack
-	Host    *Station // of a virtual machine: the station on what it runs on
+	Host    *Station // of a virtual machine: the station on its host
 
 	macs     map[string]string   // the addresses of its interfaces
-	carriers map[string][]string // of each interface, those that may carry its frames
+	carriers map[string][]string // for each interface, the others that may carry its frames
 	passed   map[string]string   // of a virtual machine: the PCI addresses that its VFs have on its host
 }
 
-// Meet asks each agent what it finds, and how it reaches the others.
+// Meet asks each agent for its Description, and for its routes to the others.
 func Meet(ctx context.Context, stations []*Station) error {
 	var asked errgroup.Group
 	for _, s := range stations {
@@ -72,8 +72,8 @@ func Meet(ctx context.Context, stations []*Station) error {
 	return asked.Wait()
 }
 
-// guestOf makes the station one of a virtual machine on that host, whose VFs it may have: a guest sees
-// nothing of a PF, but the address that the PF holds for the VF.
+// guestOf makes the station one of a virtual machine on that host, and finds which of the host's
+// VFs it has. A guest does not see the PF, but has the MAC address that the PF holds for the VF.
 func (s *Station) guestOf(host string, vfs []evidence.VF) {
 	s.VM, s.Pod, s.Machine.Name, s.passed = true, false, host, map[string]string{}
 	for i := range s.Ends {
@@ -85,8 +85,8 @@ func (s *Station) guestOf(host string, vfs []evidence.VF) {
 	}
 }
 
-// namePFs gives a PF that a container knows by its PCI address alone the name that it has on its host, as
-// guests' VFs have it.
+// namePFs replaces the PCI address of a PF, which is all that a container sees of it, by the PF's
+// name on the host, as for the VFs of guests.
 func (s *Station) namePFs(vfs []evidence.VF) {
 	for i := range s.Ends {
 		if at := slices.IndexFunc(vfs, func(v evidence.VF) bool { return v.PFPCI == s.Ends[i].PF }); at >= 0 {
@@ -104,7 +104,8 @@ func (s *Station) nearPF() *Station {
 	return s
 }
 
-// kernelName names what has a clock and processors of its own.
+// kernelName returns the name of the machine or guest whose kernel the station is on. Each has a
+// clock and processors of its own.
 func (s *Station) kernelName() string {
 	if s.VM {
 		return s.Machine.Name + "/" + s.Name
@@ -138,7 +139,7 @@ func Between(from, to []*Station) []bench.Path {
 	return all
 }
 
-// Lacks says why an engine cannot run at all stations; it is empty for one that can.
+// Lacks returns the reason why an engine cannot run at every station, or "" if it can.
 func Lacks(stations []*Station, engine string) string {
 	var first *Station
 	var version string
@@ -194,7 +195,7 @@ func (s *Station) isIdle(name string, arms []bench.Arm) bool {
 	})
 }
 
-// findStation finds the one that an end is of.
+// findStation returns the station of an end.
 func findStation(stations []*Station, e bench.End) *Station {
 	for _, s := range stations {
 		if s.Name == e.Name && s.Machine.Name == e.Machine {

@@ -10,9 +10,9 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// Through returns those paths that go through the station via. It routes if it is the gateway of
-// both ends to each other, and it may bridge if they are on one link. The counters of each run
-// prove whether frames pass it. The error says why no path does.
+// Through returns those paths that go through the station via. The station routes if it is the
+// gateway of both ends to each other, and it may bridge if they are on one link. The counters of
+// each run prove whether frames pass it. The error says why no path does.
 func Through(via *Station, stations []*Station, paths []bench.Path) ([]bench.Path, error) {
 	var through []bench.Path
 	var errs []error
@@ -66,7 +66,7 @@ func orNoGateway(a netip.Addr) string {
 	return "the gateway " + a.String()
 }
 
-// isRelay reports whether the station is that one in the middle.
+// isRelay reports whether the station is that relay.
 func (s *Station) isRelay(r bench.Relay) bool {
 	return r != (bench.Relay{}) && r.Machine == s.kernelName() && r.Name == s.Name
 }
@@ -83,8 +83,8 @@ func (s *Station) relayInterfaces(r bench.Relay) []evidence.Watched {
 	return all
 }
 
-// addRelay adds to a run the evidence of the middle. Those interfaces stay over which a
-// tenth of what arrived went.
+// addRelay adds the relay's evidence to a run. It keeps the interfaces that carried at least a
+// tenth of the traffic that arrived.
 func (f *flow) addRelay(run *bench.Run) {
 	if f.relay == nil {
 		return
@@ -100,8 +100,9 @@ func (f *flow) addRelay(run *bench.Run) {
 	}
 }
 
-// checkRelayed says why a run does not prove that what is in the middle of its paths handed on what is claimed,
-// and is empty when it does: one of its interfaces received as much, and one sent as much.
+// checkRelayed returns the reason why a run does not prove that the relays of its paths forwarded
+// the claimed traffic, or "" if it does: one interface of the relay received as much, and one sent
+// as much.
 func checkRelayed(arm bench.Arm, each []bench.Run) string {
 	paths := arm.Paths()
 	for i, p := range paths {
@@ -129,7 +130,8 @@ func checkRelayed(arm bench.Arm, each []bench.Run) string {
 	return ""
 }
 
-// explainDrops says what may drop all of a workload on the way, and is empty where nothing is known to.
+// explainDrops names a setting that may drop all traffic of a workload on the way, or returns "" if
+// none is known.
 func explainDrops(p bench.Path, w bench.Workload) string {
 	sends, by := p.From, p.Via.In
 	if w.Reverse {

@@ -12,7 +12,8 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// A station is in the middle when both ends have it as their gateway, or none, and it a bridge.
+// A station is in the middle of a path if both ends have it as their gateway, or if neither has a
+// gateway and the station has a bridge.
 func TestThrough(t *testing.T) {
 	a, b := pod("a", "n1", "p0", ip("10.1.0.1"), ip("172.16.0.1")), pod("b", "n2", "p0", ip("10.2.0.1"), ip("172.16.0.2"))
 	route(&a, &b, ip("10.1.0.1"), ip("10.2.0.1"))
@@ -67,7 +68,7 @@ func TestThrough(t *testing.T) {
 	}
 }
 
-// What is in the middle must have received and sent what arrived.
+// The relay in the middle must have received and sent the traffic that arrived.
 func TestProofOfTheMiddle(t *testing.T) {
 	path := func(name string) bench.Path {
 		return bench.Path{
@@ -111,8 +112,8 @@ func TestProofOfTheMiddle(t *testing.T) {
 	}
 }
 
-// newMiddle is a world of three: what goes from the first to the second has to go through the last, which
-// routes or bridges.
+// newMiddle returns a world of three namespaces. Traffic from the first to the second goes through
+// the last, which routes or bridges.
 func newMiddle(t *testing.T, how bench.Forward) *world {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -158,14 +159,15 @@ func newMiddle(t *testing.T, how bench.Forward) *world {
 	return w
 }
 
-// filterSources has the router forward, and drop sources that it has no route to or not.
+// filterSources makes the router forward. With an rp of "1" it drops packets from sources to which
+// it has no route, and with "0" it does not.
 func (w *world) filterSources(t *testing.T, rp string) {
 	t.Helper()
 	run(t, "ip", "netns", "exec", w.netns[2], "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter="+rp, "net.ipv4.conf.r0.rp_filter="+rp)
 }
 
 // M12 and M13 as the reports have them: a machine in the middle forwards packets of many sources, or of many
-// MACs, and its counters and processors are evidence. Nothing of it was set by the measurement.
+// MACs, and its counters and processors are evidence. The measurement sets nothing on that machine.
 func TestOnceThroughTheMiddle(t *testing.T) {
 	for how, load := range map[bench.Forward]bench.Workload{bench.Routes: {Sources: 4096}, bench.Bridges: {MACs: 4096}} {
 		t.Run(string(how), func(t *testing.T) {

@@ -57,7 +57,7 @@ func (p pair) askFlood(t *testing.T, s *Server, token string) (control net.Conn)
 	return control
 }
 
-// countAnswers is how many bytes come from a connection in a while.
+// countAnswers returns how many bytes come from a connection in that time.
 func countAnswers(conn net.Conn, while time.Duration) (n int64) {
 	_ = conn.SetReadDeadline(time.Now().Add(while))
 	n, _ = io.Copy(io.Discard, conn)

@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frameSocket counts frames where they cannot be discarded.
+// frameSocket counts frames if no eBPF program can discard them.
 //
-// It is a packet socket without a reader. The kernel counts what passes the
-// filter, also what no longer fits into the socket (PACKET_STATISTICS in
-// packet(7)), so that no frame is missed because the counter is slow, as with
-// sockets that are read, and none is copied. The count is taken before GRO's
-// frames are split and before the firewall; frames that the NIC, the driver or the
-// backlog dropped are not in it.
+// It is a packet socket without a reader. The kernel counts the frames that pass the filter, also
+// those that no longer fit into the socket (PACKET_STATISTICS in packet(7)). So a slow counter
+// misses no frame, unlike a socket that is read, and no frame is copied. The count is taken before
+// GRO's frames are split and before the firewall; frames that the NIC, the driver or the backlog
+// dropped are not in it.
 type frameSocket struct {
 	fd int
 	// total is the sum of all readings so far: the kernel's own count has 32 bits and begins anew

@@ -18,9 +18,10 @@ import (
 	"github.com/culvert-net/culvert/kernel/netns"
 )
 
-// BenchmarkSmallest sends the smallest packets over a veth pair, in turns with the
-// engine, with a ring and nothing else (the floor: what is left is the kernel's), and with iperf3, for a second each: "sent/s" leave, "pps" arrive, and "pps/core" arrive
-// for each second of processor time of all that send and receive.
+// BenchmarkSmallest sends the smallest packets over a veth pair, in turns for a second each. It
+// sends with the engine, with a ring alone (the floor, which is the kernel's part), and with
+// iperf3: "sent/s" leave, "pps" arrive, and "pps/core" arrive for each second of processor time of
+// all that send and receive.
 //
 //	go test -run '^$' -bench Smallest -benchtime 5x ./bench/engine
 func BenchmarkSmallest(b *testing.B) {
@@ -73,7 +74,7 @@ func BenchmarkSmallest(b *testing.B) {
 			b.ReportMetric((s.arrived/s.seconds)/(base.arrived/base.seconds), arm.name+":iperf3-pps")
 		}
 	}
-	b.ReportMetric(0, "ns/op") // says nothing
+	b.ReportMetric(0, "ns/op") // it has no meaning here
 }
 
 // measureFloor has a ring send one frame over and over, and the other end discard it.
@@ -141,7 +142,7 @@ func (p pair) measureRates(b *testing.B, w bench.Workload) (r rates) {
 	return r
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -150,7 +151,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// iperf3 runs it at both ends, for one test.
+// iperf3 runs the program iperf3 at both ends, for one test.
 func (p pair) iperf3(b *testing.B, arguments ...string) (r rates) {
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()

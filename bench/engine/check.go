@@ -22,9 +22,9 @@ const (
 	maxBurst    = 64 // UDP_MAX_SEGMENTS of kernels before 6.9 (linux/udp.h)
 )
 
-// Check returns w with its zero values made what the engine does, or an error that
-// names the first field that cannot be, its value and what can be. A Size of zero
-// stays where it follows from the path: see [Measure].
+// Check returns w with its zero values replaced by the engine's defaults, or an error that names
+// the first field out of its bounds, its value and the bounds. A Size of zero stays if it depends
+// on the path: see [Measure].
 func Check(w bench.Workload) (bench.Workload, error) {
 	switch w.Kind {
 	case bench.Stream, bench.Datagram, bench.Request, bench.Connect, bench.Packets:

@@ -34,12 +34,12 @@ type Remote struct {
 // sends, or asks.
 //
 // Zero values of w mean: one stream; the kernel's windows; no rate; Size 128 KiB for
-// streams, 64 bytes for questions, the least for packets, and for datagrams what a TCP segment on
-// the same path holds, so that they are not fragmented. The rate is of all streams
-// together. Packets come from as many threads as there are streams.
+// streams, 64 bytes for questions, the least for packets, and for datagrams the payload of a TCP
+// segment on the same path. These are then not fragmented. The rate is of all streams together.
+// Packets come from as many threads as there are streams.
 //
-// It returns when the window has passed, or ctx has ended, or there can be no
-// figures; the error says what was in the way. No figure comes with an error.
+// It returns when the window has passed, or ctx has ended, or there can be no figures. The error
+// has the reason. With an error there are no figures.
 func Measure(ctx context.Context, w bench.Workload, from Local, to Remote, marks Marks) (bench.Run, error) {
 	w, err := Check(w)
 	if err != nil {
@@ -234,7 +234,7 @@ func (c client) dialStream(ctx context.Context, network string, o options, strea
 	return conn, nil
 }
 
-// networkOf names what carries the workload's streams.
+// networkOf returns the network of the workload's streams, as package net names it.
 func networkOf(w bench.Workload) string {
 	if w.Kind == bench.Datagram || w.UDP {
 		return "udp"

@@ -82,8 +82,8 @@ func (c *connector) askOne(ctx context.Context, stream uint32, question, answer 
 // namespace is the network namespace of a thread. The zero value is that of the process.
 type namespace struct{ file *os.File }
 
-// openNamespace opens that of the calling goroutine's thread. Without a privilege it can only be that
-// of the process, as in an agent: all threads are in it.
+// openNamespace opens the network namespace of the calling goroutine's thread. Without privileges
+// all threads are in that of the process, as in an agent.
 func openNamespace() (namespace, error) {
 	process, err := os.Stat("/proc/self/ns/net")
 	if err != nil {
@@ -112,13 +112,13 @@ func (n namespace) close() error {
 	return n.file.Close()
 }
 
-// answerOnce sends one question back and closes the connection. The end that asks has the error
+// answerOnce sends one question back and closes the connection. The end that asks reports the error
 // of a connection that fails.
 func answerOnce(ctx context.Context, conn net.Conn, size int) {
 	defer conn.Close()
 	defer closedBy(ctx, []net.Conn{conn})()
 	question := make([]byte, size)
-	_ = conn.SetDeadline(time.Now().Add(patience)) // only a closed one refuses, and ReadFull says so
+	_ = conn.SetDeadline(time.Now().Add(patience)) // only a closed one refuses, as ReadFull reports
 	if _, err := io.ReadFull(conn, question); err == nil {
 		_, _ = conn.Write(question)
 	}

@@ -20,8 +20,8 @@ func putHeader(b []byte, session, sequence uint64) {
 	binary.BigEndian.PutUint64(b[8:], sequence)
 }
 
-// parseHeader returns the sequence number. False is none of this session's: a ticket
-// that was sent again, or another program's datagram.
+// parseHeader returns the sequence number. It returns false for a datagram without this session: a
+// ticket that was sent again, or another program's datagram.
 func parseHeader(b []byte, session uint64) (sequence uint64, ok bool) {
 	if len(b) < headerSize || binary.BigEndian.Uint64(b) != session {
 		return 0, false
@@ -103,8 +103,8 @@ type datagramSink struct {
 	counts  []datagramCount // by connection
 }
 
-// datagramCount is of one connection. Lost is kept as a difference, for its parts
-// would be read at two moments.
+// datagramCount has the counts of one connection. It keeps lost as a difference, since the two
+// parts of that would be read at two moments.
 type datagramCount struct{ bytes, packets, lost counter }
 
 func newDatagramSink(conns []net.Conn, session uint64, size int) *datagramSink {
@@ -149,7 +149,7 @@ func (s *datagramSink) receiveDatagrams(conn net.Conn, count *datagramCount) err
 		}
 		count.packets.Store(packets)
 		count.bytes.Store(bytes)
-		count.lost.Store(next - min(next, packets)) // one that came twice hides a gap
+		count.lost.Store(next - min(next, packets)) // a datagram that came twice hides a gap
 	}
 }
 

@@ -9,13 +9,14 @@ import (
 	"github.com/culvert-net/culvert/kernel/bpf"
 )
 
-// discard counts a session's frames as they come out of the interface, and has the kernel
-// drop them there, so that its IP stack is not what is measured: routing each frame to a
-// closed port costs more than all before it, and a packet socket that counts them
-// a third of that again.
+// discard counts a session's frames as they come out of the interface, and has the kernel drop them
+// there, so that the measurement does not include its IP stack. Routing each frame to a closed port
+// costs more than all steps before it, and a packet socket that counts the frames costs a third of
+// that again.
 type discard struct{ *bpf.Ingress }
 
-// discardFrames returns an error where the kernel has no TCX or refuses.
+// discardFrames attaches the program that discards the session's frames to an interface. It returns
+// an error if the kernel has no TCX or refuses the program.
 func discardFrames(index int, a arriving) (*discard, error) {
 	program, err := bpf.AttachIngress(index, func(frames bpf.Counter) asm.Instructions { return discardProgram(frames, a) })
 	if err != nil {

@@ -217,14 +217,15 @@ func TestDatagram(t *testing.T) {
 
 func TestDatagramRate(t *testing.T) {
 	p := newPair(t)
-	// In the window is what is sent while a busy machine lets the receiver sleep.
+	// The window of the socket holds the datagrams that are sent while a busy machine lets the
+	// receiver sleep.
 	w := bench.Workload{Kind: bench.Datagram, Seconds: 0.5, Warmup: 0.1, Size: 1000, Streams: 2, Rate: 8e6, Window: 8 << 20}
 	run := p.measureFigures(t, w)
 	if run.Lost != 0 {
 		t.Errorf("%d datagrams are lost at a low rate", run.Lost)
 	}
-	// The machine may be too slow, never too fast; the edges of the window may fall
-	// behind a stall that is caught up with.
+	// The sender may send too few datagrams on a slow machine, but not too many. The window may
+	// begin after a stall that the sender catches up with.
 	if most := (w.Seconds + 2*behind) * 1000; float64(run.Packets) > most {
 		t.Errorf("%d datagrams arrived, want 500, and no more than %g", run.Packets, most)
 	}
@@ -403,7 +404,7 @@ func (p pair) cutBursts(t testing.TB) {
 	})
 }
 
-// TestBurstsThatNobodyCuts: a veth would hand them over whole.
+// TestBurstsThatNobodyCuts: the engine sends no bursts over a veth that would hand them over whole.
 func TestBurstsThatNobodyCuts(t *testing.T) {
 	p := newPair(t)
 	_, err, _ := p.measureBetween(t.Context(), t, bench.Workload{Kind: bench.Packets, Burst: 2, Seconds: 0.1}, [2]Marks{})
@@ -412,9 +413,9 @@ func TestBurstsThatNobodyCuts(t *testing.T) {
 	}
 }
 
-// TestCounters has frames, from a ring in bursts and from an AF_XDP socket one by one, counted by
-// the program that discards them and by the socket that kernels without it have: the one
-// in front sees what the other one sees, and both see all.
+// TestCounters sends frames from a ring in bursts, and from an AF_XDP socket one by one. The
+// program that discards frames and the socket for kernels without such programs both count all of
+// them.
 func TestCounters(t *testing.T) {
 	p := newPair(t)
 	p.cutBursts(t)
@@ -488,7 +489,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// findWay leads from end 0 to end 1.
+// findWay returns the route from end 0 to end 1.
 func (p pair) findWay(t testing.TB) route {
 	t.Helper()
 	at := [2]*net.Interface{}
@@ -503,8 +504,8 @@ func (p pair) findWay(t testing.TB) route {
 	return r
 }
 
-// measureFigures measures, and nothing may go wrong but that a busy machine lets an end sleep
-// through its window.
+// measureFigures measures, and any error fails the test. It measures again if a busy machine let an
+// end sleep through its window.
 func (p pair) measureFigures(t testing.TB, w bench.Workload) bench.Run {
 	t.Helper()
 	return p.measureMarked(t, w, func() [2]Marks { return [2]Marks{} })

@@ -17,14 +17,15 @@ const (
 	Ping   = "ping"
 )
 
-// Engine says what is known of a way to make traffic before it runs.
+// Engine describes a way to make traffic.
 type Engine struct {
 	Name  string
 	Kinds []bench.Kind // the workloads that it carries
 	// Program is the program that an end starts, and Package is its package in Debian. Both are
 	// empty if an end starts no program.
 	Program, Package string
-	// Task begins the names of its processes and kernel threads, beside those of Culvert's agent.
+	// Task is the beginning of the names of its processes and kernel threads, other than Culvert's
+	// agent.
 	Task string
 	// SenderOnly is set where the kernel of the end that receives answers or counts, and needs no
 	// engine.
@@ -57,7 +58,8 @@ func FindEngine(name string) (Engine, bool) {
 	return all[i], true
 }
 
-// SecondsOf sums the seconds that an engine's own processes and threads ran, of those of all tasks by their names.
+// SecondsOf returns how many seconds an engine's own processes and threads ran. tasks has the
+// seconds of all tasks by their names.
 func SecondsOf(name string, tasks map[string]float64) (sum float64) {
 	for task, seconds := range tasks {
 		if is := engineOf(task); is != "" && is == name {

@@ -170,11 +170,11 @@ func (f *frames) putFrame(b []byte, i uint64) {
 		binary.BigEndian.PutUint16(b[etherLength+10:], ^foldSum(sum))
 	}
 	switch {
-	case f.burst > 1: // the kernel makes each frame's of it (virtio 1.2, section 5.1.6.2)
+	case f.burst > 1: // the kernel makes each frame's sum from it (virtio 1.2, section 5.1.6.2)
 		binary.BigEndian.PutUint16(udp[6:], foldSum(pseudo))
 	case f.ip == ipv6Length:
 		checksum := ^foldSum(sum + uint32(port))
-		if checksum == 0 { // means none
+		if checksum == 0 { // 0 means no checksum
 			checksum = 0xffff
 		}
 		binary.BigEndian.PutUint16(udp[6:], checksum)

@@ -21,8 +21,8 @@ func wayTo(v6 bool) route {
 	return r
 }
 
-// TestFrames checks what any receiver checks, of every frame of a workload, written over
-// one another as in a ring.
+// TestFrames checks every frame of a workload as a receiver does. The frames are written over one
+// another as in a ring.
 func TestFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v6 := rapid.Bool().Draw(t, "v6")

@@ -44,7 +44,7 @@ type lobby struct {
 
 // admitConnections accepts connections until ctx ends.
 func (l *lobby) admitConnections(ctx context.Context) error {
-	_ = l.listener.SetDeadline(time.Time{}) // only a closed one refuses, and Accept says so
+	_ = l.listener.SetDeadline(time.Time{}) // only a closed listener refuses, as Accept reports
 	defer context.AfterFunc(ctx, func() { _ = l.listener.SetDeadline(time.Unix(1, 0)) })()
 	g, ctx := errgroup.WithContext(ctx)
 	for {
@@ -64,7 +64,7 @@ func (l *lobby) admitConnections(ctx context.Context) error {
 
 func (l *lobby) greetConnection(ctx context.Context, conn net.Conn) {
 	defer closedBy(ctx, []net.Conn{conn})()
-	_ = conn.SetReadDeadline(time.Now().Add(patience)) // only a closed one refuses, and ReadFull says so
+	_ = conn.SetReadDeadline(time.Now().Add(patience)) // only a closed connection refuses, as ReadFull reports
 	text := make([]byte, ticketSize)
 	_, err := io.ReadFull(conn, text)
 	t, ok := l.parseTicket(text)
@@ -106,7 +106,7 @@ func (l *lobby) waitForClient(ctx context.Context) (arrival, error) {
 	}
 }
 
-// closedWhile calls f and turns away who comes in the meantime.
+// closedWhile calls f and turns away connections that come in the meantime.
 func (l *lobby) closedWhile(ctx context.Context, f func() error) error {
 	return l.greetWhile(ctx, nil, f)
 }

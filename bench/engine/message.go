@@ -19,9 +19,9 @@ const (
 	ready  said = "ready"  // the server: connect
 	joined said = "joined" // the server: all streams are there
 	start  said = "start"  // the client: traffic may go
-	begin  said = "begin"  // who counts: the window begins
-	end    said = "end"    // who counts: the window has ended
-	other  said = "other"  // who does not count: its own figures
+	begin  said = "begin"  // the end that counts: the window begins
+	end    said = "end"    // the end that counts: the window has ended
+	other  said = "other"  // the end that does not count: its own figures
 	result said = "result" // the server, when it counts: all figures
 	failed said = "failed" // either: why there will be none
 )
@@ -66,8 +66,8 @@ func parseMessage(line []byte) (message, error) {
 	return m, nil
 }
 
-// ticket opens every connection to a server, and is what a datagram says until the
-// server knows its stream: which measurement it belongs to and what it is of it.
+// ticket opens every connection to a server, and is the content of datagrams until the server knows
+// their stream. It names the measurement, and the stream or control connection within it.
 type ticket struct {
 	token   string // of the server: tokenSize bytes
 	session uint64
@@ -87,7 +87,7 @@ func (t ticket) encodeTicket() []byte {
 	return binary.BigEndian.AppendUint32(b, t.stream)
 }
 
-// parseTicket reads exactly one ticket; false is none.
+// parseTicket reads exactly one ticket, and returns false for any other text.
 func parseTicket(b []byte) (ticket, bool) {
 	if len(b) != ticketSize || string(b[:len(ticketMagic)]) != ticketMagic {
 		return ticket{}, false

@@ -43,10 +43,11 @@ func newBatch(size int) *batch {
 	return b
 }
 
-// datagramAt returns datagram i of those that receive got.
+// datagramAt returns datagram i of those that receiveBatch received.
 func (b *batch) datagramAt(i int) []byte { return b.data[i][:b.headers[i].length] }
 
-// sendBatch sends the first n datagrams and says how many went. It blocks while none goes.
+// sendBatch sends the first n datagrams and returns how many the kernel took. It blocks until the
+// kernel takes at least one.
 func (b *batch) sendBatch(conn syscall.RawConn, n int) (sent int, err error) {
 	var errno syscall.Errno
 	outer := conn.Write(func(fd uintptr) bool {
@@ -56,7 +57,7 @@ func (b *batch) sendBatch(conn syscall.RawConn, n int) (sent int, err error) {
 	return sent, firstError(outer, errno)
 }
 
-// receiveBatch gets what there is, at least one datagram. It blocks while there is none.
+// receiveBatch receives the datagrams that have arrived. It blocks until there is at least one.
 func (b *batch) receiveBatch(conn syscall.RawConn) (n int, err error) {
 	var errno syscall.Errno
 	outer := conn.Read(func(fd uintptr) bool {
@@ -81,7 +82,7 @@ func firstError(outer error, errno syscall.Errno) error {
 	return errno
 }
 
-// isPassing reports whether err is of one call, and the next one may go: the queue of
+// isPassing reports whether err is of one call only, and the next call may succeed: the queue of
 // the interface was full, or an ICMP message about an earlier datagram came in.
 func isPassing(err error) bool {
 	return errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)

@@ -16,12 +16,12 @@ type pace struct {
 	done  float64
 }
 
-// behind bounds how much of a schedule is caught up with, in seconds: what could not
-// be sent for longer is dropped, so that a stall is not followed by a flood.
+// behind bounds how much of a schedule a sender catches up with, in seconds. It drops what is
+// overdue for longer, so that no flood follows a stall.
 const behind = 0.1
 
-// nextDue returns how many of at most most are due. It waits until one is, and returns
-// 0 when ctx ends.
+// nextDue returns how many things are due, but no more than most. It waits until one is, and
+// returns 0 when ctx ends.
 func (p *pace) nextDue(ctx context.Context, most int) int {
 	if p.rate == 0 {
 		if ctx.Err() != nil {
@@ -67,9 +67,8 @@ func pauseUntil(ctx context.Context, due time.Time) {
 	}
 }
 
-// wakePrecisely keeps the goroutine on one thread that wakes as soon as it should, not
-// within the usual 50 microseconds after it (PR_SET_TIMERSLACK in prctl(2)). The
-// caller calls what it returns.
+// wakePrecisely keeps the goroutine on one thread that wakes at the requested time, and not up to
+// the usual 50 microseconds later (PR_SET_TIMERSLACK in prctl(2)). The caller must call undo.
 func wakePrecisely() (undo func()) {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // without it, it is a little late

@@ -20,13 +20,13 @@ type packetSource struct {
 	sent    []counter // by outlet
 }
 
-// outlet has slots for frames, and sends what they were filled with.
+// outlet has slots for frames, and sends the frames in them.
 type outlet interface {
 	// fillSlots writes at most n frames into free slots, the first of them frame number first and the
-	// others each step later, and says how many slots were free.
+	// others each step later, and returns how many slots were free.
 	fillSlots(f *frames, n int, first, step uint64) int
-	// sendFilled hands to the interface what was filled. Frames that it has no room for stay filled,
-	// and go with a later call; then send waits for a moment.
+	// sendFilled hands the frames of filled slots to the interface. Frames for which the interface
+	// has no room stay in their slots until a later call, and sendFilled waits for a moment.
 	sendFilled() error
 	// countWaiting returns how many slots were filled and have not been sent.
 	countWaiting() uint64
@@ -80,8 +80,8 @@ func (s *packetSource) carryTraffic(ctx context.Context) error {
 	return g.Wait()
 }
 
-// sendFrames goes on until ctx ends. Outlet i has every frame whose number is i more than a
-// multiple of their count.
+// sendFrames sends frames until ctx ends. Outlet i sends every frame whose number is i more than a
+// multiple of the number of outlets.
 func (s *packetSource) sendFrames(ctx context.Context, o outlet, i int) error {
 	const most = ringSlots / 4 // of slots for one call
 	schedule := pace{rate: s.rate}

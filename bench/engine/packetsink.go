@@ -29,9 +29,9 @@ type frameCounter interface {
 	close() error
 }
 
-// newPacketSink opens the counter on the calling thread. The port is that to which the frames
-// go; it takes none of them, but without it the kernel would answer those that are not
-// discarded before. The caller closes the sink, and the port.
+// newPacketSink opens the counter on the calling thread. The frames go to port. It receives none of
+// them, but without it the kernel would answer the frames that are not discarded before. The caller
+// closes the sink, and the port.
 func newPacketSink(r route, port *net.UDPConn, session uint64, size int) (*packetSink, error) {
 	if err := onConn(port, func(fd int) error { return attachFilter(fd, []bpf.Instruction{bpf.RetConstant{}}) }); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func newPacketSink(r route, port *net.UDPConn, session uint64, size int) (*packe
 	return &packetSink{port: port, size: size, counter: c, by: bench.Mechanism{Name: bySocket, Instead: refused.Error()}}, nil
 }
 
-// The mechanisms by which frames are counted. A receiver with the socket takes a fifth to two fifths
-// fewer, since IP's way to the port costs more than all before it.
+// The mechanisms by which frames are counted. A receiver with the packet socket receives a fifth to
+// two fifths fewer frames: the way of a frame through IP to the port costs more than all before it.
 const (
 	byDiscard = "eBPF at the interface"
 	bySocket  = "packet socket"
@@ -63,7 +63,7 @@ func (s *packetSink) close() error {
 	}))
 }
 
-// carryTraffic reads the counter often enough.
+// carryTraffic reads the counter each second, so that it does not wrap between two readings.
 func (s *packetSink) carryTraffic(ctx context.Context) error {
 	often := time.NewTicker(time.Second)
 	defer often.Stop()
@@ -86,7 +86,7 @@ func (s *packetSink) countFrames() (uint64, error) {
 }
 
 func (s *packetSink) readTally() tally {
-	n, _ := s.countFrames() // run says why it cannot be read
+	n, _ := s.countFrames() // carryTraffic returns the error
 	return tally{packets: n, bytes: n * uint64(s.size)}
 }
 

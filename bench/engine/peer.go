@@ -16,7 +16,7 @@ import (
 // patience is how long the other end may take for work that it does at once.
 const patience = 10 * time.Second
 
-// errSilent is that the other end did not say what it should.
+// errSilent is the error if the other end does not send the message that is due.
 var errSilent = errors.New("it is silent")
 
 // peer is the other end, over the control connection.
@@ -45,7 +45,7 @@ func listenTo(ctx context.Context, conn net.Conn) *peer {
 func (p *peer) close() {
 	p.stop()
 	p.conn.Close()
-	_ = p.reader.Wait() // why reading ended is in p.lost
+	_ = p.reader.Wait() // the reason why reading ended is in p.lost
 }
 
 // readMessages reads messages until the connection or ctx ends.
@@ -80,7 +80,7 @@ func (p *peer) sendMessage(m message) error {
 	if err != nil {
 		return fmt.Errorf("say %q: %w", m.Says, err)
 	}
-	_ = p.conn.SetWriteDeadline(time.Now().Add(patience)) // only a closed one refuses, and Write says so
+	_ = p.conn.SetWriteDeadline(time.Now().Add(patience)) // only a closed connection refuses, as Write reports
 	if _, err := p.conn.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("tell the other end, %s: %w", p.conn.RemoteAddr(), err)
 	}

@@ -28,8 +28,8 @@ const (
 // asker asks questions, on each connection one at a time, and measures how long the
 // answers take: from when the question was due, where there is a rate, so
 // that one slow answer counts for all the questions that it held up
-// (coordinated omission). Questions that were due in the window and are not answered
-// when all ends count with the time that they waited.
+// (coordinated omission). Questions that were due in the window and are not answered at the end of
+// the traffic count with the time that they waited.
 type asker struct {
 	conns    []net.Conn
 	session  uint64
@@ -127,7 +127,7 @@ func (a *asker) askQuestions(ctx context.Context, conn net.Conn, due time.Time, 
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			count.lost.Add(1)
-			a.recordDelay(due, time.Now(), count) // it is not to leave the percentiles
+			a.recordDelay(due, time.Now(), count) // a lost question counts in the percentiles too
 		case err != nil:
 			a.recordUnanswered(due, count)
 			return err
@@ -162,8 +162,8 @@ func (a *asker) recordUnanswered(due time.Time, count *askerCount) {
 	}
 }
 
-// waitForAnswer waits for the answer to a question. The answers to earlier ones, which were taken for lost, are
-// passed over.
+// waitForAnswer waits for the answer to a question. It skips late answers to earlier questions,
+// which have counted as lost.
 func waitForAnswer(conn net.Conn, answer []byte, session, number uint64) error {
 	if _, tcp := conn.(*net.TCPConn); tcp {
 		if _, err := io.ReadFull(conn, answer); err != nil {

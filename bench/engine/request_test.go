@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// TestOmission has one answer of a thousand a second take as long as three hundred
-// questions: all of them waited, not only the one.
+// TestOmission delays one answer, at a thousand questions a second, for the time of three hundred
+// questions. All of these waited, and not only the first.
 func TestOmission(t *testing.T) {
 	const stall, questions = 300 * time.Millisecond, 50
 	here, there := net.Pipe()
@@ -56,7 +56,7 @@ func TestOmission(t *testing.T) {
 	}
 }
 
-// TestHear has answers that are none.
+// TestHear has texts that do not answer the question.
 func TestHear(t *testing.T) {
 	const session = 5
 	header := func(session, number uint64) []byte {
@@ -89,8 +89,9 @@ func TestHear(t *testing.T) {
 	}
 }
 
-// TestLostQuestionsArePercentiles: a question whose answer never comes waited for it all the same. Left out, it would make
-// the 99th percentile of a lossy path that of its luckiest questions.
+// TestLostQuestionsArePercentiles: a question whose answer never comes counts with the time that it
+// waited. Without it, the 99th percentile of a lossy path would be that of its successful
+// questions.
 func TestLostQuestionsArePercentiles(t *testing.T) {
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

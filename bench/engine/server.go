@@ -37,7 +37,7 @@ func Listen(ctx context.Context, local Local, port uint16) (*Server, error) {
 	return s, nil
 }
 
-// NoPorts says of an error of listening on any port what it means that none is free.
+// NoPorts adds an explanation to the error of a listener on port 0 if no port is free.
 func NoPorts(err error, port uint16) error {
 	if port == 0 && errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("no port is left, %w: end what holds so many, or widen net.ipv4.ip_local_port_range", err)
@@ -150,8 +150,8 @@ func (s *Server) runMeasurement(ctx context.Context, door *lobby, p *peer, first
 	return p.sendMessage(message{Says: result, Run: &run})
 }
 
-// welcome returns what to do with connections that come while the workload runs: those of
-// [bench.Connect] are answered, others are closed.
+// welcome returns the function for connections that come while the workload runs. It answers those
+// of [bench.Connect]. It is nil for other workloads, whose connections are closed.
 func (s *Server) welcome(w bench.Workload, first arrival) func(context.Context, arrival) {
 	if w.Kind != bench.Connect {
 		return nil
@@ -209,14 +209,15 @@ func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workloa
 }
 
 // gatherDatagrams waits for a ticket of each stream, and gives each a socket of its own
-// that is connected to where the ticket came from. It ignores tickets that do not come from the
-// client's address, so that no ticket directs traffic to a third host (TestSpoofedSourceGetsNothing).
+// that is connected to the source of the ticket. It ignores tickets that do not come from the
+// client's address, so that no ticket directs traffic to a third host
+// (TestSpoofedSourceGetsNothing).
 func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workload, first arrival) (conns []net.Conn, err error) {
 	conns = make([]net.Conn, w.Streams)
 	return conns, door.closedWhile(ctx, func() error {
 		ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 		defer cancel()
-		_ = s.udp.SetReadDeadline(time.Time{}) // only a closed one refuses, and reading says so
+		_ = s.udp.SetReadDeadline(time.Time{}) // only a closed socket refuses, as reading reports
 		defer context.AfterFunc(ctx, func() { _ = s.udp.SetReadDeadline(time.Unix(1, 0)) })()
 		text := make([]byte, ticketSize+1)
 		for there := 0; there < len(conns); {

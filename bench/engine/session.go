@@ -16,7 +16,7 @@ import (
 
 // Marks are called at this end: Start as traffic begins, so that the window opens
 // Workload.Warmup later; Begin directly before the window is counted and End directly
-// after it. Nil ones are not.
+// after it. Functions that are nil are not called.
 type Marks struct {
 	Start, Begin, End func()
 	// Hold is called at the end that asked for the measurement when both are ready, and the traffic
@@ -33,16 +33,17 @@ type tally struct {
 type load interface {
 	// carryTraffic sends or receives until ctx ends. An error says why it ended before.
 	carryTraffic(ctx context.Context) error
-	// readTally returns the counts of run until now.
+	// readTally returns the counts of the load until now.
 	readTally() tally
 	// markWindow says that the window begins or, counting false, has ended.
 	markWindow(counting bool)
-	// addFigures puts into a run what only this load knows. It is called after run.
+	// addFigures adds to a run the figures that only this load has. It is called after
+	// carryTraffic.
 	addFigures(*bench.Run) error
 }
 
-// ErrNothing is in the error of a measurement in which nothing came to the end that receives, also in what
-// an agent answers.
+// ErrNothing is wrapped in the error of a measurement in which nothing arrived at the end that
+// receives, also in the answer of an agent.
 var ErrNothing = errors.New("nothing arrived")
 
 // session is one measurement as one end sees it.
@@ -112,7 +113,7 @@ func (s *session) runLoad(ctx context.Context) (run bench.Run, err error) {
 	traffic, stop := context.WithCancel(ctx)
 	defer stop()
 	callIfSet(s.marks.Start)
-	// When either fails, the other has no sense.
+	// If either fails, the other is of no use.
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer context.AfterFunc(both, stop)()
@@ -141,7 +142,7 @@ func (s *session) runLoad(ctx context.Context) (run bench.Run, err error) {
 	return run, err
 }
 
-// noteTotal puts into a run what this end's load has sent or received from first to last.
+// noteTotal adds to a run the traffic that this end's load sent or received from first to last.
 func (s *session) noteTotal(run *bench.Run) {
 	t, total := s.load.readTally(), uint64(0)
 	switch s.workload.Kind {
@@ -163,8 +164,8 @@ func (s *session) noteTotal(run *bench.Run) {
 }
 
 // countWindow waits for the warm-up to pass and measures the window. The load goes on
-// until the other end has said that it stopped: who closed first would break the
-// other's traffic off, and that looks like a fault.
+// until the other end has said that it stopped: if this end closed first, the other end's traffic
+// would break off as in a failure.
 func (s *session) countWindow(ctx context.Context) (bench.Run, error) {
 	var run bench.Run
 	if err := s.peer.waitQuietly(ctx, secondsLong(s.workload.Warmup)); err != nil {
@@ -194,7 +195,8 @@ func (s *session) countWindow(ctx context.Context) (bench.Run, error) {
 	run.Bytes, run.Packets = last.bytes-first.bytes, last.packets-first.packets
 	run.Sent, run.Lost = last.sent-first.sent, clampedDifference(last.lost, first.lost)
 	if s.workload.Kind == bench.Datagram || s.workload.Kind == bench.Packets {
-		// The other end's window is as long as messages took: under a flood, they take long.
+		// The length of the other end's window depends on the delay of messages, which is long
+		// under a flood.
 		run.Sent = uint64(math.Round(float64(m.Run.Sent) * run.Seconds / m.Run.Seconds))
 	}
 	run.Totals = m.Run.Totals
@@ -229,7 +231,7 @@ func (s *session) countMissing(ctx context.Context, run bench.Run, sent uint64) 
 	return min(clampedDifference(run.Sent, run.Packets), clampedDifference(sent, s.load.readTally().packets))
 }
 
-// measureSeries lets the window pass and notes what each part of it carried.
+// measureSeries waits until the window has passed and notes the traffic of each part of it.
 func (s *session) measureSeries(ctx context.Context, run *bench.Run, first tally) (last tally, err error) {
 	const parts = 10
 	whole := secondsLong(s.workload.Seconds)
@@ -294,7 +296,8 @@ func (s *session) followWindow(ctx context.Context, stop context.CancelFunc) (be
 	return run, s.peer.sendMessage(message{Says: other, Run: &run})
 }
 
-// mechanical is a load or outlet that says by what it sends or counts, as there are several ways.
+// mechanical is a load or outlet that names the mechanism by which it sends or counts, where there
+// are several.
 type mechanical interface{ nameMechanism() bench.Mechanism }
 
 // noteMechanism puts this end's mechanism into a run.

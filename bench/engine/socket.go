@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options are of every socket of one end.
+// options are the options of every socket of one end.
 type options struct {
 	device  string // SO_BINDTODEVICE; empty: the routes decide
 	window  int    // SO_SNDBUF and SO_RCVBUF, bytes; 0: the kernel's own
@@ -73,7 +73,7 @@ func onConn(c net.Conn, f func(fd int) error) error {
 	return onFD(raw, f)
 }
 
-// closeAll closes what is not nil.
+// closeAll closes the connections that are not nil.
 func closeAll(conns []net.Conn) {
 	for _, c := range conns {
 		if c != nil {
@@ -82,8 +82,8 @@ func closeAll(conns []net.Conn) {
 	}
 }
 
-// closedBy closes conns when ctx ends, which ends what blocks on them. The caller
-// calls the function that it returns when it is done with them.
+// closedBy closes conns when ctx ends, which ends calls that block on them. The caller calls the
+// returned function when it no longer uses them.
 func closedBy(ctx context.Context, conns []net.Conn) func() bool {
 	return context.AfterFunc(ctx, func() { closeAll(conns) })
 }

@@ -41,9 +41,9 @@ func (s *streamSource) carryTraffic(ctx context.Context) error {
 	var g errgroup.Group
 	for i, conn := range s.conns {
 		g.Go(func() error {
-			// Go turns Nagle's algorithm off; small writes are to be what a program
-			// gets that sets nothing.
-			_ = conn.(*net.TCPConn).SetNoDelay(false) // only a closed one refuses, and Write says so
+			// Go turns Nagle's algorithm off. Small writes must be sent as for a program that sets
+			// no option.
+			_ = conn.(*net.TCPConn).SetNoDelay(false) // only a closed connection refuses, as Write reports
 			data := make([]byte, s.size)
 			for {
 				n, err := conn.Write(data)
@@ -57,7 +57,7 @@ func (s *streamSource) carryTraffic(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readTally asks the kernel for what it sent again (tcpi_total_retrans).
+// readTally asks the kernel for the number of retransmitted segments (tcpi_total_retrans).
 func (s *streamSource) readTally() (t tally) {
 	t.bytes = sumCounters(s.bytes)
 	for _, conn := range s.conns {

@@ -54,7 +54,7 @@ func bindPacket(fd, index int) error {
 	return nil
 }
 
-// route has what frames need to get to the other end.
+// route has the interface and the addresses of frames to the other end.
 type route struct {
 	index int
 	name  string
@@ -64,9 +64,9 @@ type route struct {
 	to    netip.AddrPort
 }
 
-// tap sees what the kernel sends to the other end of a connection: so one learns the
-// interface and the next hop's MAC from the one that decides, whatever routes,
-// neighbours, VLANs and bonds are in the way.
+// tap sees the frames that the kernel sends to the other end of a connection. They show the
+// interface and the next hop's MAC that the kernel chose by its routes, neighbours, VLANs and
+// bonds.
 type tap struct {
 	fd       int
 	from, to netip.AddrPort
@@ -84,7 +84,8 @@ func tapFor(w bench.Workload, conn net.Conn) (*tap, error) {
 		return nil, err
 	}
 	t.fd = fd
-	// It reads until it has what it wants, and looks in between whether ctx has ended.
+	// learnRoute reads until it has a frame of the connection, and checks in between whether ctx
+	// has ended.
 	often := unix.NsecToTimeval((50 * time.Millisecond).Nanoseconds())
 	if err := errors.Join(bindPacket(fd, 0), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &often)); err != nil {
 		t.close()

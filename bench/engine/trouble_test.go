@@ -22,7 +22,7 @@ import (
 // short is a measurement that is over soon.
 var short = bench.Workload{Kind: bench.Stream, Seconds: 0.2}
 
-// checkSays fails the test unless err is about what is wanted.
+// checkSays fails the test unless the text of err contains want.
 func checkSays(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -79,13 +79,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// AF_XDP's frames are in a page each.
+// A frame for AF_XDP must fit into a page.
 func TestFramesThatAreTooLargeForAFXDP(t *testing.T) {
 	_, err := newXDP(route{}, &frames{template: make([]byte, 9014)}, 0)
 	checkSays(t, err, "size 9014 of a frame: want no more than")
 }
 
-// Whoever is root gets the window that is asked for, whatever net.core.wmem_max is.
+// As root the engine gets the window that it asks for, also above net.core.wmem_max.
 func TestForcedWindow(t *testing.T) {
 	p := newPair(t)
 	w := short
@@ -115,7 +115,7 @@ func TestNoPermission(t *testing.T) {
 		return nil
 	})
 	cancel()
-	_ = g.Wait() // what the server says of it is another test's
+	_ = g.Wait() // another test checks the server's error
 }
 
 func TestOtherEndLeaves(t *testing.T) {
@@ -162,7 +162,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// TestNonsense has something else listen where a server should.
+// TestNonsense has another program listen in place of a server.
 func TestNonsense(t *testing.T) {
 	p := newPair(t)
 	for _, c := range []struct{ answer, want string }{
@@ -277,7 +277,7 @@ func TestLostDatagrams(t *testing.T) {
 	}
 }
 
-// TestMissing has counts of which those of the window are some frames apart.
+// TestMissing has counts of two ends whose windows are some frames apart.
 func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		name                                  string
@@ -303,7 +303,8 @@ func (f *fixed) readTally() tally                 { return f.done }
 func (*fixed) markWindow(bool)                    {}
 func (*fixed) addFigures(*bench.Run) error        { return nil }
 
-// withoutBPF takes the capabilities from the thread that loading an eBPF program needs; others it keeps.
+// withoutBPF removes from the thread the capabilities to load an eBPF program. The thread keeps the
+// others.
 func withoutBPF() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var all [2]unix.CapUserData
@@ -316,8 +317,8 @@ func withoutBPF() error {
 	return unix.Capset(&header, &all[0])
 }
 
-// TestReceiverWithoutBPF: a receiver that may load no eBPF program counts by a packet socket, and both ends' figures
-// say by what they were made.
+// TestReceiverWithoutBPF: a receiver that may load no eBPF program counts by a packet socket, and
+// the figures of both ends name the mechanism.
 func TestReceiverWithoutBPF(t *testing.T) {
 	p := newPair(t)
 	w := short

@@ -121,8 +121,8 @@ func (x *xdp) mapRing(place int64, at unix.XDPRingOffset, entry int) (r xdpRing,
 	return r, nil
 }
 
-// bindQueue waits for the socket of the last measurement: the kernel takes it down after its
-// close has returned.
+// bindQueue binds the socket to a queue. It waits for the socket of the last measurement, which the
+// kernel takes down after its close has returned.
 func (x *xdp) bindQueue(index, queue int) error {
 	const often = 5 * time.Millisecond
 	to := &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(index), QueueID: uint32(queue)}
@@ -172,7 +172,7 @@ func (x *xdp) fillSlots(f *frames, n int, first, step uint64) int {
 	return n
 }
 
-// reclaimChunks takes the chunks of frames that were sent.
+// reclaimChunks takes back the chunks of frames that were sent.
 func (x *xdp) reclaimChunks() {
 	entries := unsafe.Slice((*uint64)(x.done.entries), ringSlots)
 	consumed, produced := atomic.LoadUint32(x.done.consumer), atomic.LoadUint32(x.done.producer)
@@ -182,7 +182,8 @@ func (x *xdp) reclaimChunks() {
 	atomic.StoreUint32(x.done.consumer, consumed)
 }
 
-// sendFilled calls the kernel again while it takes some: it takes no more than 32 for each call.
+// sendFilled calls the kernel again while the kernel takes frames. It takes no more than 32 for
+// each call.
 func (x *xdp) sendFilled() error {
 	for before := x.countWaiting(); before > 0; {
 		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(x.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)

@@ -26,8 +26,8 @@ const (
 	tcpEstablished = 1 // TCP_ESTABLISHED (include/net/tcp_states.h)
 )
 
-// ReadBuffers asks the kernel for those of all TCP connections of this network namespace that are of the address's
-// family. /proc does not tell them, and iperf 2 says in its CSV nothing of what it got.
+// ReadBuffers asks the kernel for the buffers of all TCP connections of the address's family in
+// this network namespace. /proc does not show them, and iperf 2 does not report them in its CSV.
 func ReadBuffers(of netip.Addr) ([]Buffers, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -61,7 +61,7 @@ func ReadBuffers(of netip.Addr) ([]Buffers, error) {
 	}
 }
 
-// parseBuffers reads netlink messages; done is that no more follow.
+// parseBuffers reads netlink messages; done means that no more follow.
 func parseBuffers(b []byte) (all []Buffers, done bool, err error) {
 	messages, err := syscall.ParseNetlinkMessage(b)
 	if err != nil {

@@ -8,16 +8,17 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Carriers are, of each interface of this network namespace that has some, the others that may carry its frames, so
-// that their counters rise with its own: what it was made upon, the ports of its bridge or Open vSwitch, and the other
-// interfaces of its PF that have no address, representors of VFs among them.
+// Carriers returns, for each interface of this network namespace that has some, the other
+// interfaces that may carry its frames, so that their counters rise with its own. These are the
+// interface below it, the ports of its bridge or Open vSwitch, and the other interfaces of its PF
+// that have no address, such as representors of VFs.
 func (r Reader) Carriers() (map[string][]string, error) {
 	links, err := r.netLinks()
 	if err != nil {
 		return nil, err
 	}
 	kernel, err := netlink.LinkList()
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // one that comes or goes meanwhile is on no path
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // an interface that comes or goes meanwhile is on no path
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	below := directlyBelow(kernel)
@@ -38,8 +39,9 @@ func (r Reader) Carriers() (map[string][]string, error) {
 	return all, nil
 }
 
-// directlyBelow names, for each interface, those that carry its frames by the kernel's list: the ports of a bridge or
-// bond, and what a VLAN, macvlan or tunnel was made upon. sysfs may be mounted in another network namespace.
+// directlyBelow returns, for each interface, the interfaces that carry its frames by the kernel's
+// list: the ports of a bridge or bond, and the interface below a VLAN, macvlan or tunnel. It does
+// not read sysfs, which may be mounted in another network namespace.
 func directlyBelow(links []netlink.Link) map[string][]string {
 	const openVSwitch, itsPorts = "openvswitch", "ovs-system"
 	names := map[int]string{}
@@ -69,7 +71,7 @@ func directlyBelow(links []netlink.Link) map[string][]string {
 	return below
 }
 
-// reachAll returns all interfaces that an interface leads to.
+// reachAll returns all interfaces that are below an interface, directly or not.
 func reachAll(below map[string][]string, name string) (all []string) {
 	for next := []string{name}; len(next) > 0; next = next[1:] {
 		for _, one := range below[next[0]] {

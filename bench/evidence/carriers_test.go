@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestReach: what carries an interface's frames is no other way for them.
+// TestReach: the interfaces below an interface carry its frames, and are no other way for them.
 func TestReach(t *testing.T) {
 	link := func(index int, name string, change func(*netlink.LinkAttrs)) netlink.LinkAttrs {
 		a := netlink.LinkAttrs{Index: index, Name: name}

@@ -1,5 +1,5 @@
-// Package evidence reads what a machine did while traffic ran, and what of the machine
-// a figure depends on.
+// Package evidence reads the load and the counters of a machine while traffic runs, and the
+// properties of the machine on which figures depend.
 //
 // In go the files of /proc and /sys and, of one network namespace, the answers to
 // ethtool's questions; out come [bench.Evidence], [bench.Machine] and [bench.End].

@@ -26,8 +26,8 @@ func newAsker() (asker, error) {
 
 func (a asker) close() { a.tool.Close() }
 
-// offloads are the features that change what a figure is, by the names that ethtool -k
-// shows for what the kernel calls otherwise.
+// offloads are the features that change figures: the kernel's name of each, with its name in
+// results.
 var offloads = map[string]string{
 	"rx-checksum": "rx-checksum", "tx-checksum-ip-generic": "tx-checksum-ip-generic", "tx-checksum-ipv4": "tx-checksum-ipv4",
 	"tx-scatter-gather": "tx-scatter-gather", "tx-tcp-segmentation": "tso", "tx-generic-segmentation": "gso", "tx-udp-segmentation": "uso",
@@ -120,9 +120,9 @@ func receiveQueues(name string) []uint64 {
 	return parseQueues(stats)
 }
 
-// perQueue are the names by which drivers count what a receive queue took: igb, ixgbe,
-// ixgbevf, ena and virtio_net rx_queue_3_packets, older virtio_net rx3_packets as mlx5
-// does, i40e, iavf and ice rx-3.packets, and bnxt [3]: rx_ucast_packets.
+// perQueue matches the names of drivers' counters of the packets of a receive queue: igb, ixgbe,
+// ixgbevf, ena and virtio_net rx_queue_3_packets, older virtio_net rx3_packets as mlx5 does, i40e,
+// iavf and ice rx-3.packets, and bnxt [3]: rx_ucast_packets.
 var perQueue = regexp.MustCompile(`^(?:rx_queue_(\d+)_packets|rx(\d+)_packets|rx-(\d+)\.(?:rx_)?packets|\[(\d+)\]: rx_ucast_packets)$`)
 
 // parseQueues finds the receive queues' packets in a driver's statistics. Queues that do

@@ -18,7 +18,7 @@ type link struct {
 	addresses []netip.Addr
 }
 
-// netLinks lists the interfaces of this network namespace but the loopback's.
+// netLinks lists the interfaces of this network namespace except the loopback interface.
 func (r Reader) netLinks() ([]link, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -54,9 +54,9 @@ func (r Reader) netLinks() ([]link, error) {
 	return links, nil
 }
 
-// forgetMadeUp leaves no interface a speed that no hardware has: veth's 10000 Mb/s are made
-// up. A bond's is the kernel's sum of its members that send (bond_ethtool_get_link_ksettings),
-// and a VLAN's is that of what it was made upon.
+// forgetMadeUp removes speeds that are not those of hardware, such as the 10000 Mb/s that veth
+// makes up. The speed of a bond is the kernel's sum of its members that send
+// (bond_ethtool_get_link_ksettings), and that of a VLAN is the speed of the interface below it.
 func (r Reader) forgetMadeUp(links []link) {
 	var hardware func(name string) bool
 	hardware = func(name string) bool {
@@ -80,7 +80,8 @@ func (r Reader) devicePath(pci string, file ...string) string {
 	return "sys/bus/pci/devices/" + strings.Join(append([]string{pci}, file...), "/")
 }
 
-// fromPCI adds the facts of its PCI function. An interface without one has no NUMA node.
+// fromPCI adds the properties of an interface's PCI function. An interface without one has no NUMA
+// node.
 func (r Reader) fromPCI(i *bench.Interface) {
 	i.NUMA = -1
 	if i.PCI == "" || r.readLine(r.devicePath(i.PCI, "vendor")) == "" {
@@ -99,7 +100,7 @@ func (r Reader) fromPCI(i *bench.Interface) {
 	}
 }
 
-// countQueues counts an interface's queues where its driver does not tell.
+// countQueues counts an interface's queues if its driver does not report them.
 func (r Reader) countQueues(i *bench.Interface) {
 	if i.RxQueues == 0 {
 		i.RxQueues = len(r.listFiles("sys/class/net/" + i.Name + "/queues/rx-*"))

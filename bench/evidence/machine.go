@@ -60,8 +60,8 @@ func (r Reader) Machine() (bench.Machine, error) {
 	return m, nil
 }
 
-// readLine reads a file of one line. A file that is missing or unreadable is empty: kernels
-// differ in what they tell.
+// readLine reads a file of one line. A file that is missing or unreadable is empty: kernels differ
+// in the files that they have.
 func (r Reader) readLine(name string) string {
 	text, err := r.readText(name)
 	if err != nil {
@@ -70,7 +70,6 @@ func (r Reader) readLine(name string) string {
 	return strings.TrimSpace(text)
 }
 
-// listFiles lists in order what there is.
 // mostNodes is above the number of NUMA nodes that Linux can have (MAX_NUMNODES, at most 1 << 10).
 const mostNodes = 1 << 10
 
@@ -92,6 +91,7 @@ func (r Reader) readNUMA() (nodes int, cpus []string) {
 	return nodes, cpus
 }
 
+// listFiles returns the files that match a pattern, in order.
 func (r Reader) listFiles(pattern string) []string {
 	all, err := filepath.Glob(r.pathOf(pattern))
 	if err != nil { // the patterns are constants
@@ -125,7 +125,8 @@ func cpuField(text, key string) string {
 	return ""
 }
 
-// parseModel names the processor; an Arm's by its numbers, since it says no name.
+// parseModel returns the name of the processor, or for Arm its numbers, since an Arm has no name in
+// /proc/cpuinfo.
 func parseModel(text string) string {
 	if name := cpuField(text, "model name"); name != "" {
 		return name
@@ -136,8 +137,8 @@ func parseModel(text string) string {
 	return ""
 }
 
-// nameHypervisor says what runs the machine, as far as it can be known without the CPUID
-// instruction: QEMU without KVM has neither KVM's clock nor another one of its own.
+// nameHypervisor names the hypervisor that runs the machine, as far as it can be known without the
+// CPUID instruction: QEMU without KVM has neither KVM's clock nor another one of its own.
 func nameHypervisor(cpus, vendor, clocks string) string {
 	virtual := slices.Contains(strings.Fields(cpuField(cpus, "flags")), "hypervisor")
 	switch {

@@ -119,7 +119,8 @@ func TestGovernor(t *testing.T) {
 	}
 }
 
-// TestFromPCI: what a VF's PCI function tells, from where its PF is seen and from where not.
+// TestFromPCI: the properties of a VF's PCI function, where the PF has an interface and where it
+// has none.
 func TestFromPCI(t *testing.T) {
 	r := writeTree(t, "host.txtar")
 	i := bench.Interface{Name: "net1", PCI: "0000:01:10.2", SpeedMbps: 1000}
@@ -149,7 +150,7 @@ func TestFromPCI(t *testing.T) {
 	}
 }
 
-// TestUnder: a bond's frames go over its members, and a tunnel's over what it was made upon.
+// TestUnder: a bond's frames go over its members, and a tunnel's over the interface below it.
 func TestUnder(t *testing.T) {
 	r := Reader{Root: t.TempDir()}
 	for _, dir := range []string{"bond0/lower_net1", "bond0/lower_net2", "vlan5/lower_bond0", "flannel.1/lower_vlan5", "cni0/lower_veth1", "cni0/bridge", "net1"} {
@@ -166,7 +167,8 @@ func TestUnder(t *testing.T) {
 	}
 }
 
-// TestSpeeds: a bond of VFs is as fast as the kernel says, and what has no hardware under it has no speed.
+// TestSpeeds: a bond of VFs has the speed that the kernel reports, and an interface without
+// hardware below it has none.
 func TestSpeeds(t *testing.T) {
 	r := Reader{Root: t.TempDir()}
 	for _, dir := range []string{"bond0/lower_net1", "bond0/lower_net2", "vlan5/lower_bond0", "bond1/lower_net1", "bond1/lower_veth1", "flannel.1/lower_net1", "vlan6/lower_gone"} {
@@ -202,7 +204,7 @@ func formatIndex(vf *int) string {
 	return fmt.Sprint(*vf)
 }
 
-// endsVariable makes this test's program print the ends of where it runs.
+// endsVariable makes this test's program print the ends of its network namespace.
 const endsVariable = "CULVERT_TEST_ENDS"
 
 func TestMain(m *testing.M) {

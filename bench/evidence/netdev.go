@@ -49,8 +49,8 @@ func parseNetDev(text string) (map[string]bench.Counters, error) {
 	return all, nil
 }
 
-// countDowns adds how often the carrier of those on the path was lost, which /proc does
-// not tell and sysfs only to the network namespace that mounted it.
+// countDowns adds how often the interfaces on the path lost their carrier. /proc does not show
+// that, and sysfs shows it only for the network namespace that mounted it.
 func countDowns(links []bench.Counters) (err error) {
 	conn, err := rtnl.Dial()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // Peer returns the address to which the kernel sends what is written to a connected UDP socket.
-// getpeername(2) does not tell it: eBPF programs of a cgroup that put a backend in the place of a
-// Service answer that with the Service's address.
+// getpeername(2) does not return it: eBPF programs of a cgroup that put a backend in the place of a
+// Service make that call return the Service's address.
 func Peer(conn *net.UDPConn) (netip.AddrPort, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

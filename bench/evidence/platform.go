@@ -32,8 +32,8 @@ func (r Reader) readPlatform() []bench.Setting {
 	return all
 }
 
-// places are parameters of the kernel that say where things are or what is shown: they differ with each machine, and nothing
-// runs slower for it.
+// places matches parameters of the kernel that name locations or what the console shows. They
+// differ with each machine and do not affect its speed.
 var places = regexp.MustCompile(`^(root\w*|BOOT_IMAGE|initrd|init|resume|console|earlyprintk|ip|ro|rw|quiet|splash|panic|hostname|rd\..*|systemd\..*|culvert.*)(=.*)?$`)
 
 // commandLine returns the parameters that the kernel was started with, without those that match

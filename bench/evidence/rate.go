@@ -12,12 +12,13 @@ import (
 
 // Lent has the limits that a VF's PF applies to the VF's frames.
 type Lent struct {
-	MaxTxRate uint32 `json:"maxTxRate"` // Mb/s; 0 is as much as it can
-	VLAN      int    `json:"vlan"`      // that frames get a tag of on the wire; 0 is none
+	MaxTxRate uint32 `json:"maxTxRate"` // Mb/s; 0 is no limit
+	VLAN      int    `json:"vlan"`      // of the tag that frames get on the wire; 0 is none
 }
 
-// OfVF asks what the VF with that PCI address may send, and its VLAN. Its PF knows, and is found where the agent is or in the host's network namespace,
-// that of process 1. A container sees neither: then the error says so.
+// OfVF reads the rate limit and the VLAN of the VF with that PCI address from its PF. It looks for
+// the PF in the agent's network namespace, and in the host's, which is that of process 1. In a
+// container both may fail, and OfVF returns an error.
 func (r Reader) OfVF(pci string) (Lent, error) {
 	pf, index := r.findParent(pci)
 	if index == nil {
@@ -38,7 +39,7 @@ func (r Reader) OfVF(pci string) (Lent, error) {
 	return Lent{admin.MaxTxRate, int(admin.VLAN.ID)}, nil
 }
 
-// adminOf asks the links of this thread's network namespace.
+// adminOf reads a VF's settings from a PF in this thread's network namespace.
 func adminOf(pf string, index int) (_ vf.Admin, err error) {
 	conn, err := rtnl.Dial()
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Both places are asked: where the agent is, and where process 1 is. A PF with VFs is in the lab alone.
+// OfVF looks for the PF in both namespaces, the agent's and that of process 1. Only the lab has a
+// PF with VFs.
 func TestOfVF(t *testing.T) {
 	r := writeTree(t, "host.txtar")
 	if _, err := r.OfVF("0000:01:00.0"); err == nil || !strings.Contains(err.Error(), `"0000:01:00.0" is no VF`) {

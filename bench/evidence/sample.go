@@ -118,9 +118,9 @@ func (r Reader) Counters(name string) (bench.Counters, error) {
 	return links[0], nil
 }
 
-// Until returns what happened between two samples with the same interfaces watched. A
-// counter that fell, an interface that went away and a processor that came or went
-// are errors: no figure could be trusted.
+// Until returns the evidence between two samples of the same watched interfaces. A counter that
+// fell, an interface that went away and a processor that came or went are errors: no figure could
+// be trusted.
 func (s Sample) Until(after Sample) (bench.Evidence, error) {
 	var e bench.Evidence
 	var err error
@@ -192,8 +192,8 @@ func (s Sample) cpuUntil(after Sample) (bench.CPUUse, error) {
 	return use, nil
 }
 
-// ranBetween returns what was done between two readings. Time of waiting for I/O, which is
-// in Idle, may fall a little (proc_stat(5)) and then counts as none.
+// ranBetween returns the processor time between two readings. Time of waiting for I/O, which is in
+// Idle, may fall a little (proc_stat(5)) and then counts as none.
 func ranBetween(who string, before, after bench.CPUTime) (bench.CPUTime, error) {
 	d := after.Since(before)
 	d.Idle = max(d.Idle, 0)

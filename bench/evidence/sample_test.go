@@ -56,7 +56,7 @@ func writeFiles(t *testing.T, r Reader, files map[string]string) {
 
 var watched = []Watched{{"net1", "path"}, {"eth0", "other"}}
 
-// takeSamples are of a machine before and after a window of two seconds.
+// takeSamples returns samples of a machine before and after a window of two seconds.
 func takeSamples(t *testing.T) (before, after Sample) {
 	t.Helper()
 	for file, to := range map[string]*Sample{"before.txtar": &before, "after.txtar": &after} {
@@ -94,7 +94,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestUntilRefuses: what cannot be a difference is an error that names what it is.
+// TestUntilRefuses: two samples between which no difference is possible give an error that names
+// the cause.
 func TestUntilRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -136,7 +137,8 @@ func TestInterfaceGone(t *testing.T) {
 	}
 }
 
-// TestSampleRefuses: a sample without one of its parts is none, and a task that ended is no part.
+// TestSampleRefuses: Sample returns an error if a file is wrong or missing. The files of a task
+// that ended, and of a cgroup, may be missing.
 func TestSampleRefuses(t *testing.T) {
 	for file, want := range map[string]string{
 		"proc/net/dev": "no interface in", "proc/stat": "cpu", "proc/net/softnet_stat": "softnet_stat", "proc/900/stat": "read a task's stat", "sys/fs/cgroup/cpu.stat": "nr_throttled",

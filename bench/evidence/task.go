@@ -56,8 +56,8 @@ func parseTask(text string) (task, taskTime, error) {
 	return task{id, v[2]}, taskTime{name: text[open+1 : end], time: time.Duration(v[0]+v[1]) * bench.Tick}, nil
 }
 
-// takesPart reports whether a task may take part in carrying traffic: what the kernel does it
-// in beside interrupts, virtual machines, and the engines.
+// takesPart reports whether a task may take part in carrying traffic: the kernel's threads that do
+// so beside interrupts, virtual machines, and the engines.
 func takesPart(name string) bool {
 	for _, prefix := range []string{"vhost-", "ksoftirqd/", "napi/", "qemu"} {
 		if strings.HasPrefix(name, prefix) {
@@ -104,8 +104,7 @@ func (r Reader) addTask(found map[task]taskTime, file string) error {
 	return nil
 }
 
-// addThreads adds QEMU's threads: since Linux 6.4 vhost's are among them, and stand by
-// their own name.
+// addThreads adds QEMU's threads: since Linux 6.4 vhost's are among them, and keep their own names.
 func addThreads(found map[task]taskTime, process task, whole taskTime, folder string) error {
 	all, err := filepath.Glob(filepath.Join(folder, "[0-9]*", "stat"))
 	if err != nil {

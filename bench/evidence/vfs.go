@@ -11,18 +11,18 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// VF is one of a machine's, by the address that its PF holds for it: a guest that has it
-// sees that address and nothing of the PF.
+// VF is a VF of the machine, with the MAC address that its PF holds for it. A guest that has the VF
+// sees this address and does not see the PF.
 type VF struct {
 	MAC   string `json:"mac"`
 	PF    string `json:"pf"`
-	PFPCI string `json:"pfPCI"` // what a container that does not see the PF has for its name
+	PFPCI string `json:"pfPCI"` // a container that does not see the PF has this in place of its name
 	Index int    `json:"index"`
 	PCI   string `json:"pci"`
 }
 
-// VFs lists those of the PFs in this network namespace that have an address. A PF that does not
-// answer hides no other one's.
+// VFs lists the VFs that have a MAC address, of all PFs in this network namespace. A PF that does
+// not answer does not hide the VFs of others.
 func (r Reader) VFs() (all []VF, err error) {
 	conn, err := rtnl.Dial()
 	if err != nil {
@@ -39,7 +39,7 @@ func (r Reader) VFs() (all []VF, err error) {
 		}
 		pf, err := conn.Link(l.Index, true)
 		if err != nil {
-			continue // a guest's VF that is not found has no PF's name in the result
+			continue // the result has no PF's name for a guest's VF that is not found
 		}
 		all = append(all, r.addressedVFs(l.Parent, pf)...)
 	}

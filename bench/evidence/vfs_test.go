@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// TestVFs: those without an address are nobody's, and where there is no PF there are none. A
-// PF with VFs is in the lab alone.
+// TestVFs: VFs without a MAC address are left out, and without a PF there are none. Only the lab
+// has a PF with VFs.
 func TestVFs(t *testing.T) {
 	r := writeTree(t, "host.txtar")
 	pf := rtnl.Link{Name: "enp1s0", VFs: map[int]vf.Admin{0: {MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, 1: {MAC: vf.MAC{2, 0, 0, 0, 0, 2}}, 2: {}, 9: {MAC: vf.MAC{2, 0, 0, 0, 0, 9}}}}

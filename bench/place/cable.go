@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Cable returns what pulls the cable of a PF of one of the machines, by its name, or
-// plugs it in again; nil when all are not nodes of one lab: no other cable can be
-// pulled from here.
+// Cable returns the function that pulls the cable of a machine's PF, or plugs it in again. It
+// returns nil unless all places are nodes of one lab: no other cable can be pulled from here.
 func Cable(specs []Spec) func(ctx context.Context, machine, pf string, in bool) error {
 	name := ""
 	for _, s := range specs {

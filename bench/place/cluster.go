@@ -25,8 +25,9 @@ import (
 // supports every way in which clusters authenticate.
 type Cluster struct {
 	Kubectl []string // the program, with flags such as --context
-	// Namespace is of the pods in the pod network, and System of those in a node's own network and
-	// PID namespace: who may exec into these is root on the node, so they are where culvertd is.
+	// Namespace has the pods in the pod network. System has the pods in a node's own network and
+	// PID namespace. A user who may exec into the latter is root on the node, so they are in
+	// culvertd's namespace.
 	Namespace, System string
 
 	Network  string // of the VFs: a NetworkAttachmentDefinition's name; empty for none
@@ -34,7 +35,7 @@ type Cluster struct {
 	From, To string // nodes
 }
 
-// Pod is one that was made, with the pipe to its agent.
+// Pod is a pod that Open made, with the pipe to its agent.
 type Pod struct {
 	Name, Namespace, Node string
 	Host                  bool // it is in the node's own network
@@ -59,7 +60,7 @@ const (
 	labelEnd     = "culvert.dev/bench-end" // of the pod that the Service leads to
 	leaseKey     = "culvert.dev/bench-until"
 
-	made = "pods,services" // the kinds of what is made
+	made = "pods,services" // the kinds of the objects that Open makes
 )
 
 const (
@@ -74,8 +75,8 @@ const (
 
 // Open makes a pod in each node's pod network, with a VF if there is a network for it,
 // and one in each node's own, and starts an agent in each. A Service leads to the pod
-// where traffic ends. First it removes what an
-// invocation left whose lease has run out. After an error nothing of it is left.
+// where traffic ends. First it removes the objects of earlier invocations whose lease has run out.
+// After an error Open leaves no object behind.
 func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 	if err := c.checkSystem(ctx); err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (c Cluster) inEach(f func(namespace string) error) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // they are in errs
+	_ = g.Wait() // the errors are in errs
 	return errors.Join(errs...)
 }
 
@@ -197,7 +198,7 @@ func (c Cluster) startAgent(ctx context.Context, pod Pod) (*Pipe, error) {
 	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), c.Kubectl[0], args...), func() error { return nil })
 }
 
-// waitReady waits until all pods are.
+// waitReady waits until all pods are ready.
 func (p *Pods) waitReady(ctx context.Context) error {
 	err := p.cluster.inEach(func(namespace string) error {
 		_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, namespace, nil, "wait", "--for=condition=Ready", "pods", "--selector", p.runSelector(), "--timeout", readyTime.String())
@@ -219,8 +220,8 @@ func (p *Pods) waitReady(ctx context.Context) error {
 	return fmt.Errorf("wait %s for the pods: %w; %s; they are removed again (kubectl get events -n NAMESPACE says more)", readyTime, err, strings.Join(why, "; "))
 }
 
-// renewLease keeps the lease until ctx ends: who died renews nothing, and the next
-// invocation removes its pods.
+// renewLease renews the lease until ctx ends. An invocation that died does not renew it, and the
+// next invocation removes its pods.
 func (p *Pods) renewLease(ctx context.Context) {
 	t := time.NewTicker(leaseTime / 5)
 	defer t.Stop()
@@ -242,8 +243,8 @@ func leaseEnd(now time.Time) string { return now.Add(leaseTime).UTC().Format(tim
 
 func (p *Pods) runSelector() string { return labelRun + "=" + p.run }
 
-// Close ends the agents and removes what was made, trying again while the API server is
-// away, two minutes at most. The error says how to remove them by hand.
+// Close ends the agents and removes the pods and the Service. It tries again while the API server
+// is away, for two minutes at most. The error says how to remove them by hand.
 func (p *Pods) Close() error {
 	p.stop()
 	_ = p.renewed.Wait() // it has no error
@@ -265,8 +266,8 @@ func (p *Pods) Close() error {
 	return errors.Join(append(errs, p.cluster.removeAll(p.runSelector()))...)
 }
 
-// removeAll deletes what was made and waits until it is gone. It is called when the
-// invocation's context has ended, too.
+// removeAll deletes the objects that match the selector, and waits until they are gone. It is also
+// called after the invocation's context has ended.
 func (c Cluster) removeAll(selector string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), goneTime)
 	defer cancel()
@@ -287,7 +288,7 @@ func (c Cluster) removeIn(ctx context.Context, namespace, selector string) error
 	}
 }
 
-// removeExpired removes what an invocation left that died.
+// removeExpired removes the objects of invocations that died.
 func (c Cluster) removeExpired(ctx context.Context, now time.Time) error {
 	left, err := c.listObjects(ctx, made, labelManaged)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// world is a real API server with a kubelet that does as it is told.
+// world is a real API server, with a kubelet that the test plays.
 type world struct {
 	*apiserver.Server
 	Cluster
@@ -69,7 +69,7 @@ func newCluster(t *testing.T) *world {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "kubeconfig")
 	admin := strings.ReplaceAll(string(text), `"token": "viewer"`, `"token": "admin"`)
-	// kubectl with an exec of its own: there is no kubelet that could.
+	// This kubectl has an exec of its own, since there is no kubelet that could run a command.
 	script := fmt.Sprintf(`#!/bin/sh
 case " $* " in *" exec "*) exec %s agent;; esac
 exec %s --kubeconfig %s "$@"
@@ -98,7 +98,7 @@ func (w *world) getPods(t *testing.T, path string) podList {
 	return all
 }
 
-// listServices are the names of those that measurements made.
+// listServices returns the names of the Services that measurements made.
 func (w *world) listServices(t *testing.T) (names []string) {
 	t.Helper()
 	for _, s := range w.getPods(t, servicesPath).Items {
@@ -109,8 +109,8 @@ func (w *world) listServices(t *testing.T) (names []string) {
 	return names
 }
 
-// runKubelet lets pods go that are to, and if starts is true makes others ready, until
-// stop is called.
+// runKubelet plays the kubelet until stop is called. It removes pods that are being deleted, and if
+// starts is true it makes the others ready.
 func (w *world) runKubelet(t *testing.T, starts bool) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -315,8 +315,8 @@ func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
 	}
 }
 
-// What somebody left who died goes when its lease has run out; what it made before the
-// API server went away goes when that is back.
+// Open removes the objects of an invocation that died when their lease has run out. Close removes
+// its own objects when the API server, which was away, is back.
 func (w *world) leavesNothing(t *testing.T) {
 	stop := w.runKubelet(t, true)
 	dead := &Pods{cluster: w.Cluster, run: "dead"}
@@ -346,7 +346,7 @@ func (w *world) leavesNothing(t *testing.T) {
 		t.Errorf("%d pods are left", n)
 	}
 	stop()
-	// Without a kubelet nothing is ever ready; an interrupt takes all back.
+	// Without a kubelet no pod becomes ready. An interrupted Open removes all its objects.
 	ctx, interrupt := context.WithTimeout(t.Context(), 5*time.Second)
 	defer interrupt()
 	defer w.runKubelet(t, false)()

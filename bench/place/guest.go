@@ -10,7 +10,7 @@ import (
 )
 
 // guestMachine is a virtual machine on another machine, where a command gives a shell in it: over
-// its network or without one, by a channel say.
+// its network or without one, such as by a virtio channel.
 type guestMachine struct {
 	on starter
 	by string
@@ -41,8 +41,8 @@ func (m guestMachine) putProgram(ctx context.Context, p Program, run func(string
 	return send(ctx, m, p, run)
 }
 
-// reads is what a script says that now reads its input, and over what is said after it. mostSaid is what may come
-// before, such as a greeting.
+// A script prints reads when it begins to read its input, and over is printed at its end. mostSaid
+// bounds the text before reads, such as a greeting.
 const (
 	reads    = "culvert:reads"
 	over     = "culvert:over"
@@ -55,13 +55,13 @@ type guestOutput struct {
 	rest  []byte // of a line
 }
 
-// awaitText gives a shell a line, and reads up to the script's word and no further.
+// awaitText writes a line to a shell, and reads its output up to the script's word and no further.
 func (o *guestOutput) awaitText(shell io.Writer, line string) error {
 	if _, err := fmt.Fprint(shell, line); err != nil {
 		return err
 	}
 	for said := 0; said < mostSaid; {
-		part, err := o.lines.ReadSlice('\n') // a part of one that is too long, which is none of the script's
+		part, err := o.lines.ReadSlice('\n') // a part of a line that is too long, which is none of the script's
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return err
 		}
@@ -73,7 +73,7 @@ func (o *guestOutput) awaitText(shell io.Writer, line string) error {
 	return errors.New("what answers is no shell")
 }
 
-// Read ends where the script does.
+// Read returns the output until the script ends.
 func (o *guestOutput) Read(p []byte) (int, error) {
 	if len(o.rest) == 0 {
 		line, err := o.lines.ReadBytes('\n')

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A guest is reached by a command that gives a shell in it. The program is sent there, and the
-// folder that it was in goes with it.
+// Open reaches a guest by a command that gives a shell in it. It sends the program there, and the
+// program's folder is removed at the end.
 func TestOpenAGuest(t *testing.T) {
 	for name, by := range map[string]string{
 		"a shell": "sh", "one that greets": "echo hello; echo 'no newline:' | tr -d '\\n'; sh", "busybox's": "busybox sh",
@@ -27,7 +27,8 @@ func TestOpenAGuest(t *testing.T) {
 	}
 }
 
-// What leads to a guest may not end when the agent does: a virtio channel stays open.
+// The command that leads to a guest may go on after the agent has ended: a virtio channel stays
+// open.
 func TestGuestThatStaysConnected(t *testing.T) {
 	p, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: "sh; cat >/dev/null"}, ownProgram(t))
 	if err != nil {

@@ -23,7 +23,7 @@ type labMachine struct {
 	lab, node string
 }
 
-// labTime bounds what culvert-lab does to a lab that is up.
+// labTime bounds a command of culvert-lab for a lab that is up.
 const labTime = time.Minute
 
 // findLab finds "LAB/NODE".
@@ -91,8 +91,8 @@ func (m labMachine) putProgram(ctx context.Context, p Program, run func(string) 
 	return m.startScript(ctx, script)
 }
 
-// LabEnds has the ends that a lab offers which was booted for a measurement. culvert-lab writes
-// them, or the reason why there are none.
+// LabEnds has the ends of a lab that was booted for a measurement. culvert-lab writes them, or the
+// reason why there are none.
 type LabEnds struct {
 	From       []string `json:"from,omitempty"` // places, in the [Forms]
 	To         []string `json:"to,omitempty"`

@@ -16,11 +16,11 @@ import (
 	"github.com/culvert-net/culvert/program"
 )
 
-// labVariable names the folder of the fake lab: what is in it is on its node.
+// labVariable names the folder of the fake lab, whose files are those of its node.
 const labVariable = "CULVERT_TEST_LAB"
 
 // fakeLab is a culvert-lab whose one lab is "x" with the node n1, which is this host.
-// It writes down what it is called for.
+// It logs each call.
 func fakeLab(args []string) {
 	dir := os.Getenv(labVariable)
 	log, err := os.OpenFile(filepath.Join(dir, "called"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -32,7 +32,7 @@ func fakeLab(args []string) {
 	switch {
 	case args[0] == "ends" && args[2] == "8":
 		fmt.Println(`{"error": "8 senders: take 1 to 7"}`)
-	case args[0] == "ends" && args[2] == "7": // boots until it is told to stop
+	case args[0] == "ends" && args[2] == "7": // boots until it is stopped
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case args[0] == "ends":
 		fmt.Println(`{"from": ["lab:x/n1"], "to": ["lab:x/n1,netns=a"], "management": "mgmt0"}`)
@@ -63,7 +63,7 @@ func fakeLab(args []string) {
 	os.Exit(0)
 }
 
-// withLab puts the fake culvert-lab into PATH. called returns what it was called for.
+// withLab puts the fake culvert-lab into PATH. called returns the calls from its log.
 func withLab(t *testing.T) (dir string, called func() []string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -81,8 +81,8 @@ func withLab(t *testing.T) (dir string, called func() []string) {
 	}
 }
 
-// A node of a lab gets culvert-bench by culvert-lab, which also runs it there; both ways of the
-// pipe and its end are the agent's, and nothing is left.
+// A node of a lab gets culvert-bench by culvert-lab, which also runs it there; the agent has both
+// directions of the pipe and ends it, and nothing is left.
 func TestOpenInALab(t *testing.T) {
 	_, called := withLab(t)
 	p, err := Open(t.Context(), Spec{Kind: Lab, Machine: "x/n1"}, ownProgram(t))

@@ -26,11 +26,11 @@ type starter interface {
 	startScript(ctx context.Context, script string) (*Pipe, error)
 }
 
-// machine is one that a program can be brought to.
+// machine is a machine to which a program can be copied.
 type machine interface {
 	starter
-	// putProgram brings the program there, and starts what run makes of its path. It is
-	// removed when that ends.
+	// putProgram copies the program there, and starts the command that run makes of its path. The
+	// program is removed when the command ends.
 	putProgram(ctx context.Context, p Program, run func(path string) string) (*Pipe, error)
 }
 
@@ -89,7 +89,8 @@ func (hostMachine) startScript(ctx context.Context, script string) (*Pipe, error
 }
 
 // agentScript runs the agent of a program, in a network namespace unless that is empty.
-// There /sys is mounted anew, since it shows the namespace of who mounted it, but for the cgroups in it.
+// In a network namespace /sys is mounted anew, except for the cgroups in it, since it shows the
+// namespace of the process that mounted it.
 func agentScript(path, netns string) string {
 	if netns == "" {
 		return "exec " + quoteShell(path) + " agent"
@@ -97,11 +98,11 @@ func agentScript(path, netns string) string {
 	return "exec nsenter --net=" + quoteShell(netns) + ` unshare --mount sh -c '` + freshSys + `exec "$0" "$@"' ` + quoteShell(path) + " agent"
 }
 
-// freshSys mounts /sys anew, and binds what was mounted for cgroups to its place there.
+// freshSys mounts /sys anew, and binds the former mount of the cgroups to its place there.
 const freshSys = `if test -d /sys/fs/cgroup; then exec 9</sys/fs/cgroup; fi; mount -t sysfs -o ro sysfs /sys; ` +
 	`if test -e /proc/self/fd/9; then mount -c --rbind /proc/self/fd/9 /sys/fs/cgroup 2>/dev/null; exec 9<&-; fi; `
 
-// checkEnterable says in time what nsenter would say less well.
+// checkEnterable returns a clear error before nsenter would return a worse one.
 func checkEnterable(netns string) error {
 	f, err := os.Open(netns)
 	switch {
@@ -128,7 +129,7 @@ type there struct {
 	root    bool
 }
 
-// probe asks a machine.
+// probe prints a machine's architecture, the user's number, and the version of culvert-bench there.
 const probe = `echo "arch=$(uname -m)"; echo "uid=$(id -u)"; set -- $(culvert-bench version 2>/dev/null); echo "version=$2"`
 
 func askMachine(ctx context.Context, m machine) (t there, err error) {

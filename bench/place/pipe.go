@@ -27,7 +27,7 @@ type Pipe struct {
 // goodbye is how long a program may take to end after its pipe was closed.
 const goodbye = 10 * time.Second
 
-// newPipe makes one; undo takes back what was made for the program, after its end.
+// newPipe returns a Pipe. undo removes the files that were made for the program, after its end.
 func newPipe(out io.Reader, in io.WriteCloser, said *tail, end func(<-chan time.Time) error, undo func() error) *Pipe {
 	p := &Pipe{Reader: out, in: in, said: said, end: end, patience: goodbye}
 	p.close = sync.OnceValue(func() error {
@@ -72,7 +72,7 @@ func startCommand(cmd *exec.Cmd, undo func() error) (*Pipe, error) {
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }() // ends with the process
 		select {
-		case <-done: // how it ended says nothing that its protocol did not
+		case <-done: // its status adds nothing to its protocol
 			return nil
 		case <-impatient:
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -83,7 +83,7 @@ func startCommand(cmd *exec.Cmd, undo func() error) (*Pipe, error) {
 	return newPipe(out, in, said, end, undo), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps the end of its text.
 type tail struct {
 	mu   sync.Mutex // guards text
 	text []byte

@@ -20,9 +20,9 @@ import (
 )
 
 // TestMain is the agent when it is called as one, and a program culvert-lab ([fakeLab]) under
-// that name. As the agent it says which network namespace
-// it is in and where it was started from, and then repeats what it is told. At
-// "stay" it does not leave, and at "leave" it does.
+// that name. As the agent it prints its network namespace, the folder of its program and the number
+// of interfaces in /sys. Then it repeats each line of its input. At "stay" it does not leave for an
+// hour, and at "leave" it leaves at once.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == program.Lab {
 		fakeLab(os.Args[1:])
@@ -68,7 +68,7 @@ func sentBelow(t *testing.T, p *Pipe, tmp string) {
 	empty(t, tmp)
 }
 
-// checkHello reads what the agent says first.
+// checkHello reads the first lines of the agent.
 func checkHello(t *testing.T, p *Pipe) (ns, dir, interfaces string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(p, "x"); err != nil {
@@ -145,13 +145,13 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Who may not enter a network namespace is told what to do.
+// A user who may not enter a network namespace gets an error that says what to do.
 func TestOpenWithoutPermission(t *testing.T) {
 	path := inNetns(t)
 	for file, want := range map[string]string{path: "run it as root", os.DevNull: "needs root"} {
 		refused := make(chan error)
 		go func() {
-			runtime.LockOSThread() // this thread alone is somebody else, and ends with the goroutine
+			runtime.LockOSThread() // only this thread has another user, and it ends with the goroutine
 			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
 				refused <- errno
 				return
@@ -164,7 +164,7 @@ func TestOpenWithoutPermission(t *testing.T) {
 	}
 }
 
-// An agent that does not leave when its pipe is closed is killed, and that is told.
+// Close kills an agent that does not leave when its pipe is closed, and returns an error.
 func TestCloseKillsWhoStays(t *testing.T) {
 	command, err := Open(t.Context(), Spec{Kind: Host}, ownProgram(t))
 	if err != nil {

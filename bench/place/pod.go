@@ -36,7 +36,8 @@ func (p *Pods) podManifest(pod Pod, capabilities []string, now time.Time) object
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": object{"name": pod.Name, "namespace": pod.Namespace, "labels": labels, "annotations": annotations},
 		"spec": object{
-			// The one in the node's network sees the node's processes, and says who took the processors.
+			// The agent in the node's network sees the node's processes, and reports which of them
+			// used the processors.
 			"nodeName": pod.Node, "hostNetwork": pod.Host, "hostPID": pod.Host, "restartPolicy": "Never",
 			"terminationGracePeriodSeconds": 1, "activeDeadlineSeconds": int(lifeTime.Seconds()),
 			"automountServiceAccountToken": false, "enableServiceLinks": false,
@@ -49,7 +50,8 @@ func (p *Pods) podManifest(pod Pod, capabilities []string, now time.Time) object
 	}
 }
 
-// serviceManifest leads to the pod where traffic ends, on the ports that engines listen on.
+// serviceManifest returns the manifest of a Service that leads to the pod where traffic ends, on
+// the ports that engines listen on.
 func (p *Pods) serviceManifest(now time.Time) object {
 	var ports []object
 	for _, port := range bench.ServicePorts {
@@ -99,7 +101,7 @@ type state struct {
 	} `json:"status"`
 }
 
-// waitReason says what a pod waits for; empty when it is ready.
+// waitReason returns what a pod waits for, or "" if it is ready.
 func (p state) waitReason() string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == "Ready" && c.Status == "True" {

@@ -15,7 +15,7 @@ type Kind string
 // [Cluster].
 const (
 	Host Kind = "host" // this machine
-	SSH  Kind = "ssh"  // one that the program ssh reaches
+	SSH  Kind = "ssh"  // a machine that the program ssh reaches
 	Lab  Kind = "lab"  // a node of a running lab
 )
 
@@ -77,7 +77,7 @@ func Parse(text string) (Spec, error) {
 	return s, wrong(text, err)
 }
 
-// setOption reads what follows the machine.
+// setOption reads the option after the machine.
 func (s *Spec) setOption(text string) (err error) {
 	key, value, _ := strings.Cut(text, "=")
 	if key != "vm" {

@@ -11,11 +11,11 @@ import (
 	"github.com/culvert-net/culvert/program"
 )
 
-// sshMachine is one that the program ssh reaches, as ssh's own configuration has
-// it: keys, ports and jumps are in ~/.ssh/config.
+// sshMachine is a machine that the program ssh reaches by its own configuration: keys, ports and
+// jumps are in ~/.ssh/config.
 type sshMachine string
 
-// startScript runs the script by whatever shell the user has there, which hands it to sh.
+// startScript runs the script on the machine. The user's shell there, of any kind, hands it to sh.
 func (m sshMachine) startScript(ctx context.Context, script string) (*Pipe, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "ssh",
 		"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", // no questions: standard input is the agent's
@@ -32,9 +32,8 @@ func (m sshMachine) putProgram(ctx context.Context, p Program, run func(string) 
 	return send(ctx, m, p, run)
 }
 
-// send sends the program down the pipe before anything else. The folder goes when
-// the agent leaves, which it does at the end of its input: when the connection
-// breaks too.
+// send sends the program down the pipe before anything else. The folder is removed when the agent
+// leaves, which it does at the end of its input, also if the connection breaks.
 func send(ctx context.Context, m machine, p Program, run func(string) string) (*Pipe, error) {
 	f, err := os.Open(p.Path)
 	if err != nil {
@@ -57,9 +56,9 @@ func send(ctx context.Context, m machine, p Program, run func(string) string) (*
 	return pipe, nil
 }
 
-// receiveScript reads a program of that size from its input, and runs it on the
-// rest. dd takes no more than its count, and a busybox's is much faster than its head; what is
-// sent next is sent after the program has spoken.
+// receiveScript returns a script that reads a program of that size from its input, and runs it on
+// the rest. dd takes no more than its count, and BusyBox's dd is much faster than its head. The
+// caller sends no more until the program has spoken.
 func receiveScript(size int64, run func(string) string) string {
 	const block = 64 << 10
 	return fmt.Sprintf(`d=$(mktemp -d) || exit 1

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// fakeSSH puts a program ssh into PATH that runs the command on this host, and
-// with it what that host has: more programs, by name. Temporary folders are made
-// in the one that is returned.
+// fakeSSH puts a program ssh into PATH that runs the command on this host. programs are further
+// programs of the other host, by name. The command makes its temporary folders in tmp.
 func fakeSSH(t *testing.T, programs map[string]string) (tmp string) {
 	t.Helper()
 	bin, tmp := t.TempDir(), t.TempDir()
@@ -52,7 +51,7 @@ func TestOpenBySSH(t *testing.T) {
 	}
 }
 
-// A program of our version that is there is used as it is.
+// If the machine has culvert-bench in the same version, the agent is that program.
 func TestOpenBySSHWithItsOwnProgram(t *testing.T) {
 	self := ownProgram(t)
 	tmp := fakeSSH(t, map[string]string{"culvert-bench": fmt.Sprintf(`[ "$1" = version ] && exec echo "culvert-bench v1.2.3 (go)"; exec %s "$@"`, self.Path)})
@@ -67,7 +66,7 @@ func TestOpenBySSHWithItsOwnProgram(t *testing.T) {
 		t.Error(err)
 	}
 	empty(t, tmp)
-	self.Version = "unknown" // two of these may differ
+	self.Version = "unknown" // two programs of that version may differ
 	if p, err = Open(t.Context(), Spec{Kind: SSH, Machine: "root@there"}, self); err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,11 @@ import (
 
 func isVF(p bench.Path) bool { return p.Network == "VF" }
 
-// isVFToVF is a path from a VF to a VF; one to a VF's PF is not.
+// isVFToVF reports whether a path goes from a VF to a VF, and not to a PF.
 func isVFToVF(p bench.Path) bool { return isVF(p) && p.From.VF != nil && p.To.VF != nil }
 
-// isForwarded is a path through a machine that forwards so; VFs stand in for those through none.
+// isForwarded returns a function that accepts paths through a machine that forwards so. Of paths
+// without a machine in the middle it accepts those from a VF to a VF, as a substitute.
 func isForwarded(how bench.Forward) func(bench.Path) bool {
 	return func(p bench.Path) bool {
 		if p.Via == (bench.Relay{}) {
@@ -26,12 +27,14 @@ func isForwarded(how bench.Forward) func(bench.Path) bool {
 
 func isOverlay(p bench.Path) bool { return p.Network == "overlay" }
 
-// isAnyPath is any path from end to end: no report measured a Service.
+// isAnyPath reports whether a path goes to an end and not to a Service, since no report measured a
+// Service.
 func isAnyPath(p bench.Path) bool { return p.Network != "service" }
 
 func vfPods(p bench.Path) bool { return isVFToVF(p) && isInner(p) }
 
-// isInner is a path between pods, containers or virtual machines; a node's own ends are there for the presets.
+// isInner reports whether a path is between pods, containers or virtual machines; a node's own ends
+// are there for the presets.
 func isInner(p bench.Path) bool { return !strings.Contains(p.Ends, "node") }
 
 func figureGbps(name string, v float64) bench.Figure {
@@ -46,8 +49,8 @@ func figureRetransmits(name string, v float64) bench.Figure {
 	return bench.Figure{Name: name, Value: v, Unit: bench.RetransmitsUnit}
 }
 
-// standFor says which of several arms a figure stands for: those with all these words, between commas, in their
-// name, their ends or what carries them.
+// standFor sets the words by which the arms of a figure are chosen: those that have all the words,
+// between commas, in their name, ends or network.
 func standFor(word string, f bench.Figure) bench.Figure {
 	f.Arm = word
 	return f

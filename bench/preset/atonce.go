@@ -66,7 +66,8 @@ func (t *atOnce) groupPaths(paths []bench.Path) [][]bench.Path {
 	return groups
 }
 
-// spreadPaths takes one path from each interface, to the one that the fewest go to yet.
+// spreadPaths takes one path from each interface, to the interface that is the end of the fewest
+// paths so far.
 func spreadPaths(paths []bench.Path) []bench.Path {
 	var out []bench.Path
 	for i, p := range paths {
@@ -91,7 +92,7 @@ func spreadPaths(paths []bench.Path) []bench.Path {
 	return out
 }
 
-// addArms adds those over several paths at once to a plan, and says whether there are any.
+// addArms adds the arms over several paths at once to a plan, and reports whether there are any.
 func (t *atOnce) addArms(plan *Plan, paths []bench.Path, quick bool) bool {
 	w := t.workload
 	if quick {

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// crossed are the paths of every sender to every receiver, over a network.
+// crossed returns the paths of every sender to every receiver, over a network.
 func crossed(network string, from, to []bench.End) []bench.Path {
 	var all []bench.Path
 	for _, f := range from {
@@ -23,7 +23,7 @@ func crossed(network string, from, to []bench.End) []bench.Path {
 	return all
 }
 
-// pods are so many on a machine, with an interface each.
+// pods returns the ends of pods on a machine, with an interface each.
 func pods(machine, iface, pf string, names ...string) []bench.End {
 	var all []bench.End
 	for i, n := range names {
@@ -48,8 +48,8 @@ func armsOf(p Plan) []string {
 	return all
 }
 
-// m11 has three senders to one receiver where they are there, and m16 the VFs of a PF, each once; with one sender
-// both measure what they can and say so.
+// With enough pods m11 has three senders to one receiver, and m16 has each VF of a PF once. With
+// one sender both measure with that one, and add a note.
 func TestAtOnce(t *testing.T) {
 	overlay := crossed("overlay", pods("n1", "eth0", "", "a", "b", "c", "d"), pods("n2", "eth0", "", "r"))
 	vfs := crossed("VF", pods("n1", "net1", "p0", "a", "b", "c", "d"), pods("n2", "net1", "p0", "r"))
@@ -114,7 +114,8 @@ func TestOneExperimentIsMeasuredOnce(t *testing.T) {
 	}
 }
 
-// A figure stands beside the arms that are most like what the report measured, whatever their order.
+// A figure stands beside the arms that are most like the report's. The order of the arms does not
+// matter.
 func TestFiguresStandBesideTheirLike(t *testing.T) {
 	arm := func(name, ends, place, network string) bench.Arm {
 		return bench.Arm{Name: name, Path: bench.Path{Ends: ends, Place: place, Network: network}}

@@ -19,7 +19,7 @@ type Preset struct {
 	About   string         `json:"about"`  // set-up and parameters, as the report has them
 	Printed []bench.Figure `json:"printed"`
 	Needs   string         `json:"needs"`             // of the place, for the report's own measurement
-	Instead string         `json:"instead"`           // what is measured where the place has not got it, or none has; empty when all have
+	Instead string         `json:"instead"`           // what is measured if this place, or every place, lacks Needs; empty if every place has it
 	Refused string         `json:"refused,omitempty"` // why it is not measured, and what to do
 
 	recipe recipe
@@ -47,7 +47,7 @@ type variant struct {
 // Here has the abilities of the place that measures.
 type Here struct {
 	Paths []bench.Path
-	// Lacks says why an engine cannot run at all ends, and is empty for one that can.
+	// Lacks returns the reason why an engine cannot run at every end, or "" if it can.
 	Lacks func(engine string) string
 	Cable bool // it can be pulled from here
 	// Service is set where the order names a Service. Without a preset its connections are measured too.
@@ -57,7 +57,7 @@ type Here struct {
 	Rates func(bench.Path) (lowest, highest int, err error)
 }
 
-// lacksEngine says why an engine cannot run here, and is empty for one that can.
+// lacksEngine returns the reason why an engine cannot run here, or "" if it can.
 func (h Here) lacksEngine(name string) string {
 	if e, _ := engine.FindEngine(name); e.ToMAC && slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Via.How == bench.Routes }) {
 		return "it sends to the receiver's own MAC, which is not the router's"
@@ -81,7 +81,7 @@ type part struct {
 	arms    []int // which of the plan's
 }
 
-// Find returns a preset by its name, whatever its case.
+// Find returns a preset by its name, in upper or lower case.
 func Find(name string) (Preset, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(p Preset) bool { return strings.EqualFold(p.Name, name) })
@@ -95,7 +95,8 @@ func Find(name string) (Preset, error) {
 	return all[i], nil
 }
 
-// Plan says what is measured here; quick makes it short, for a look and for CI.
+// Plan returns the arms to measure here. quick makes their runs short and few, for a look and for
+// CI.
 func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	if p.Refused != "" {
 		return Plan{}, fmt.Errorf("%s cannot be measured: %s", p.Name, p.Refused)
@@ -127,8 +128,9 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	return plan, nil
 }
 
-// carriablePaths leaves out paths of IPv6 where the frames are too small for its headers, and says so. Culvert's own engine
-// refuses them, so that each run would be void, and pktgen sends larger ones.
+// carriablePaths leaves out paths of IPv6 if the frames are too small for its headers, and adds a
+// note. Culvert's own engine refuses such frames, so that each run would be void, and pktgen sends
+// larger ones.
 func (p Preset) carriablePaths(plan *Plan, h Here, paths []bench.Path) []bench.Path {
 	w, _ := chooseEngine(p.recipe.workload, h)
 	least := engine.LeastFrame(true)
@@ -198,7 +200,8 @@ func upTo(n int) (all []int) {
 }
 
 // Together plans several presets for one result. Arms that two presets have in common are
-// measured once. A preset with nothing to measure here is a note, unless all are so.
+// measured once. A preset with nothing to measure here becomes a note, unless there is nothing to
+// measure for any.
 func Together(presets []Preset, h Here, quick bool) (Plan, error) {
 	if len(presets) == 1 {
 		return presets[0].Plan(h, quick)
@@ -220,7 +223,7 @@ func Together(presets []Preset, h Here, quick bool) (Plan, error) {
 		share := part{preset: p.Name, printed: p.Printed}
 		for _, a := range plan.Arms {
 			i := slices.IndexFunc(all.Arms, func(b bench.Arm) bool {
-				if len(a.Also) > 0 && len(b.Also) > 0 { // one experiment, whatever each preset calls it
+				if len(a.Also) > 0 && len(b.Also) > 0 { // one experiment, under the name of each preset
 					b.Name = a.Name
 				}
 				return reflect.DeepEqual(a, b)
@@ -321,9 +324,9 @@ func (p Plan) Printed(arms []bench.Arm) (all []bench.Figure) {
 	return all
 }
 
-// placeFigures puts each figure beside every arm that stands for it: those that have the words that
-// the preset gave, and of these the ones that are most like what the reports measured. The order of the arms
-// decides nothing. A figure that no arm stands for stands alone.
+// placeFigures puts each figure beside every arm that stands for it: the arms with the words that
+// the preset gave, and of these the ones most like the reports' arms. The order of the arms does
+// not matter. A figure that no arm stands for stands alone.
 func placeFigures(printed []bench.Figure, arms []bench.Arm) (out []bench.Figure) {
 	for _, f := range printed {
 		var alike []bench.Arm
@@ -382,7 +385,7 @@ func List(paths []bench.Path) string {
 	return strings.Join(all, "; ")
 }
 
-// shortenRun makes a run one of two seconds, or as many as it takes.
+// shortenRun shortens a run to two seconds, or to as many as it needs.
 func shortenRun(w bench.Workload) bench.Workload {
 	if w.Kind == bench.Echo {
 		return w
@@ -406,7 +409,7 @@ func atLeast(w bench.Workload, seconds float64) float64 {
 // The fewest seconds of a run with a pulled cable, and of packets.
 const leastPulled, leastPackets = 10.0, 6.0
 
-// chooseEngine takes Culvert's own where the report's cannot run, and says so.
+// chooseEngine takes Culvert's own engine if the report's cannot run, and returns a note of that.
 func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {
 	why := h.lacksEngine(w.Engine)
 	if why == "" {

@@ -25,7 +25,7 @@ func path(ends, network, place string, mtu int) bench.Path {
 	return p
 }
 
-// cluster is what two nodes have.
+// cluster returns the paths and abilities of two nodes.
 func cluster() Here {
 	return Here{
 		Paths: []bench.Path{
@@ -37,8 +37,8 @@ func cluster() Here {
 	}
 }
 
-// Every row M1 to M18 is there, says what the report printed and what it takes, and
-// either is refused with a next step or has arms, all different.
+// There is a preset for every row M1 to M18, with the report's figures and needs. It either is
+// refused with a next step or has arms, all different.
 func TestAll(t *testing.T) {
 	for i, p := range All() {
 		if p.Name != fmt.Sprintf("m%d", i+1) || p.About == "" || p.Needs == "" || len(p.Printed) == 0 || !strings.HasPrefix(p.Report, "R") {
@@ -117,7 +117,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// What lacks is said, with what is measured instead.
+// Notes name what this place lacks, and what is measured instead.
 func TestWhatLacks(t *testing.T) {
 	h := cluster()
 	h.Lacks = func(engine string) string { return engine + " is not installed" }
@@ -200,8 +200,8 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// Presets that are measured together share the arms that they have in common, each
-// figure stands beside an arm of its own preset, and what cannot be measured is noted.
+// Presets that are measured together share the arms that they have in common, and each figure
+// stands beside an arm of its own preset. A preset that cannot be measured is noted.
 func TestTogether(t *testing.T) {
 	h := cluster()
 	h.Cable = false
@@ -237,8 +237,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// Runs can be made shorter than a preset has them, which is noted; a pulled cable
-// takes its time, and what is shorter stays.
+// Shorten makes runs shorter than a preset has them, and notes that. Runs with a pulled cable keep
+// the time that they need, and runs that are shorter stay as they are.
 func TestShorten(t *testing.T) {
 	plan, err := Together([]Preset{find(t, "m4"), find(t, "m5"), find(t, "m9")}, cluster(), false)
 	if err != nil {
@@ -299,7 +299,7 @@ func TestPingsBesideOverlay(t *testing.T) {
 	}
 }
 
-// How packets are sent is for packets alone, and for Culvert's own engine.
+// The options for sending packets apply to packet workloads alone, and to Culvert's own engine.
 func TestHowPacketsAreSent(t *testing.T) {
 	for _, c := range []struct {
 		flag, note string
@@ -334,7 +334,7 @@ func TestHowPacketsAreSent(t *testing.T) {
 	}
 }
 
-// What R4 received over a VF stands beside no other path's packets.
+// R4's packet rates over a VF stand beside no arm over another path.
 func TestVFFiguresStandBesideVFs(t *testing.T) {
 	printed := find(t, "m10").Printed
 	for name, want := range map[string]string{"veth": "", "VF": "VF"} {
@@ -356,8 +356,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// The rates are those that the PF takes; where culvertd cannot be asked, that is said before
-// anything starts.
+// The rates are those that the PF accepts. If culvertd does not answer, the error comes before any
+// run.
 func TestRatesAreSwept(t *testing.T) {
 	for _, c := range []struct {
 		lowest, highest int
@@ -394,8 +394,8 @@ func TestRatesAreSwept(t *testing.T) {
 	}
 }
 
-// M12 and M13 are the reports' own measurements through a machine that routes, or bridges, and need no word of
-// what is measured instead. Kernel's pktgen knows no router.
+// M12 and M13 are the reports' own measurements through a machine that routes, or bridges, so that
+// no note names a substitute. The kernel's pktgen does not send to a router.
 func TestThroughTheMiddle(t *testing.T) {
 	here := cluster()
 	through := func(how bench.Forward) Here {

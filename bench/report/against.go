@@ -35,8 +35,8 @@ func AgainstText(a bench.Against, look screen.Look) string {
 	return b.String()
 }
 
-// describeVerdict counts the figures of each verdict, and says how many rounds would decide those
-// that these rounds do not.
+// describeVerdict counts the figures of each verdict, and says how many rounds would decide the
+// unclear ones.
 func describeVerdict(a bench.Against) string {
 	counts := map[bench.Verdict]int{}
 	most, part := 0, 0.0
@@ -181,7 +181,7 @@ func unmarked(s string) string {
 }
 
 // AgainstJUnit is the comparison as CI servers read it: a test case for each rule,
-// failed where it is broken and skipped where the runs cannot tell, with the changes as its output.
+// failed if it is broken and skipped if it is unclear, with the changes as its output.
 func AgainstJUnit(out io.Writer, a bench.Against) error {
 	type failure struct {
 		Message string `xml:"message,attr"`
@@ -241,7 +241,7 @@ func AgainstJSON(out io.Writer, a bench.Against) error {
 		Runs    [2]int     `json:"runs"` // first, second
 		Verdict string     `json:"verdict"`
 		Margin  float64    `json:"margin"`          // the loss that does not count as worse
-		Needs   int        `json:"needs,omitempty"` // rounds of each result, where the runs cannot tell
+		Needs   int        `json:"needs,omitempty"` // rounds of each result, if the verdict is unclear
 	}
 	type rule struct {
 		Rule    string `json:"rule"`

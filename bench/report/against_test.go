@@ -52,8 +52,8 @@ func TestAgainst(t *testing.T) {
 	golden(t, "against.json", data.String())
 }
 
-// TestAgainstOdd: every form of a comparison stays what it is with names that mean harm
-// and figures that are none.
+// TestAgainstOdd: every form of a comparison stays well-formed with malicious names and with
+// figures that are not known.
 func TestAgainstOdd(t *testing.T) {
 	before := odd()
 	after := odd()

@@ -35,8 +35,9 @@ func barFigures(r bench.Result) []figure {
 	return out
 }
 
-// firstFigures returns the charts of medians, and before them that of the arms that the sentence is about and those between
-// the same ends, unless one chart has no others. The page begins with the first.
+// firstFigures returns the charts of medians. Before them comes a chart of the arms between the
+// same ends as the sentence's, unless the first chart of medians has no other arms. The page begins
+// with the first.
 func firstFigures(r bench.Result) []figure {
 	all := slices.Concat(barFigures(r), sweepFigures(r), delayFigures(r))
 	best, found := headline(r)

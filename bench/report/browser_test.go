@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestBrowser lays the page out in Chromium, as wide as a phone and as a desk: nothing
-// is to reach beyond the side, whatever the names are. The page runs no script of
-// its own; the copy that is measured does, in a frame of the wanted width.
+// TestBrowser lays the page out in Chromium, as wide as a phone and as a desk: nothing may reach
+// beyond the side, also with long names. The page runs no script of its own; the copy that is
+// measured does, in a frame of the wanted width.
 func TestBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -34,9 +34,9 @@ func TestBrowser(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-breakpad", "--disable-crash-reporter", "--virtual-time-budget=5000",
 				"--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+filepath.Join(dir, "frame.html"))
 			if os.Getuid() == 0 {
-				cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET} // it asks its maker's hosts for this and that
+				cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET} // Chromium sends requests to its vendor's hosts
 			}
-			cmd.Env = append(os.Environ(), "HOME="+dir) // it keeps reports of crashes there
+			cmd.Env = append(os.Environ(), "HOME="+dir) // Chromium keeps reports of crashes there
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatalf("chromium: %v", err)

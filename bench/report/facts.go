@@ -93,7 +93,7 @@ func listLimits(r bench.Result) []limit {
 	return out
 }
 
-// listCares returns what a reader must know before relying on the figures.
+// listCares returns the warnings for readers who rely on the figures.
 func listCares(r bench.Result) []string {
 	var out []string
 	if r.Unfinished != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// FuzzReport: whatever is read as a result can be written in every form, none of which
-// it steers: text keeps to its columns, the page to its drawings, JUnit to XML.
+// FuzzReport: every result that Read accepts can be written in every form, and breaks none of them:
+// text keeps to its columns, the page to its drawings, JUnit to XML.
 func FuzzReport(f *testing.F) {
 	for _, r := range []bench.Result{odd(), {Schema: bench.Schema}} {
 		var b bytes.Buffer

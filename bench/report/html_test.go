@@ -34,8 +34,8 @@ var (
 	numbers = regexp.MustCompile(`\b(?:NaN|[+-]?Inf)\b`)
 )
 
-// TestHTML: the page needs nothing else, its drawings are well-formed and say in words
-// what they show, foreign names are text in it, and its data are the result.
+// TestHTML: the page needs no other file, its drawings are well-formed and have a description in
+// words, foreign names are text in it, and its data are the result.
 func TestHTML(t *testing.T) {
 	for name, r := range map[string]bench.Result{"example": makeExample(), "odd": odd(), "empty": {Schema: bench.Schema}} {
 		page := drawPage(t, r)
@@ -182,8 +182,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestContrast: letters stand out from what is behind them by 4.5 to 1 and lines by 3
-// to 1 (WCAG 2.1, 1.4.3 and 1.4.11), light and dark.
+// TestContrast: letters stand out from their background by 4.5 to 1 and lines by 3 to 1 (WCAG 2.1,
+// 1.4.3 and 1.4.11), light and dark.
 func TestContrast(t *testing.T) {
 	scheme := regexp.MustCompile(`:root \{([^}]*)\}`)
 	colour := regexp.MustCompile(`--(\w+): #(\w{6})`)

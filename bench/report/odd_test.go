@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// odd is a valid result in which all names mean harm and figures are at their bounds.
+// odd returns a valid result in which all names are malicious and figures are at their bounds.
 func odd() bench.Result {
 	nasty := "<script>alert(1)</script>\x1b[2J\n\u202e'\"&`|--></style>"
 	end := bench.End{Machine: nasty, Name: nasty, Interface: nasty, Driver: nasty, PF: nasty, Uplink: nasty}

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// rawOf is the result that a page has in it.
+// rawOf returns the result that a page contains.
 func rawOf(t *testing.T, page string) bench.Result {
 	t.Helper()
 	found := scripts.FindStringSubmatch(page)
@@ -76,7 +76,7 @@ func TestRecompute(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
-	// Wrong figures are found, of each table.
+	// The program finds a wrong figure in each table.
 	for _, c := range []struct{ result, right, wrong string }{
 		{"made up", "32.0 %/Gb/s", "32.1 %/Gb/s"}, {"made up", "0.0772", "0.0773"}, {"made up", "25 %, 75 %", "26 %, 75 %"}, {"made up", "(6 of 6 runs)", "(5 of 6 runs)"},
 		{"made up", "overlay: core, worker01", "overlay: steal, worker01"}, {"several at once", "least : most 0.500", "least : most 0.600"},
@@ -95,7 +95,7 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
-// recompute runs the independent program on a result with what was printed of it.
+// recompute runs the independent program on a result and on its printed reports.
 func recompute(t *testing.T, r bench.Result, text, page string) (out []byte, err error) {
 	t.Helper()
 	var data strings.Builder
@@ -181,13 +181,14 @@ func checkFiguresDiffer(t *testing.T, r bench.Result) {
 	}
 }
 
-// The first screen is the sentence, what is emulated, one picture and the table; notes and series are folded.
+// The first screen has the sentence, the emulated NICs, one chart and the table. Notes and series
+// are folded.
 func TestPageBegins(t *testing.T) {
 	r := makeExample()
 	if first := firstFigures(r)[0]; first.Title != "Throughput" || strings.Count(string(first.Drawing), `class="label"`) != 2 {
 		t.Errorf("the first chart is %q", first.Title)
 	}
-	wide := makeExample() // whose arms between nodes are none of the sentence's
+	wide := makeExample() // its arms between nodes are not those of the sentence
 	for i := range 8 {
 		a := wide.Arms[0]
 		a.Name, a.Path.Ends, a.Path.Network = fmt.Sprint("node ", i), "node-node", "host"

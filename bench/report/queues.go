@@ -76,7 +76,7 @@ func partsOf(queues []uint64) (parts []float64) {
 	return parts
 }
 
-// hashOf names the fields by which the receiver chooses a queue for what the arm sends.
+// hashOf names the fields by which the receiver chooses a queue for the arm's packets.
 func hashOf(r bench.Result, a bench.Arm, at bench.End) string {
 	flow := "tcp4"
 	if a.Workload.Kind != bench.Stream {

@@ -13,7 +13,7 @@ type relayed struct {
 	Arm, Where     string
 	Received, Sent string // by the interfaces that carried most
 	Busiest        string // processor
-	CPU            string // of that machine alone, for what it sent; an end's is in it where both are on one
+	CPU            string // of that machine alone, for the traffic that it sent; includes an end on the same machine
 }
 
 func listRelays(r bench.Result) []relayed {

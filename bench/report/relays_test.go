@@ -8,7 +8,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// makeMiddle is a result of a path through a router, by packets, by TCP and by nothing.
+// makeMiddle returns a result of a path through a router, with arms of packets, of TCP, and with a
+// void run.
 func makeMiddle() bench.Result {
 	via := bench.Relay{Machine: "n3", Name: "r", How: bench.Routes, In: "eth1", Out: "eth2"}
 	path := bench.Path{
@@ -35,7 +36,8 @@ func makeMiddle() bench.Result {
 	return r
 }
 
-// What is in the middle of a path is told, with what it forwarded and what that cost it alone.
+// The report shows the relay in the middle of a path, with the traffic that it forwarded and its
+// own cost.
 func TestRelaysAreTold(t *testing.T) {
 	r := makeMiddle()
 	if err := r.Validate(); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// makeSeveral is a result of three senders at once, in which the last one gets half of what the others do.
+// makeSeveral returns a result of three senders at once, of which the last one gets half as much as
+// each of the others.
 func makeSeveral() bench.Result {
 	r := bench.Result{Schema: bench.Schema, Machines: []bench.Machine{{Name: "n1"}, {Name: "n2"}}}
 	path := func(from string) bench.Path {

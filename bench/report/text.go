@@ -57,7 +57,7 @@ func Text(r bench.Result, look screen.Look) string {
 }
 
 // Brief is the part of [Text] that compares: the sentence, the table of the arms, their bars, and
-// what the reports printed.
+// the printed figures.
 func Brief(r bench.Result, look screen.Look) string {
 	r = r.WithoutFalseWires()
 	var b strings.Builder
@@ -78,8 +78,8 @@ func (l limit) String() string {
 	return fmt.Sprintf("%s: %s%s: %s (%d of %d runs)", l.Arm, l.What, where, l.Evidence, l.Runs, l.Of)
 }
 
-// armTable writes the arms with their comparisons. Where these have no room beside the figures, they are a table
-// of their own.
+// armTable writes the arms with their comparisons. If the comparisons have no room beside the
+// figures, they are a table of their own.
 func armTable(b *strings.Builder, list []row) {
 	both := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
 	figures := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU")

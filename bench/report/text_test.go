@@ -33,7 +33,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestExample: what the reports are made from is a file that people can have as well.
+// TestExample: the result from which the tests make their reports is also kept as a file.
 func TestExample(t *testing.T) {
 	var b bytes.Buffer
 	if err := bench.Write(&b, makeExample()); err != nil {

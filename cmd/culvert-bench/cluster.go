@@ -34,12 +34,12 @@ func (c *clusterFlags) addFlags(cmd *cobra.Command) {
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
 }
 
-// isWanted reports whether a flag was given that only means something in a cluster.
+// isWanted reports whether the caller gave a flag that only applies to a cluster.
 func (c *clusterFlags) isWanted() bool {
 	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || c.network != "" || c.image != "" || c.system != systemNamespace
 }
 
-// checkFlags checks what the flags say.
+// checkFlags checks the flags, and returns the cluster that they select.
 func (c *clusterFlags) checkFlags() (place.Cluster, error) {
 	if len(c.nodes) < 1 || len(c.nodes) > 2 {
 		return place.Cluster{}, errors.New("on which nodes? Name two with --nodes A,B, or one: kubectl get nodes")

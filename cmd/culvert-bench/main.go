@@ -1,5 +1,5 @@
-// Command culvert-bench measures what Virtual Functions gain: it conducts a
-// measurement, is the agent at its ends, and shows and compares results.
+// Command culvert-bench measures the gain of Virtual Functions: it conducts a
+// measurement, runs as the agent at both ends, and shows and compares results.
 // `culvert bench` execs it.
 package main
 

@@ -11,7 +11,8 @@ import (
 	"github.com/culvert-net/culvert/test/helptext"
 )
 
-// TestMain is the program when it is called as an agent, which run starts as itself.
+// TestMain runs the program itself when it is called as an agent: culvert bench run starts
+// its own executable as the agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "agent" {
 		main()
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 
 func TestHelp(t *testing.T) { helptext.Check(t, newRoot()) }
 
-// execute runs a command line and returns what a person sees; host.yaml is on standard input.
+// execute runs a command line with a host.yaml on standard input, and returns all output.
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	root := newRoot()

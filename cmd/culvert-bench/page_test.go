@@ -15,9 +15,9 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-// Each command of docs/bench.md is read as a shell and the program read it: report, compare and
-// presets run, and of run the flags, the presets and the ends are checked. Whole runs are
-// TestRun's, test/e2e's and bench/place's.
+// TestPageIsUnderstood parses each command of docs/bench.md as a shell and the program do. It
+// runs report, compare and presets, and checks the flags, presets and ends of run. TestRun,
+// test/e2e and bench/place test whole runs.
 func TestPageIsUnderstood(t *testing.T) {
 	page, err := os.ReadFile("../../docs/bench.md")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestPageIsUnderstood(t *testing.T) {
 	}
 }
 
-// checkRun reads the arguments of culvert bench run up to where the first agent would start.
+// checkRun checks the arguments of culvert bench run, without starting an agent.
 func checkRun(t *testing.T, args []string) error {
 	t.Helper()
 	b := &run{}

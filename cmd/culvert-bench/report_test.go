@@ -75,7 +75,7 @@ func TestReportPage(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	few := func(r *bench.Result) { // six rounds cannot tell one of 28 figures
+	few := func(r *bench.Result) { // six rounds are too few for a verdict on each of 28 figures
 		r.Arms = r.Arms[:2]
 		r.Runs = slices.DeleteFunc(r.Runs, func(run bench.Run) bool { return run.Arm > 1 })
 	}
@@ -91,8 +91,8 @@ func TestCompare(t *testing.T) {
 	unlike := changedResult(t, func(r *bench.Result) { r.Machines[0].Kernel = "6.1.0" })
 	for name, c := range map[string]struct {
 		args []string
-		out  string // has it
-		err  string // has it; "" is none
+		out  string // the output contains it
+		err  string // the error contains it; "" is no error
 		exit int
 	}{
 		"the same":      {[]string{first, first}, "4 figures: 4 not worse.", "", 0},

@@ -131,7 +131,7 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// buildOrder returns the order that the flags ask for.
+// buildOrder returns the order of the measurement that the flags describe.
 func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	o := b.Order
 	o.Presets = presets
@@ -207,7 +207,8 @@ func (b *run) writeResult(cmd *cobra.Command, r bench.Result) error {
 	return nil
 }
 
-// newProgress makes one that writes to standard error: what is on standard output is the result.
+// newProgress returns a Progress that writes to standard error, since standard output has the
+// result.
 func newProgress() *conduct.Progress {
 	fd, width := int(os.Stderr.Fd()), 100
 	live := term.IsTerminal(fd) && os.Getenv("TERM") != "dumb"

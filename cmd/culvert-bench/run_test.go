@@ -102,9 +102,9 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The program as it is, from network namespaces of the test's own to one with a bridge that joins
-// them: a result is written and shown, and nothing is left. Three of them send at once for m11, and for m13
-// one sends to another through the bridge.
+// TestRun runs the whole program, from network namespaces of the test to another one, whose bridge
+// joins them. The program writes and shows a result, and leaves nothing. Three namespaces send at
+// once for m11, and for m13 one sends to another through the bridge.
 func TestRun(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")
@@ -163,7 +163,7 @@ func TestRun(t *testing.T) {
 		if readErr != nil || r.Preset != c.preset || r.Seed != 7 || len(r.Arms) != 1 || r.Arms[0].Name != c.arm || len(r.Arms[0].Paths()) != len(c.from) || len(r.Printed) == 0 {
 			t.Fatalf("%v: %+v", readErr, r)
 		}
-		// On a machine with much else to do all runs may be void: then it says so.
+		// On a busy machine all runs may be void: then the program reports that.
 		if (err == nil) != (r.Unfinished == "") || !strings.Contains(said.String(), "1 arms, 1 runs of each") || !strings.Contains(string(shown), c.arm) {
 			t.Errorf("%v, unfinished %q: %s%s", err, r.Unfinished, shown, said.String())
 		}
@@ -176,7 +176,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A result that cannot be written leaves an earlier file of that name as it was, and is shown.
+// If a result cannot be written, an earlier file of that name stays as it was, and the result is
+// still shown.
 func TestEarlierResultStays(t *testing.T) {
 	name := changedResult(t, func(*bench.Result) {})
 	before, err := os.ReadFile(name)
@@ -187,7 +188,7 @@ func TestEarlierResultStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Schema = "none" // which Write refuses
+	r.Schema = "none" // Write refuses it
 	var out bytes.Buffer
 	cmd := newRunCommand()
 	cmd.SetOut(&out)

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Without culvertd the shim answers every invocation by itself, with the
-// specification's objects: a version, or an error with a code and exit 1.
+// If culvertd does not run, the shim itself answers every invocation with an object of the CNI
+// specification: a version, or an error with a code and exit 1.
 func FuzzShim(f *testing.F) {
 	f.Add("VERSION", []byte(`{"cniVersion":"1.0.0"}`))
 	f.Add("ADD", []byte(`{"cniVersion":"\u001b[2J"}`))

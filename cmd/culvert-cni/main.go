@@ -1,8 +1,8 @@
-// Command culvert-cni is the CNI plugin that container runtimes exec: a shim
-// that hands the invocation to culvertd and prints what it answers. It answers
-// VERSION by itself, and with a CNI error when culvertd does not answer. When
-// culvertd asks, it runs another CNI plugin, since culvertd is not where the runtime
-// would run one.
+// Command culvert-cni is the CNI plugin that container runtimes exec: a shim that
+// hands the invocation to culvertd and prints culvertd's answer. The shim answers
+// VERSION by itself, and prints a CNI error if culvertd does not answer. It also
+// runs other CNI plugins for culvertd, since culvertd does not run in the
+// environment of the runtime.
 package main
 
 import (

@@ -25,7 +25,7 @@ const (
 	busyTries, busyWait = 20, 50 * time.Millisecond
 )
 
-// answerDaemon runs the plugin that culvertd asks for.
+// answerDaemon runs the plugin that culvertd names.
 func (s shim) answerDaemon(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if method != api.MethodPlugin {
 		return nil, &api.Error{Code: "unknown-method", Message: fmt.Sprintf("culvert-cni has no method %q", method), Details: "it is older than culvertd: install the one that came with it"}
@@ -41,8 +41,8 @@ func (s shim) answerDaemon(ctx context.Context, method string, params json.RawMe
 	return s.runPlugin(ctx, program, r)
 }
 
-// findPlugin looks for a plugin's program in the folders of a CNI_PATH, the first of which
-// counts. Every author of a network chooses the name.
+// findPlugin returns the first program of that name in the folders of a CNI_PATH. Any author of
+// a network may choose the name, so findPlugin checks it.
 func findPlugin(name, path string) (string, error) {
 	if !api.IsPluginType(name) {
 		return "", &api.Error{Code: "invalid", Message: fmt.Sprintf("CNI plugin %.100q: want the name of a program: letters, digits, '_', '.' and '-'", name)}
@@ -56,8 +56,8 @@ func findPlugin(name, path string) (string, error) {
 	return "", &api.Error{Code: "not-found", Message: fmt.Sprintf("CNI plugin %s is not in %s (CNI_PATH)", name, path), Details: "install it there, or correct the type of the network"}
 }
 
-// runPlugin runs a program as a runtime would. It is killed, with all that it has
-// started, when ctx ends, and dies with the shim.
+// runPlugin runs a program as a runtime would. When ctx ends, it kills the program with all
+// processes that the program has started. The program also dies with the shim.
 func (s shim) runPlugin(ctx context.Context, program string, r api.PluginRequest) (api.PluginResponse, error) {
 	for try := 1; ; try++ {
 		out, tail := &bounded{max: maxOutput}, &bounded{max: maxTail, tail: true}
@@ -101,8 +101,8 @@ func pluginEnv(own []string, c api.CNIRequest) []string {
 		"CNI_ARGS="+c.Args, "CNI_PATH="+c.Path)
 }
 
-// bounded keeps the first max bytes that are written, or the last ones. It takes everything, so
-// that no writer waits for it.
+// bounded keeps the first max bytes that are written, or the last ones. Write accepts all data,
+// so that no writer waits.
 type bounded struct {
 	kept []byte
 	max  int

@@ -20,7 +20,7 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// scripts makes a folder with plugins of that text.
+// scripts makes a folder with a shell script for each plugin.
 func scripts(t *testing.T, plugins map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,8 +80,8 @@ func TestPluginIsFoundByItsName(t *testing.T) {
 	}
 }
 
-// A plugin that hangs is killed with all that it has started; what it says is
-// bounded.
+// The shim kills a plugin that hangs, with all processes that it has started,
+// and bounds the output of plugins.
 func TestPluginIsBounded(t *testing.T) {
 	dir := scripts(t, map[string]string{
 		"hang":  "sleep 100 & sleep 100",
@@ -104,8 +104,8 @@ func TestPluginIsBounded(t *testing.T) {
 	}
 }
 
-// The shim is culvertd's hands: over a real socket, several plugins at once,
-// and the answer of culvertd is what it prints.
+// The shim runs several plugins at once for culvertd, over a real socket, and
+// prints culvertd's answer.
 func TestShimRunsPluginsForCulvertd(t *testing.T) {
 	dir := scripts(t, map[string]string{"echo": "cat"})
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))

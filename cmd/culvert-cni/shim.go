@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxConfig bounds what is read from standard input, in bytes; in base64
-	// it fits into one request.
+	// maxConfig bounds the configuration on standard input, in bytes; in base64 it fits into
+	// one request.
 	maxConfig = 512 << 10
-	// patience is how long culvertd may take. Runtimes wait at least as long. When a runtime
-	// kills the shim, culvertd notices that and undoes the request.
+	// patience is the time that culvertd may take for its answer. Runtimes wait at least as
+	// long. When a runtime kills the shim, culvertd notices that and undoes the request.
 	patience = 2 * time.Minute
 )
 

@@ -1,14 +1,14 @@
-// Command culvert-hook is what libvirt runs when a guest starts and has ended, as
-// /etc/libvirt/hooks/qemu.d/culvert, and when it takes a device of a network for a
-// guest and puts it back, as network.d/culvert (https://libvirt.org/hooks.html). It
-// shows culvertd what libvirt says, and keeps a guest from starting on a VF that it
-// cannot have. The hook itself refuses a guest whose definition says that the guest is
-// moving to another host or from one: the other host may run it, whether or not culvertd
-// answers here. In every other case the hook succeeds: culvertd may be down, and libvirt
-// ends a running guest whose hook fails.
+// Command culvert-hook is Culvert's hook of libvirt (https://libvirt.org/hooks.html). libvirt
+// runs it as /etc/libvirt/hooks/qemu.d/culvert when a guest starts and has ended. It runs it
+// as network.d/culvert when it takes a device of a network for a guest and puts it back. The
+// hook passes libvirt's data to culvertd, and prevents the start of a guest on a VF that the
+// guest cannot have. The hook itself refuses a guest whose definition says that the guest is
+// moving to or from another host: that host may run it, whether or not culvertd answers here.
+// In every other case the hook succeeds: culvertd may be down, and libvirt ends a running
+// guest whose hook fails.
 //
-// It is a program of its own since libvirtd's AppArmor profile lets it run what is
-// in its folder of hooks, and nothing in /usr/local/bin.
+// It is a program of its own since libvirtd's AppArmor profile allows programs in the folder
+// of hooks, but none in /usr/local/bin.
 package main
 
 import (
@@ -25,12 +25,12 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// maxDefinition bounds what is read from standard input, in bytes; in base64 it fits
-// into one request.
+// maxDefinition bounds the definition on standard input, in bytes; in base64 it fits into one
+// request.
 const maxDefinition = 512 << 10
 
-// patience are the bounds on culvertd. It may be away for a moment, as when it is
-// started anew.
+// patience has the times that culvertd may be away, as during a restart, and may take for its
+// answer.
 type patience struct{ away, answer time.Duration }
 
 func main() {
@@ -57,7 +57,7 @@ func methodFor(operation string) (method, unheard string) {
 // stderr, and shows it to the person who starts the guest. runHook writes nothing to stdout,
 // where some operations expect another definition.
 func runHook(args []string, stdin io.Reader, stderr io.Writer, socket string, p patience) int {
-	text, err := io.ReadAll(io.LimitReader(stdin, maxDefinition+1)) // of every operation: libvirt writes it
+	text, err := io.ReadAll(io.LimitReader(stdin, maxDefinition+1)) // read it for every operation, since libvirt writes it
 	if len(args) < 2 {
 		return 0
 	}
@@ -89,8 +89,9 @@ func runHook(args []string, stdin io.Reader, stderr io.Writer, socket string, p 
 	return 0
 }
 
-// refuseMoving says why a guest does not start by what its definition alone says: it is
-// on its way, or that cannot be read. Empty when it may start.
+// refuseMoving returns the reason why a guest must not start by its definition alone: the
+// guest is moving to or from another host, or the definition cannot be read. It is empty if
+// the guest may start.
 func refuseMoving(guest string, definition []byte) string {
 	m, err := moving.Read(definition)
 	if err != nil {
@@ -99,14 +100,14 @@ func refuseMoving(guest string, definition []byte) string {
 	return m.Refusal(guest)
 }
 
-// concernsCulvert reports whether culvertd has to know a guest or port: it passes a device, as
-// one or over a network of Culvert's.
+// concernsCulvert reports whether culvertd has to know of a guest or port: it has a device of
+// the host, directly or through a network of Culvert's.
 func concernsCulvert(text []byte) bool {
 	return bytes.Contains(text, []byte("hostdev")) || bytes.Contains(text, []byte("culvert-"))
 }
 
-// callCulvertd sends culvertd a report, again for a while when it is away. culvertd does the
-// work of a repeated report once.
+// callCulvertd sends culvertd a report. While culvertd is away, it repeats the report for some
+// time; culvertd does the work of a repeated report once.
 func callCulvertd(socket, method string, text []byte, answer *api.GuestAnswer, p patience) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.answer)
 	defer cancel()

@@ -16,7 +16,8 @@ import (
 	"github.com/culvert-net/culvert/test/rpcserver"
 )
 
-// serve is a culvertd that answers every report as told.
+// serve runs a culvertd that answers every report by calling answer, and returns its
+// socket.
 func serve(t *testing.T, answer func(method, text string) (any, error)) string {
 	t.Helper()
 	socket := rpcserver.Socket(t)
@@ -34,8 +35,8 @@ func serve(t *testing.T, answer func(method, text string) (any, error)) string {
 	return socket
 }
 
-// A refusal is the one thing that fails. libvirt ends a running guest whose reconnect
-// fails, and aborts whatever else a hook fails at.
+// The hook fails only if culvertd refuses a start. libvirt ends a running guest whose
+// reconnect fails, and aborts every other operation whose hook fails.
 func TestOnlyARefusalFails(t *testing.T) {
 	refuse := serve(t, func(method, text string) (any, error) {
 		return api.GuestAnswer{Refused: method + " no: " + text}, nil
@@ -47,7 +48,7 @@ func TestOnlyARefusalFails(t *testing.T) {
 		return nil, errors.New("told of " + method)
 	})
 	broken := serve(t, func(string, string) (any, error) { return nil, errors.New("the ledger is damaged") })
-	left := make(chan struct{}) // by all clients
+	left := make(chan struct{}) // closed when all clients are gone
 	slow := serve(t, func(string, string) (any, error) {
 		<-left
 		return api.GuestAnswer{Refused: "too late"}, nil
@@ -93,9 +94,9 @@ func TestOnlyARefusalFails(t *testing.T) {
 	}
 }
 
-// A guest whose definition is marked as on its way does not start, whether culvertd
-// answers or not and whatever it says: the other host may run it on the same disk. A
-// mark does not make the report fail that a guest ended or was reconnected.
+// A guest whose definition is marked as moving does not start, with every answer of
+// culvertd and without one: the other host may run the guest on the same disk. The
+// mark does not make reports fail that a guest ended or was reconnected.
 func TestMarkedGuestNeverStarts(t *testing.T) {
 	allow := serve(t, func(string, string) (any, error) { return api.GuestAnswer{}, nil })
 	none := filepath.Join(t.TempDir(), "s")
@@ -130,7 +131,7 @@ func TestMarkedGuestNeverStarts(t *testing.T) {
 	}
 }
 
-// A culvertd that is started anew meanwhile hears of it.
+// The hook's report reaches a culvertd that starts while the hook waits.
 func TestAwayForAMoment(t *testing.T) {
 	socket := serve(t, func(string, string) (any, error) { return api.GuestAnswer{Refused: "heard"}, nil })
 	later := filepath.Join(filepath.Dir(socket), "l")

@@ -63,8 +63,8 @@ func execOn(ctx context.Context, name, node string, c lab.Cmd) error {
 	})
 }
 
-// takeTerminal hands our terminal, if there is one, to the command: raw, and
-// with its size kept up to date.
+// takeTerminal gives the caller's terminal, if there is one, to the command. It
+// makes the terminal raw, and passes on changes of its size.
 func takeTerminal(c *lab.Cmd) (restore func(), err error) {
 	in, out := int(os.Stdin.Fd()), int(os.Stdout.Fd())
 	if !term.IsTerminal(in) || !term.IsTerminal(out) {

@@ -81,8 +81,8 @@ func parseFiles(args []string) (map[string]string, error) {
 	return files, nil
 }
 
-// addSelf serves go test -exec, which runs culvert-lab in the package's folder with the test
-// binary as the command.
+// addSelf adds the files for go test -exec, which runs culvert-lab in the package's folder
+// with the test binary as the command.
 func addSelf(o *lab.FastOptions, binary string) error {
 	cwd, err := os.Getwd()
 	if err != nil {

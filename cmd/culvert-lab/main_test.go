@@ -14,7 +14,7 @@ import (
 
 func TestHelp(t *testing.T) { helptext.Check(t, newRoot()) }
 
-// run runs a command line, with an input that has ended, and returns what it printed.
+// run runs a command line with empty standard input, and returns its output.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	root := newRoot()
@@ -27,7 +27,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	return b.String(), err
 }
 
-// A command that is wrong says what to do.
+// The error of a wrong command names the next step.
 func TestSaysWhatIsWrong(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	for line, want := range map[string]string{
@@ -48,7 +48,7 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// culvert-lab answers culvert-bench in JSON, and so it does when it refuses.
+// culvert-lab answers culvert-bench in JSON, also when it refuses.
 func TestEndsAreRefused(t *testing.T) {
 	out, err := run(t, "ends", "--senders", "8")
 	var got place.LabEnds
@@ -57,7 +57,7 @@ func TestEndsAreRefused(t *testing.T) {
 	}
 }
 
-// The JSON of status is what culvert-bench reads.
+// culvert lab status writes the JSON that culvert-bench reads.
 func TestStatusInJSON(t *testing.T) {
 	var b bytes.Buffer
 	if err := printStatus(&b, lab.Status{Name: "x", Nodes: []lab.Node{{Name: "worker01", State: lab.Ready}}}, "json"); err != nil {

@@ -25,7 +25,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // culvertd answers as a real one would on the node of package status's tests,
-// and notes what it was asked to apply.
+// and records the requests for changes.
 type culvertd struct {
 	plan    api.Plan
 	applied []api.HostRequest
@@ -35,7 +35,7 @@ type culvertd struct {
 	rebased []api.RebaseRequest
 }
 
-// serve starts it and returns its socket.
+// serve starts the fake culvertd and returns its socket.
 func (d *culvertd) serve(t *testing.T) string {
 	t.Helper()
 	node, err := os.ReadFile("../../status/testdata/node.json")
@@ -94,7 +94,7 @@ func (d *culvertd) serve(t *testing.T) string {
 	return socket
 }
 
-// run runs one command line and returns what a person sees.
+// run runs one command line and returns all output.
 func run(ctx context.Context, t *testing.T, socket string, args ...string) (out string, err error) {
 	t.Helper()
 	root := newRoot()
@@ -108,7 +108,7 @@ func run(ctx context.Context, t *testing.T, socket string, args ...string) (out 
 }
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "culvert" { // of TestProgram
+	if filepath.Base(os.Args[0]) == "culvert" { // TestProgram runs this binary as culvert
 		main()
 		return
 	}
@@ -126,7 +126,7 @@ var hurting = api.Plan{PFs: []api.PFPlan{{
 }}}
 
 // TestCommands compares a session with testdata/session.txt: each command line
-// with what it writes and how it ends.
+// with its output and its error.
 func TestCommands(t *testing.T) {
 	d := &culvertd{plan: hurting, result: api.ApplyResult{Plan: hurting}}
 	socket := d.serve(t)
@@ -214,7 +214,8 @@ func versionLine(t *testing.T, socket string) string {
 	return out
 }
 
-// What is given on the command line, and no more, is what is asked of the PF.
+// The request to culvertd has the settings that are given on the command line,
+// and no others.
 func TestGuestSettings(t *testing.T) {
 	d := &culvertd{}
 	socket := d.serve(t)
@@ -271,7 +272,8 @@ func TestFollowEndsWithTheInterrupt(t *testing.T) {
 	}
 }
 
-// interrupter is a terminal where somebody presses Ctrl-C after some lines.
+// interrupter is an output that interrupts the command after some lines, as
+// Ctrl-C does.
 type interrupter struct {
 	bytes.Buffer
 	after     int
@@ -328,5 +330,5 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestHelp: the help of lab and bench is that of their programs.
+// TestHelp leaves out lab and bench, whose help is that of their programs.
 func TestHelp(t *testing.T) { helptext.Check(t, newRoot(), "lab", "bench") }

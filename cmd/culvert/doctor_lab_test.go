@@ -16,10 +16,11 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// isolationFindings are those of culvert doctor about a cluster.
+// isolationFindings returns the findings of culvert doctor about namespace isolation in a
+// cluster.
 func isolationFindings(t *testing.T, socket, kubeconfig string) []api.Finding {
 	t.Helper()
-	out, _ := run(t.Context(), t, socket, "doctor", "-o", "json", "--kubeconfig", kubeconfig) // this host may be unfit
+	out, _ := run(t.Context(), t, socket, "doctor", "-o", "json", "--kubeconfig", kubeconfig) // it fails if this host is unfit
 	var r api.DoctorReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
@@ -33,9 +34,9 @@ func isolationFindings(t *testing.T, socket, kubeconfig string) []api.Finding {
 	return found
 }
 
-// A user without rights learns which are missing. One who may list pods and networks sees
-// the pod that is refused, and after the doctor's command, which the real kubectl takes,
-// none.
+// culvert doctor names the rights that a user lacks. To a user who may list pods and
+// networks it shows the pod that would be refused. After the real kubectl has run the
+// doctor's command, it shows none.
 func TestRealDoctor(t *testing.T) {
 	s := apiserver.New(t)
 	socket, viewer := new(culvertd).serve(t), s.Kubeconfig()
@@ -47,7 +48,7 @@ func TestRealDoctor(t *testing.T) {
 	if err := os.WriteFile(admin, []byte(strings.ReplaceAll(string(text), `"token": "viewer"`, `"token": "admin"`)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// expect waits for the findings, since caches of the API server follow.
+	// expect waits for the findings, since the API server's caches may be older.
 	expect := func(kubeconfig string, severity api.Severity, what string) (last api.Finding) {
 		t.Helper()
 		apiserver.Eventually(t, what, func() error {

@@ -12,8 +12,8 @@ import (
 	"github.com/culvert-net/culvert/cli"
 )
 
-// TestDoctor examines the machine that the test runs on, whatever it is, with
-// a culvertd that answers.
+// TestDoctor examines the machine that the test runs on, with a culvertd that
+// answers.
 func TestDoctor(t *testing.T) {
 	socket := new(culvertd).serve(t)
 	out, err := run(t.Context(), t, socket, "doctor", "-o", "json")

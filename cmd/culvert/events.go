@@ -48,7 +48,8 @@ that only grows; --since goes on after one of them. Lines with ! are warnings.`,
 	return cmd
 }
 
-// followEvents writes events as they come. An interrupt is how it ends.
+// followEvents writes events as they come. An interrupt ends it without an
+// error.
 func followEvents(cmd *cobra.Command, n *node, req api.EventsRequest, out output) error {
 	opts := out.textOptions(cmd)
 	err := n.streamEvents(cmd, req, func(e api.Event) error {

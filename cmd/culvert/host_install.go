@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/install"
 )
 
-// installFlags are those of install and uninstall.
+// installFlags has the flags of install and uninstall.
 type installFlags struct {
 	root, prefix string
 	parts        []string
@@ -148,7 +148,7 @@ func completionsOf(root *cobra.Command) (map[string][]byte, error) {
 	return map[string][]byte{"bash": bash.Bytes(), "zsh": zsh.Bytes(), "fish": fish.Bytes()}, err
 }
 
-// asRoot says what an error of permissions means here.
+// asRoot adds the next step to an error of permissions.
 func asRoot(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: use sudo", err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What is asked for on the command line reaches the installer: an empty root, as
-// make hands an empty DESTDIR, is this host's.
+// The flags of the command line reach the installer. An empty --root, as make
+// passes an empty DESTDIR, means this host.
 func TestHostInstall(t *testing.T) {
 	from, root := t.TempDir(), t.TempDir()
 	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-bench"} {

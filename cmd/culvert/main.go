@@ -1,5 +1,6 @@
-// Command culvert is what a person runs: it shows and changes what culvertd
-// owns. Its commands lab and bench exec the programs culvert-lab and culvert-bench.
+// Command culvert is Culvert's command line: it shows and changes the NICs and VFs
+// that culvertd owns. Its commands lab and bench exec the programs culvert-lab and
+// culvert-bench.
 package main
 
 import (

@@ -91,7 +91,8 @@ func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 	return all, nil
 }
 
-// writeManifests writes what kubectl apply takes: documents of YAML, or a list of JSON.
+// writeManifests writes the objects for kubectl apply, as documents of YAML or as a
+// list in JSON.
 func writeManifests(w io.Writer, format string, all []migrate.Manifest) error {
 	if format == cli.JSON {
 		return cli.Encode(w, cli.JSON, struct {

@@ -99,7 +99,7 @@ cannot be read.`,
 	return cmd
 }
 
-// writeLeft writes what is left to do for people.
+// writeLeft writes the remaining work as text for people.
 func writeLeft(w io.Writer, left []migrate.Note) error {
 	if len(left) == 0 {
 		_, err := fmt.Fprintln(w, "nothing is left: the old parts are gone, every pod with networks runs and every network is served")
@@ -145,7 +145,7 @@ func writePlan(w io.Writer, plan migrate.Plan) error {
 	return err
 }
 
-// readMigration reads what culvert migrate looks at.
+// readMigration reads the state of the cluster that culvert migrate needs.
 func (p *place) readMigration(ctx context.Context) (migrate.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusBound)
 	defer cancel()
@@ -178,7 +178,7 @@ func (p *place) readMigration(ctx context.Context) (migrate.Cluster, error) {
 	return out, nil
 }
 
-// migrationOf returns a stack in the values of package migrate.
+// migrationOf converts a stack of package view to a cluster of package migrate.
 func migrationOf(s view.Stack) (migrate.Cluster, error) {
 	out := migrate.Cluster{Webhooks: s.Webhooks, HasNetworks: s.HasNetworks}
 	for _, w := range s.Workloads {
@@ -206,8 +206,8 @@ func migrationOf(s view.Stack) (migrate.Cluster, error) {
 	return out, nil
 }
 
-// judgmentNotes returns a verdict's notes about a network or a pod. A warning of a pod is something to mend:
-// the pod runs without what it asks for.
+// judgmentNotes returns a verdict's notes about a network or a pod. A warning of a pod counts as
+// remaining work: the pod runs without a part of its request.
 func judgmentNotes(v verdict.Verdict) []migrate.Note {
 	isPod := strings.HasPrefix(v.Object, "Pod ")
 	var out []migrate.Note

@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-// page is docs/migrate.md, followed by a shell.
+// page runs the commands of docs/migrate.md in a shell.
 type page struct {
 	*testing.T
 	s        *apiserver.Server
@@ -82,7 +82,7 @@ func (p *page) must(command string) string {
 	return out
 }
 
-// apply makes objects that a peer's installation makes.
+// apply makes the objects that the installation of a peer would make.
 func (p *page) apply(text string) {
 	p.Helper()
 	p.file("peers.yaml", text)
@@ -94,8 +94,8 @@ func (p *page) apply(text string) {
 	})
 }
 
-// files writes what the page shows as YAML whose first line names a file, with the file that a
-// reader makes of each document.
+// files writes the files that the page shows: each block of YAML has documents whose first line
+// names the file.
 func (p *page) files(section string) {
 	p.Helper()
 	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(p.sections[section], -1) {
@@ -109,11 +109,11 @@ func (p *page) files(section string) {
 	}
 }
 
-// elsewhere are parts of commands that need nodes.
+// elsewhere has parts of commands that need nodes; follow leaves these commands out.
 var elsewhere = []string{"delete -f dist", "rollout status", "/etc/cni/net.d", "kubectl delete pods ...", "systemctl", "exec -n culvert-system", "clusterserviceversions"}
 
-// follow runs the commands of a section, as they stand, and returns what each wrote. Before the
-// check the nodes are as culvertd makes them.
+// follow runs the commands of a section, unchanged, and returns the output of each. Before the
+// check it brings the nodes to the state that culvertd would report.
 func (p *page) follow(section string) map[string]string {
 	p.Helper()
 	p.files(section)
@@ -122,7 +122,7 @@ func (p *page) follow(section string) map[string]string {
 		switch {
 		case slices.ContainsFunc(elsewhere, func(part string) bool { return strings.Contains(command, part) }):
 			continue
-		case command == "culvert migrate check": // a sentence names it
+		case command == "culvert migrate check": // only a sentence names it
 			continue
 		case strings.Contains(command, "culvert migrate check;"):
 			p.requireLeft("no culvertd runs")
@@ -138,7 +138,8 @@ func (p *page) follow(section string) map[string]string {
 	return out
 }
 
-// typesServed waits until the API server serves Culvert's types. A reader types more slowly.
+// typesServed waits until the API server serves Culvert's types. A reader, who types more slowly,
+// need not wait.
 func (p *page) typesServed() {
 	p.Helper()
 	apiserver.Eventually(p.T, "Culvert's types", func() error {
@@ -149,7 +150,7 @@ func (p *page) typesServed() {
 	})
 }
 
-// requireLeft runs the check, which has to find something, and that text.
+// requireLeft runs culvert migrate check, which must fail with that text.
 func (p *page) requireLeft(text string) {
 	p.Helper()
 	if said, err := p.sh("culvert migrate check"); err == nil || !strings.Contains(said, text) {
@@ -157,13 +158,14 @@ func (p *page) requireLeft(text string) {
 	}
 }
 
-// nodeState is what a culvertd reports of a node with one VF.
+// nodeState is the NodeState that a culvertd writes for a node with one VF.
 const nodeState = `{apiVersion: culvert.dev/v1alpha1, kind: NodeState, metadata: {name: worker01}, status: {
   pfs: [{name: ens1f0, id: "02:00:00:00:00:01", pciAddress: "0000:01:00.0", vendor: "8086", device: "1572", driver: i40e, numaNode: 0, carrier: true, speedMbps: 10000, mtu: 1500, maxMTU: 9702, totalVFs: 64, numVFs: 1, wantedVFs: 1}],
   vfs: [{name: "ens1f0#0", pciAddress: "0000:01:02.0", phase: %s}],
   conditions: [{type: Ready, status: "True", reason: Serving, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`
 
-// nodesCatchUp makes a culvertd ready, which takes over the VFs and then follows the policies.
+// nodesCatchUp simulates a culvertd that becomes ready, takes over the VFs and then applies the
+// policies. It runs the check at each step.
 func (p *page) nodesCatchUp() {
 	p.Helper()
 	p.makeReady()
@@ -186,19 +188,19 @@ func (p *page) makeReady() {
 	p.ready("culvert-system", "culvertd-x")
 }
 
-// ready has a kubelet say that a pod is.
+// ready sets the status of a pod to ready, as a kubelet does.
 func (p *page) ready(namespace, name string) {
 	p.Helper()
 	p.must(fmt.Sprintf(`kubectl -n %s patch pod %s --subresource status --type merge -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'`, namespace, name))
 }
 
-// workload is a DaemonSet or Deployment.
+// workload returns a DaemonSet or a Deployment.
 func workload(kind, namespace, name, image string) string {
 	return fmt.Sprintf("---\n{apiVersion: apps/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: {selector: {matchLabels: {app: %[2]s}}, template: {metadata: {labels: {app: %[2]s}}, spec: {containers: [{name: c, image: %s}]}}}}\n",
 		kind, name, namespace, image)
 }
 
-// operatorCRDs are those of the operator's objects, without their schemas.
+// operatorCRDs returns the CRDs of the operator's objects, without their schemas.
 func operatorCRDs() string {
 	var b strings.Builder
 	for plural, kind := range map[string]string{"sriovnetworknodepolicies": "SriovNetworkNodePolicy", "sriovnetworks": "SriovNetwork", "sriovibnetworks": "SriovIBNetwork", "ovsnetworks": "OVSNetwork", "sriovnetworkpoolconfigs": "SriovNetworkPoolConfig", "sriovoperatorconfigs": "SriovOperatorConfig"} {
@@ -219,9 +221,9 @@ metadata: {name: storage, namespace: default, annotations: {k8s.v1.cni.cncf.io/r
 spec: {config: '{"cniVersion": "1.0.0", "name": "storage", "type": "sriov", "vlan": 30, "vlanQoS": 0, "ipam": {}}'}
 `
 
-// TestMigrationPage follows docs/migrate.md from each starting point, against a real API server with
-// what the peers install: every command works as it stands, running pods and networks are
-// still there afterwards, and the check finds nothing left.
+// TestMigrationPage runs the commands of docs/migrate.md for each starting point, against a real
+// API server with the peers' objects. Every command works unchanged, running pods and networks
+// still exist afterwards, and the check finds no remaining work.
 func TestMigrationPage(t *testing.T) {
 	t.Run("by hand", func(t *testing.T) {
 		p := newPage(t)
@@ -286,7 +288,7 @@ func TestMigrationPage(t *testing.T) {
 	})
 }
 
-// requireInOrder wants all words in a text, one after another.
+// requireInOrder checks that a text has all words, in this order.
 func requireInOrder(t *testing.T, text string, words ...string) {
 	t.Helper()
 	rest := text

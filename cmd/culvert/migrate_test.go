@@ -36,8 +36,8 @@ func migrateConvert(t *testing.T, text string, args ...string) (stdout, stderr s
 
 const operatorNetwork = "kind: SriovNetwork\nmetadata: {name: n, namespace: op}\nspec: {resourceName: r, vlan: 7}\n"
 
-// TestMigrateConvert: what is to be applied goes to standard output, words go to standard error,
-// and the exit status says whether something has no equivalent.
+// TestMigrateConvert: the objects to apply go to standard output, remarks go to standard error, and
+// the exit status says whether an object or field has no equivalent.
 func TestMigrateConvert(t *testing.T) {
 	out, said, status := migrateConvert(t, operatorNetwork)
 	if status != 0 || !strings.HasPrefix(out, "---\napiVersion: k8s.cni.cncf.io/v1\n") || !strings.Contains(said, "SriovNetwork op/n: becomes NetworkAttachmentDefinition op/n\n") {
@@ -55,7 +55,8 @@ func TestMigrateConvert(t *testing.T) {
 	}
 }
 
-// TestMigrateConvertJSON: one list that kubectl takes, also of standard input and of nothing.
+// TestMigrateConvertJSON: the output is one list that kubectl accepts, also for standard input and
+// for no objects.
 func TestMigrateConvertJSON(t *testing.T) {
 	for text, items := range map[string]int{operatorNetwork: 1, "": 0} {
 		out, said, status := migrateConvert(t, text, "-", "-o", "json")
@@ -69,8 +70,8 @@ func TestMigrateConvertJSON(t *testing.T) {
 	}
 }
 
-// TestMigrationJudges: networks and pods of a cluster are judged as culvert net check judges files. A
-// warning of a pod is something to mend, one of a network is not.
+// TestMigrationJudges: networks and pods of a cluster are judged as culvert net check judges files.
+// A warning of a pod counts as remaining work, a warning of a network does not.
 func TestMigrationJudges(t *testing.T) {
 	asks := func(name, networks string) view.StackPod {
 		return view.StackPod{Namespace: "d", Name: name, Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": networks}}
@@ -97,7 +98,7 @@ func TestMigrationJudges(t *testing.T) {
 		"NetworkAttachmentDefinition d/odd: works, with a warning": false,
 		"NetworkAttachmentDefinition d/bad: would be refused":      true,
 		"NetworkAttachmentDefinition d/other: works as it is":      false,
-		"Pod d/b: works, with a warning":                           true, // its network is not there
+		"Pod d/b: works, with a warning":                           true, // its network does not exist
 		"Pod d/c: works, with a warning":                           true,
 		"Pod d/e: would be refused":                                true,
 	}

@@ -27,7 +27,7 @@ func netCheck(stdin string, args ...string) (stdout string, status int) {
 
 const checkedNetwork = "kind: NetworkAttachmentDefinition\nmetadata: {name: net}\nspec: {config: '{\"type\":\"sriov\",\"max-tx-rate\":5}'}\n"
 
-// TestNetCheck: the exit status is 1 where an object is refused, the reasons fit 100 columns,
+// TestNetCheck: the exit status is 1 if an object is refused, the reasons fit 100 columns,
 // and a pod's network is found in another file.
 func TestNetCheck(t *testing.T) {
 	dir := t.TempDir()
@@ -58,7 +58,7 @@ func TestNetCheck(t *testing.T) {
 	}
 }
 
-// A file that cannot be read hides no other one.
+// A file that cannot be read does not hide the verdicts on other files.
 func TestNetCheckOfManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")

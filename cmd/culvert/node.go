@@ -11,8 +11,8 @@ import (
 // node is the culvertd that the commands ask.
 type node struct{ socket string }
 
-// statusBound is how long reading the nodes may take, completionBound how long a person who
-// pressed Tab waits.
+// statusBound bounds the time to read the state of nodes, completionBound the time that a
+// person waits after Tab.
 const (
 	statusBound     = 30 * time.Second
 	completionBound = 2 * time.Second

@@ -23,7 +23,8 @@ func addOutput(cmd *cobra.Command, withWide bool) output {
 	return output{cli.AddFormat(cmd, "what to write instead of a table", formats...)}
 }
 
-// writeValue writes value for programs, or what draw makes of it for people.
+// writeValue writes value as JSON or YAML for programs, or as the text of draw
+// for people.
 func (o output) writeValue(cmd *cobra.Command, value any, draw func(text.Options) string) error {
 	if o.IsForPrograms() {
 		return cli.Encode(cmd.OutOrStdout(), o.String(), value)

@@ -20,7 +20,7 @@ import (
 // through its API server.
 type place struct {
 	node
-	wanted               bool // the cluster is
+	wanted               bool // a flag or the plugin selects the cluster
 	kubeconfig, kcontext string
 	nodeName             string // in the cluster; empty: all
 }
@@ -43,12 +43,13 @@ func (p *place) addClusterFlags(cmd *cobra.Command) {
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
 }
 
-// inCluster reports whether a flag was given that only means something in a cluster.
+// inCluster reports whether the command reads a cluster: its flags select one, or it is
+// kubectl's plugin.
 func (p *place) inCluster() bool {
 	return p.wanted || p.kubeconfig != "" || p.kcontext != "" || p.nodeName != ""
 }
 
-// readCluster returns the picture of the cluster, or of the part of it that is one node.
+// readCluster returns the status of the cluster, or of one of its nodes.
 func (p *place) readCluster(ctx context.Context) (api.ClusterStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusBound)
 	defer cancel()
@@ -65,7 +66,7 @@ func (p *place) readCluster(ctx context.Context) (api.ClusterStatus, error) {
 	}), nil
 }
 
-// openCluster reads the kubeconfig.
+// openCluster returns a client for the cluster that the kubeconfig names.
 func (p *place) openCluster() (*view.Cluster, error) {
 	return view.Open(p.kubeconfig, p.kcontext, "culvert/"+version)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Names that kubectl looks for in PATH: that of its plugin culvert, and that of
-// what completes the plugin's arguments (kubectl 1.26 and newer).
+// Names that kubectl looks for in PATH: that of its plugin culvert, and that of the program
+// that completes the plugin's arguments (kubectl 1.26 and newer).
 const (
 	pluginName     = "kubectl-culvert"
 	completionName = "kubectl_complete-culvert"
@@ -28,8 +28,8 @@ func newCommand(name string, args []string) *cobra.Command {
 	return root
 }
 
-// newPlugin returns culvert as kubectl's plugin: the commands that can ask a cluster, and they
-// always do.
+// newPlugin returns culvert as kubectl's plugin. It has the commands that can read a cluster,
+// and they always do.
 func newPlugin() *cobra.Command {
 	root := &cobra.Command{
 		Use:   pluginName,
@@ -49,7 +49,7 @@ the rest, such as the settings of a VF.`,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
 	}
-	root.CompletionOptions.DisableDefaultCmd = true // kubectl completes
+	root.CompletionOptions.DisableDefaultCmd = true // kubectl has the completion
 	p := &place{wanted: true}
 	p.addFlags(root)
 	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newVersionCommand())

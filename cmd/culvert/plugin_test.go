@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// apiServer has Culvert's objects as one would that has two nodes, and returns
-// the kubeconfig to reach it. pods is what it answers about pods.
+// apiServer runs an API server with Culvert's objects for two nodes, and returns a kubeconfig
+// for it. pods has the pods that it lists.
 func apiServer(t *testing.T, pods string) (kubeconfig string) {
 	t.Helper()
 	state, err := os.ReadFile("../../status/testdata/nodestate.json")
@@ -57,7 +57,7 @@ func apiServer(t *testing.T, pods string) (kubeconfig string) {
 	return kubeconfig
 }
 
-// timeLine is when the picture was made.
+// timeLine matches the time of the status.
 var timeLine = regexp.MustCompile(`time: .*`)
 
 const daemonPods = `{"metadata": {"namespace": "culvert-system", "name": "culvertd-a"}, "spec": {"nodeName": "worker01"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
@@ -75,8 +75,8 @@ func called(t *testing.T, program string, args ...string) (string, error) {
 	return b.String(), err
 }
 
-// completed runs the program that kubectl asks for completions, again while a busy machine needs
-// longer than the program may take.
+// completed runs the program that kubectl runs for completions. On a busy machine, it repeats
+// runs that took longer than the program may take.
 func completed(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	for range 20 {
@@ -130,7 +130,7 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestClusterIsChosen: culvert asks the cluster when a flag says so, and only then.
+// TestClusterIsChosen: culvert reads the cluster if a flag selects it, and only then.
 func TestClusterIsChosen(t *testing.T) {
 	kubeconfig := apiServer(t, "")
 	t.Setenv("KUBECONFIG", kubeconfig)
@@ -155,8 +155,8 @@ func TestClusterIsChosen(t *testing.T) {
 	}
 }
 
-// TestPluginCompletion: kubectl runs a program of another name, with the words of
-// the line.
+// TestPluginCompletion: for completions, kubectl runs the program under another name, with
+// the words of the line.
 func TestPluginCompletion(t *testing.T) {
 	t.Setenv("KUBECONFIG", apiServer(t, daemonPods))
 	for line, want := range map[string]string{
@@ -177,7 +177,7 @@ func TestPluginCompletion(t *testing.T) {
 	}
 }
 
-// TestPluginHelp: what the plugin says of itself can be typed.
+// TestPluginHelp: the command lines in the plugin's help can be typed.
 func TestPluginHelp(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {

@@ -20,14 +20,15 @@ func newProgramCommand(name, short string) *cobra.Command {
 	}
 }
 
-// askProgram turns a question about a program's command line into the program's own:
-// "help lab up" becomes "lab help up", and "__complete lab up --n", which the shell
-// asks, becomes "lab __complete up --n". Other command lines stay as they are.
+// askProgram rewrites a request for help or completion about another program, so
+// that this program gets it. "help lab up" becomes "lab help up", and the shell's
+// "__complete lab up --n" becomes "lab __complete up --n". Other command lines stay
+// as they are.
 func askProgram(args []string) []string {
 	if len(args) < 2 {
 		return args
 	}
-	least := 2 // words of the question; the shell completes the word "lab" itself with 2
+	least := 2 // least number of words; with 2 words, the shell completes the word "lab" itself
 	switch args[0] {
 	case cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
 		least = 3

@@ -10,9 +10,9 @@ import (
 )
 
 // TestProgram: culvert's commands lab and bench are the programs beside it. They get
-// all words that follow, questions for help and for completion too; the terminal,
-// the environment and the exit status are theirs. TestExec of package program has
-// the process.
+// all words that follow, also of requests for help and completion. They have the
+// terminal and the environment, and their exit status counts. TestExec of package
+// program tests the process itself.
 func TestProgram(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.ReadFile("/proc/self/exe")

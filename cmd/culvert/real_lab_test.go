@@ -18,9 +18,10 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// The real kubectl finds the plugin and completes its words; a real API server
-// says why it tells nothing (no CRDs, no rights), and with no right but those of
-// culvert-view the nodes are shown as kube wrote them.
+// The real kubectl finds the plugin and completes its words. With a real API
+// server, the plugin names the reason why it can show nothing (no CRDs, no
+// rights). With only the rights of culvert-view it shows the nodes as package
+// kube wrote them.
 func TestRealKubectl(t *testing.T) {
 	s := apiserver.New(t)
 	bin := t.TempDir()
@@ -57,7 +58,7 @@ func TestRealKubectl(t *testing.T) {
 	kubectl("0000:01:10.6", "__complete", "culvert", "vf", "show", "")
 }
 
-// manifestObject is an object of the manifests that people apply.
+// manifestObject returns an object of the manifests that people apply.
 func manifestObject(t *testing.T, kind, name string) string {
 	t.Helper()
 	var all []string

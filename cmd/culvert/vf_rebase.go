@@ -63,7 +63,8 @@ differences.`,
 	return cmd
 }
 
-// rebaseVF shows how a VF differs from its baseline, asks, and has culvertd take it anew.
+// rebaseVF shows how a VF differs from its baseline, asks the user, and makes culvertd
+// take a new baseline.
 func (p *place) rebaseVF(cmd *cobra.Command, v api.VF, yes bool) error {
 	out := cmd.OutOrStdout()
 	var seen, done api.Rebased

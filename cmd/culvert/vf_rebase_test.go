@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A new baseline is taken of what a person has seen, and not before.
+// culvertd takes a new baseline only of the differences that the user has seen.
 func TestVFRebase(t *testing.T) {
 	d := &culvertd{differs: []vf.Difference{{Attribute: "rings", Want: "256", Have: "4096"}}}
 	socket := d.serve(t)

@@ -96,7 +96,8 @@ sends, not what it receives.`,
 	return cmd
 }
 
-// addRequest adds the flags that say which VF a guest gets, and how.
+// addRequest adds the flags that select the VF of a guest and the way in which
+// the guest gets it.
 func addRequest(cmd *cobra.Command, req *api.GuestXMLRequest, ways string) *settings {
 	f := cmd.Flags()
 	f.StringVar(&req.Pool, "pool", "", "the pool, as prefix/name or name; the only one when not given")
@@ -116,7 +117,7 @@ func readDefinition(cmd *cobra.Command, args []string) (string, error) {
 	return string(content), err
 }
 
-// settings are the flags for what the PF holds for a VF.
+// settings has the flags for the settings that the PF holds for a VF.
 type settings struct {
 	mac, vlanProto, linkState string
 	switches                  map[vf.Setting]*string

@@ -125,8 +125,8 @@ gets them again when it starts.`,
 	return cmd
 }
 
-// detachVFs takes VFs back. Without libvirt there is no guest to take them out of: culvertd
-// decides by its ledger alone, and refuses a VF that a process has open.
+// detachVFs takes VFs back from a guest. Without libvirt it cannot change the guest:
+// culvertd then decides by its ledger alone, and refuses a VF that a process has open.
 func detachVFs(ctx context.Context, n *node, req api.GuestDetachRequest) (done api.GuestDetached, err error) {
 	here, err := admin.Here(n.socket)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 const Rootfs = "/run/culvert-demo/rootfs"
 
 // programs of the root, with the libraries that they are linked with.
-// libgcc_s is one that iperf3 loads itself, to end its threads.
+// iperf3 loads one more library itself, libgcc_s, to end its threads.
 const programs = "iperf3 ping ip sh cat sleep"
 
 // Prepare makes the containers' root and starts containerd.

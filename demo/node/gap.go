@@ -21,7 +21,7 @@ type Answers struct {
 	Longest    Gap
 }
 
-// duplicate is what ping writes behind an answer that it has got before.
+// duplicate is what ping prints after an answer that it has already received.
 const duplicate = "(DUP!)"
 
 // FindGap finds the longest time between two answers, and counts them. Each line of text is the time

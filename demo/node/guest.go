@@ -110,13 +110,14 @@ func (g Guest) Exec(ctx context.Context, line string) ([]byte, error) {
 		exit 1`, g.Name, line)
 }
 
-// Place returns the guest as culvert bench run has it: its channel of virtio leads to a shell.
+// Place returns the place of the guest for culvert bench run. A virtio channel leads to a shell in
+// it.
 func (g Guest) Place() string {
 	return fmt.Sprintf("lab:%s/%s,vm=%s,by=socat - UNIX-CONNECT:/run/libvirt/qemu/%[3]s.shell", g.Node.Lab.Name(), g.Node.Name, g.Name)
 }
 
-// Kill kills the guest's QEMU, as the kernel does that is out of memory, and
-// returns when libvirt has seen it.
+// Kill kills the guest's QEMU, as the kernel does when it is out of memory, and returns when
+// libvirt has noticed.
 func (g Guest) Kill(ctx context.Context) error {
 	_, err := g.Node.Script(ctx, "kill QEMU of "+g.Name, `
 		kill -KILL "$(cat "/run/libvirt/qemu/$1.pid")"
@@ -130,7 +131,7 @@ func (g Guest) Kill(ctx context.Context) error {
 	return err
 }
 
-// Ended returns when the guest that has ended has no VF any more.
+// Ended waits until a guest that has ended has no VF any more.
 func (g Guest) Ended(ctx context.Context) error {
 	_, err := g.Node.Script(ctx, "wait until "+g.Name+" has no VF", `
 		named="\"name\": *\"$1\""

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// linksScript prints which VF is which, as the kernel's sysfs has it, a line
-// each ("PF index PCI-address"), a blank line, and all links.
+// linksScript prints a line for each VF by the kernel's sysfs ("PF index PCI-address"), a blank
+// line, and all links.
 const linksScript = `
 	for virtfn in /sys/class/net/*/device/virtfn*; do
 		[ -e "$virtfn" ] || continue
@@ -23,8 +23,8 @@ const linksScript = `
 	ip -details -json link show`
 
 // VFs has every VF of a node as the kernel shows it, by PF and index ("enp1s0#3"): the
-// attributes that stay the same while a VF is at rest, as text. It is read with ip(8), and
-// knows nothing of Culvert.
+// attributes that stay the same while a VF is at rest, as text. It is read with ip(8),
+// independently of Culvert.
 type VFs map[string]string
 
 // VFs lists the node's VFs.
@@ -112,7 +112,7 @@ func describeHeld(pf map[string]any, index int) string {
 	return "the PF holds nothing"
 }
 
-// Changes returns, by name, how each VF of an earlier look was and is, if that is not the same.
+// Changes returns, by name, the earlier and the present state of each VF that changed.
 func (before VFs) Changes(after VFs) map[string]string {
 	out := map[string]string{}
 	for name, was := range before {

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sample is what linksScript prints on a node with two VFs, of which the
-// second one is in a container; shortened to what is looked at.
+// sample is the output of linksScript on a node with two VFs, of which the second one is in a
+// container. It is shortened to the attributes that parseLinks reads.
 const sample = `enp1s0 0 0000:01:10.0
 enp1s0 1 0000:01:10.2
 
@@ -43,8 +43,8 @@ func TestParseLinks(t *testing.T) {
 	}
 }
 
-// TestChanges: every attribute that somebody could leave behind is a change,
-// and what comes and goes by itself is none.
+// TestChanges: a difference in any attribute that a program could leave behind is a change. A
+// difference in one that changes by itself is none.
 func TestChanges(t *testing.T) {
 	before, err := parseLinks([]byte(sample))
 	if err != nil {

@@ -33,8 +33,8 @@ func Of(l *lab.Lab, count int) []Node {
 	return nodes
 }
 
-// Place returns a network namespace of the node as culvert bench run has it; without a name the node's
-// own.
+// Place returns the place of a network namespace of the node for culvert bench run. Without a name
+// it is the node's own.
 func (n Node) Place(netns string) string {
 	place := fmt.Sprintf("lab:%s/%s", n.Lab.Name(), n.Name)
 	if netns != "" {
@@ -59,7 +59,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("%s: %s: exit status %d: %s", e.Node, e.Command, e.Status, lastPart(said))
 }
 
-// lastPart cuts what a command said to its end, which says most.
+// lastPart returns the end of a command's output, which says most.
 func lastPart(s string) string {
 	const most = 2000
 	if len(s) > most {

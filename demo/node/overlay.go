@@ -23,9 +23,9 @@ func vtepMAC(number int) string { return fmt.Sprintf("02:f1:a0:00:00:%02x", numb
 // entry to each other node's pods, and a CNI configuration that makes veths on the bridge cni0.
 // Flannel reads those values from its store; here they are fixed.
 //
-// Checksums within the tunnel are computed in software: the emulated NIC says that it can, and
-// sends wrong ones, so that pings pass and TCP does not. Real clusters switch it off for the
-// same reason on NICs and kernels that cannot.
+// Checksums within the tunnel are computed in software: the emulated NIC claims to compute them,
+// but sends wrong ones, so that pings pass and TCP does not. Real clusters switch this offload off
+// for the same reason on NICs and kernels with that fault.
 func (n Node) JoinOverlay(ctx context.Context, count int) error {
 	args := []string{UplinkPF, strconv.Itoa(n.Number), vtepMAC(n.Number)}
 	for other := 1; other <= count; other++ {

@@ -13,7 +13,7 @@ import (
 // Rate is what iperf3 carried in one of its intervals. Times are in seconds since 1970.
 type Rate struct{ From, To, BitsPerSecond float64 }
 
-// endedByUs is how iperf3 says that a signal ended it.
+// endedByUs is the beginning of iperf3's error if a signal ended it.
 const endedByUs = "interrupt - "
 
 // parseRates reads the time at which iperf3 was started, and its JSON. The error says what ended iperf3

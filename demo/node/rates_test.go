@@ -19,7 +19,8 @@ func printedError(text string) string {
 	return strings.TrimSuffix(printedRates, "}") + `, "error": "` + text + `"}`
 }
 
-// iperf3 is back with the first whole interval after the gap that has 90 % of the median before it.
+// iperf3 has recovered with the first whole interval after the gap that has 90 % of the median
+// before it.
 func TestFindRecovery(t *testing.T) {
 	rates, err := parseRates(printedError("interrupt - the client has terminated"))
 	if err != nil {

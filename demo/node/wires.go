@@ -31,8 +31,8 @@ const (
 	clientScript = `date +%s.%N >"$1/began"
 		setsid ip netns exec "$2" iperf3 -c "$3" -t 3600 -i 0.1 -J >"$1/client" 2>&1 </dev/null & echo $! >"$1/client.pid"`
 	pingScript = `setsid ip netns exec "$2" ping -D -n -i "$4" "$3" >"$1/ping" 2>&1 </dev/null & echo $! >"$1/ping.pid"`
-	// endProgram defines the function end PROGRAM, which interrupts it and waits for its end. It may
-	// have ended.
+	// endProgram defines the function end PROGRAM, which interrupts it and waits for its end. The
+	// program may have ended already.
 	endProgram = `end() {
 			kill -INT "$(cat "$1/$2.pid")" 2>/dev/null || return 0
 			for _ in $(seq 600); do kill -0 "$(cat "$1/$2.pid")" 2>/dev/null || return 0; sleep 0.05; done
@@ -172,7 +172,8 @@ func (p Pull) pullPF(ctx context.Context, pf string) (err error) {
 	return p.From.WaitForSender(ctx, func(now string) bool { return now != pf && now != "" })
 }
 
-// moveBound is how long a bond may take to move. It is no measure: machines are slow.
+// moveBound is how long a bond may take to move. It is long since machines may be slow, and says
+// nothing of bonds.
 const moveBound = 2 * time.Minute
 
 // WaitForSender waits until the PF by which the bond net1 sends is as wanted.
@@ -190,7 +191,7 @@ func (e End) WaitForSender(ctx context.Context, isWanted func(pf string) bool) e
 	}
 }
 
-// sleep waits. The error is that of a context that ended.
+// sleep waits for d, or until ctx ends, and then returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -130,7 +130,7 @@ func (l Log) Failed() (out Log) {
 	return out
 }
 
-// Servers counts the answers by who answered.
+// Servers returns the number of answers of each server.
 func (l Log) Servers() map[string]int {
 	out := map[string]int{}
 	for _, r := range l {
@@ -164,7 +164,7 @@ func (l Log) LastTo(server string) (last time.Time) {
 }
 
 // Offset returns how far another clock is ahead of this one, by asking it some times: half a round
-// trip is the error of an answer, so that of the quickest counts.
+// trip is the error of an answer, so that the quickest answer counts.
 func Offset(times int, now func() time.Time, ask func() (time.Time, error)) (offset, within time.Duration, err error) {
 	within = time.Hour
 	for range times {

@@ -77,7 +77,7 @@ func TestOffset(t *testing.T) {
 	}
 }
 
-// TestManifests: manifests follow one another, and others.
+// TestManifests: manifests can be joined to one another, and to others.
 func TestManifests(t *testing.T) {
 	var s Site
 	all := s.Client("client", "worker01", "first") + "---\n{}\n" + s.Backend("web", "web-a", "worker01", "first") + s.Service("web", "app", "web", nil)

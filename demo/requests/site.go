@@ -19,7 +19,7 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-// Port is where the pods of [Site.Backend] serve.
+// Port is the port on which the pods of [Site.Backend] serve.
 const Port = 8080
 
 // program is where nodes and the pods of a Site have the program.

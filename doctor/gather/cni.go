@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/netconf"
 )
 
-// Folders of a runtime that says nothing else.
+// The folders of a runtime whose configuration names none.
 const (
 	defaultBin  = "/opt/cni/bin"
 	defaultConf = "/etc/cni/net.d"
@@ -67,17 +67,17 @@ func readCNI(root, build string) doctor.CNI {
 	return c
 }
 
-// readResults reads what libcni keeps as it does itself: each is a JSON object
+// readResults reads the results that libcni keeps, as libcni itself does: each is a JSON object
 // (libcni/api.go, getCachedConfig).
 func readResults(root string, c *doctor.CNI) {
 	entries, err := os.ReadDir(filepath.Join(root, doctor.ResultsDir))
 	if err != nil {
-		return // none were kept, or only root may look
+		return // there are none, or only root may read them
 	}
 	for _, e := range entries {
 		text, err := readFile(root, filepath.Join(doctor.ResultsDir, e.Name()))
 		if err != nil {
-			continue // taken away meanwhile, or a folder: libcni minds neither
+			continue // deleted meanwhile, or a folder: libcni ignores both
 		}
 		c.Results++
 		switch {
@@ -89,8 +89,7 @@ func readResults(root string, c *doctor.CNI) {
 	}
 }
 
-// Revision returns what a program was built from; empty when the file does not
-// tell.
+// Revision returns the revision that a program was built from; empty if the file does not have it.
 func Revision(info *debug.BuildInfo) string {
 	var revision, changed string
 	for _, s := range info.Settings {

@@ -1,6 +1,6 @@
-// Package gather collects the facts that package doctor judges: from the kernel, from files,
-// from culvertd. It changes nothing. A fact that cannot be had is missing, with the reason
-// where there is a place for it.
+// Package gather collects the facts that package doctor judges: from the kernel, from files, from
+// culvertd. It changes nothing. If it cannot get a fact, it leaves the fact out, and records the
+// reason where Facts has a field for it.
 package gather
 
 import (
@@ -32,7 +32,7 @@ type kernel interface {
 	NICs(context.Context) ([]vf.NIC, error)
 }
 
-// Options say where to look.
+// Options say where Facts looks for facts.
 type Options struct {
 	Root     string // of the host's files: "/" outside of tests
 	Kernel   kernel
@@ -41,12 +41,12 @@ type Options struct {
 	HostFile string                                        // below Root
 	Ledger   string                                        // the ledger's file, below Root
 	Version  string
-	Build    string     // revision of the program that looks; empty: unknown
+	Build    string     // revision of the doctor's own program; empty: unknown
 	Peer     netip.Addr // to send probes to; the zero value: none
 	IsRoot   bool
 }
 
-// Facts collects. It fails at nothing.
+// Facts collects the facts. It never fails.
 func Facts(ctx context.Context, o Options) doctor.Facts {
 	f := doctor.Facts{
 		Version: o.Version, Root: o.IsRoot,
@@ -109,7 +109,7 @@ func readSpec(o Options) (s desired.Spec, missing bool, err error) {
 	return s, false, err
 }
 
-// maxFile bounds what is read of a configuration.
+// maxFile bounds how much of a configuration is read, in bytes.
 const maxFile = 1 << 20
 
 // readFile reads a regular file. It does not wait for a writer of a FIFO (open(2), O_NONBLOCK).
@@ -143,8 +143,8 @@ func kubeletSwap(root string) bool {
 	return false
 }
 
-// probePeer tries how large a packet gets to the peer: as large as host.yaml wants
-// the netdevice that reaches it, else as large as that netdevice is.
+// probePeer finds out how large a packet gets to the peer. The largest that it tries has the MTU
+// that host.yaml wants for the netdevice, or else the netdevice's own.
 func probePeer(ctx context.Context, peer netip.Addr, f doctor.Facts) doctor.Peer {
 	p := doctor.Peer{Address: peer.String(), Least: pathmtu.Least(peer)}
 	fail := func(err error) doctor.Peer {
@@ -161,7 +161,7 @@ func probePeer(ctx context.Context, peer netip.Addr, f doctor.Facts) doctor.Peer
 			p.Want = want.MTU
 		}
 	}
-	p.Want = min(p.Want, 65535) // lo has one more
+	p.Want = min(p.Want, 65535) // the MTU of lo is one more
 	ok, err := pathmtu.Fits(ctx, peer, route.Device, p.Want)
 	if err != nil {
 		return fail(err)

@@ -25,7 +25,7 @@ func readLibvirt(root string) (l doctor.Libvirt) {
 		names := []string{event}
 		entries, err := os.ReadDir(filepath.Join(root, doctor.HooksDir, event+".d"))
 		if err != nil {
-			entries = nil // it is not there, or only root may look
+			entries = nil // the folder is not there, or only root may read it
 		}
 		for _, e := range entries {
 			names = append(names, event+".d/"+e.Name())
@@ -52,7 +52,7 @@ func readLibvirt(root string) (l doctor.Libvirt) {
 	return l
 }
 
-// runsHook reports whether a script runs Culvert's hook, as far as its text says.
+// runsHook reports whether a script runs Culvert's hook, as far as its text shows.
 func runsHook(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {

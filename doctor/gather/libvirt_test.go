@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/doctor"
 )
 
-// Only programs count, and of somebody else's nothing is told.
+// readLibvirt finds only programs, and no hook of another author that does not run Culvert's.
 func TestReadLibvirt(t *testing.T) {
 	root := t.TempDir()
 	if got := readLibvirt(root); got.There {

@@ -35,8 +35,7 @@ func Changes(found []doctor.Finding) []doctor.Change {
 	return out
 }
 
-// Apply carries the repairs out, one after the other; one that fails leaves
-// the others.
+// Apply carries the repairs out, one after the other. A failed repair does not stop the others.
 func (h Host) Apply(ctx context.Context, changes []doctor.Change) []api.Repair {
 	out := []api.Repair{}
 	for _, c := range changes {

@@ -24,8 +24,8 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// TestApply: each repair is done, read back and undone by what it says; one
-// that fails leaves the others.
+// TestApply: Apply makes each repair, reads it back, and returns the command that undoes it. A
+// failed repair does not stop the others.
 func TestApply(t *testing.T) {
 	root := t.TempDir()
 	forward := filepath.Join(root, "proc/sys/net/ipv4/ip_forward")
@@ -83,8 +83,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestChanges: a repair that two findings name is done once, and none of what
-// people have to decide is among them.
+// TestChanges: a repair that two findings name is made once. Findings without a safe repair add
+// none.
 func TestChanges(t *testing.T) {
 	overlay := &doctor.Change{Module: "overlay"}
 	got := Changes([]doctor.Finding{{}, {Change: overlay}, {Change: &doctor.Change{Module: "overlay"}}, {Change: &doctor.Change{Key: "a", Value: "1"}}})

@@ -11,16 +11,16 @@ import (
 // Attachment is a person's request for a VF of a guest.
 type Attachment struct {
 	Guest string // name or UUID
-	// Devices are one, or the two of a pair; their Definition is filled in.
+	// Devices has one request, or the two of a pair. Attach fills in their Definition.
 	Devices []api.GuestXMLRequest
-	// Live puts them into the guest that runs, Config into its definition. Neither is
-	// both, as far as the guest has it.
+	// Live plugs the devices into the running guest, Config puts them into its definition. If
+	// neither is set, Attach does both, as far as the guest has both.
 	Live, Config bool
 }
 
-// Attach gives a guest VFs and puts the devices where they are wanted, or changes
-// nothing. Asked again it changes nothing either. tell hears of each thing that is
-// done. Errors: vf.ErrNotFound, vf.ErrInvalid, those of libvirt and of the engine.
+// Attach gives a guest VFs and puts the devices where they are wanted, or changes nothing. A
+// repeated call changes nothing either. Attach calls tell with each step. Errors: vf.ErrNotFound,
+// vf.ErrInvalid, those of libvirt and of the engine.
 func Attach(ctx context.Context, h localHost, a Attachment, tell func(string)) (out api.GuestAttached, err error) {
 	seen, unlock, err := seeLocked(ctx, h, a.Guest)
 	if err != nil {
@@ -37,7 +37,7 @@ func Attach(ctx context.Context, h localHost, a Attachment, tell func(string)) (
 	return out, nil
 }
 
-// chooseDefinitions decides which of the two definitions are changed.
+// chooseDefinitions decides which of the two definitions Attach changes.
 func chooseDefinitions(seen Seen, a Attachment) (live, config bool, err error) {
 	switch {
 	case seen.Defined == "" && seen.Live == "":

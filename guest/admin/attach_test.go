@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// one asks for a VF as net2, and two for a pair.
+// one returns the request for a VF as device net2.
 func one() []api.GuestXMLRequest {
 	return []api.GuestXMLRequest{{Device: "net2", Pool: "x/a", Way: "interface"}}
 }
@@ -26,7 +26,7 @@ func attached(t *testing.T, f *fake, a Attachment) (api.GuestAttached, error) {
 	return Attach(t.Context(), f, a, func(string) {})
 }
 
-// The guest gets the device where it is wanted, and asked again nothing changes.
+// Attach puts the device where the request wants it. A repeated call changes nothing.
 func TestAttach(t *testing.T) {
 	for name, tc := range map[string]struct {
 		running, kept bool
@@ -72,8 +72,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// Whatever fails, the guest has neither device nor VF more than before; what it had
-// stays.
+// Whichever call fails, the guest has no more devices and VFs than before, and keeps those that it
+// had.
 func TestAttachIsUndone(t *testing.T) {
 	pair := append(one(), api.GuestXMLRequest{Device: "net1", Pool: "x/a", Way: "interface"}, api.GuestXMLRequest{Device: "net3", Way: "hostdev", Apart: "net2"})
 	for _, how := range []breakage{{name: "refused"}, {name: "answer lost", effect: true}} {
@@ -133,7 +133,7 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
-// What was attached is taken out everywhere; asked again there is nothing to do.
+// Detach takes an attached device out of both definitions. A repeated call changes nothing.
 func TestDetach(t *testing.T) {
 	for _, device := range []string{"net2", ""} {
 		a, _ := hosts(t, &world{}, nil)
@@ -178,7 +178,7 @@ func TestDetachAfterDestroy(t *testing.T) {
 	}
 }
 
-// A guest that lets go of nothing keeps everything, and it is said what to do.
+// A guest that does not release a device keeps everything, and the error says what to do.
 func TestDetachRefused(t *testing.T) {
 	w := &world{at: 3, how: breakage{name: "refused"}}
 	a, _ := hosts(t, w, nil)

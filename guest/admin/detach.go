@@ -66,7 +66,7 @@ func Detach(ctx context.Context, h localHost, name, device string, tell func(str
 		if !there || now.Missing {
 			v.Phase = api.PhaseMissing
 		}
-		if now.Owner != nil && now.Phase != string(journal.Quarantined) { // it has another owner already
+		if now.Owner != nil && now.Phase != string(journal.Quarantined) { // the VF has another owner already
 			v.Phase = string(journal.Free)
 		}
 		out.VFs = append(out.VFs, v)
@@ -74,7 +74,7 @@ func Detach(ctx context.Context, h localHost, name, device string, tell func(str
 	return out, nil
 }
 
-// namedDevices returns the devices that are meant.
+// namedDevices returns device, or the names of all of the guest's devices if it is empty.
 func namedDevices(device string, leased map[string]api.VF, definitions ...guest.Definition) []string {
 	if device != "" {
 		return []string{device}

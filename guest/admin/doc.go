@@ -28,7 +28,7 @@ type host interface {
 	Lease(ctx context.Context, req api.GuestXMLRequest) (api.GuestXML, error)
 	// Do carries out one action. An action that was done before changes nothing.
 	Do(ctx context.Context, a Action) error
-	// Missing are those of the paths that are not there.
+	// Missing returns the paths that do not exist on the host.
 	Missing(ctx context.Context, paths []string) ([]string, error)
 }
 
@@ -40,8 +40,8 @@ type localHost interface {
 	Lock(guest string) (unlock func(), err error)
 }
 
-// seeLocked locks a guest, named by its name or UUID, and looks at it. What it saw stays true but
-// for changes outside Culvert.
+// seeLocked locks a guest, named by its name or UUID, and looks at it. The result stays valid until
+// unlock is called, except for changes outside Culvert.
 func seeLocked(ctx context.Context, h localHost, name string) (s Seen, unlock func(), err error) {
 	if s, err = h.See(ctx, name); err != nil {
 		return s, nil, err
@@ -98,7 +98,7 @@ func (s Seen) vfAt(pci vf.PCIAddr) (api.VF, bool) {
 	return api.VF{}, false
 }
 
-// parseDevices reads one of the two definitions; an empty one has none.
+// parseDevices reads one of the two definitions; an empty text has no devices.
 func parseDevices(text string) (guest.Definition, error) {
 	if text == "" {
 		return guest.Definition{}, nil
@@ -112,8 +112,8 @@ type Action interface{ fmt.Stringer }
 
 // The actions.
 type (
-	// Define keeps a definition, of a guest that runs, too. Whether the guest starts with
-	// the host stays as it is; a new one does not.
+	// Define stores a definition, also of a guest that runs. It does not change whether the guest
+	// starts with the host; a new guest does not.
 	Define struct{ XML string }
 	// SetAutostart sets whether a guest starts with the host. A guest without a definition does
 	// not.
@@ -131,8 +131,8 @@ type (
 	Unplug struct{ Guest, Device, XML string }
 	// Shutdown waits until the guest is off.
 	Shutdown struct{ Guest string }
-	// Send migrates a guest that runs. Its definition here stays; XML is the one that the other
-	// host keeps, TLSName the name of that host in its certificate.
+	// Send migrates a guest that runs. Its definition here stays. XML is the definition that the
+	// other host keeps, and TLSName the name of that host in its certificate.
 	Send struct {
 		Guest, XML string
 		To         Route

@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// definition of a guest that is on no way yet, with a virtio interface.
+// definition is the definition of a guest that is not moving, with a virtio interface.
 const definition = `<domain type='kvm'>
   <name>db1</name>
   <uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid>
@@ -61,14 +61,14 @@ type world struct {
 type breakage struct {
 	name   string
 	effect bool   // the call does what it should
-	dies   bool   // whoever asks is killed: no later call is made
-	cuts   string // the host that is not reached any more
+	dies   bool   // the caller is killed: it makes no later call
+	cuts   string // the host that cannot be reached any more
 	also   int    // further calls that are refused
 }
 
 var errBroken = errors.New("broken")
 
-// call counts one; work is done unless the call is broken before it.
+// call counts a call, and does its work unless the call is broken before.
 func (f *fake) call(what string, work func() error) error {
 	w := f.world
 	w.calls++
@@ -89,12 +89,12 @@ func (f *fake) call(what string, work func() error) error {
 	return errBroken
 }
 
-// isCut reports whether a host is not reached any more.
+// isCut reports whether a host cannot be reached any more.
 func (w *world) isCut(host string) bool {
 	return w.at > 0 && w.calls > w.at && w.how.cuts == host
 }
 
-// Lock is the real one: the processes of a test have different open files.
+// Lock takes the lock as Host does. Each call opens the file anew, as another process would.
 func (f *fake) Lock(guest string) (unlock func(), err error) {
 	file, err := lockGuest(f.locks, guest)
 	return func() { file.Close() }, err
@@ -237,7 +237,7 @@ func (f *fake) startable() bool {
 // autostarts reports whether libvirt starts the guest with the host, unless its hook refuses.
 func (f *fake) autostarts() bool { return f.Defined != "" && f.Live == "" && f.Autostart }
 
-// hosts are a, where the guest is with a VF of a's as net1, and b.
+// hosts returns host a, where the guest has a VF of a's as net1, and host b.
 func hosts(t testing.TB, w *world, change func(req *api.GuestXMLRequest)) (a, b *fake) {
 	t.Helper()
 	a = &fake{Seen: Seen{Host: "a", Boot: "1", Defined: definition, Autostart: true}, world: &world{}, leased: map[string]api.VF{}, pool: 2, bus: 1, locks: t.TempDir()}

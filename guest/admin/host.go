@@ -19,13 +19,13 @@ import (
 // These constants bound the waits for others, and say how often the program looks.
 const (
 	callBound     = time.Minute     // one call of libvirt or culvertd
-	unplugBound   = 3 * time.Minute // for a guest to release a device; one that is busy takes long
+	unplugBound   = 3 * time.Minute // for a guest to release a device; a busy guest takes long
 	shutdownBound = 3 * time.Minute
 	freeBound     = 30 * time.Second // QEMU closes a VF that was unplugged
 	lookEvery     = 500 * time.Millisecond
 )
 
-// Host is a host by its sockets. Its methods may be called concurrently.
+// Host is a host that is reached through its sockets. Its methods may be called concurrently.
 type Host struct {
 	name     string
 	boot     string
@@ -90,7 +90,7 @@ func (h *Host) See(ctx context.Context, name string) (Seen, error) {
 	return s, nil
 }
 
-// askLibvirt fills in libvirt's knowledge of a guest.
+// askLibvirt fills in the fields of a guest that libvirt reports.
 func (s *Seen) askLibvirt(ctx context.Context, c *libvirt.Client, name string) error {
 	g, err := c.Find(ctx, name)
 	if errors.Is(err, vf.ErrNotFound) {
@@ -192,8 +192,8 @@ func runsWith(ctx context.Context, c *libvirt.Client, uuid, device string) (stri
 	return element, has, nil
 }
 
-// unplugAndWait asks the guest for a device, and waits for the definition without it. It is
-// asked once: one that boots hears it when it has booted, or never.
+// unplugAndWait asks the guest to release a device, and waits for the definition without it. It
+// asks once: a guest that boots receives the request when it has booted, or never.
 func unplugAndWait(ctx context.Context, c *libvirt.Client, a Unplug) error {
 	element, has, err := runsWith(ctx, c, a.Guest, a.Device)
 	if err != nil || !has {
@@ -227,7 +227,7 @@ func shutDownGuest(ctx context.Context, c *libvirt.Client, uuid string) error {
 	return waitUntil(ctx, fmt.Sprintf("the guest runs still after %s: virsh destroy stops it as if its power were cut", shutdownBound), off)
 }
 
-// waitUntil polls until done reports true; nothing announces that change. late is the error's
+// waitUntil polls until done reports true, since no event reports that change. late is the error's
 // text when ctx ends before.
 func waitUntil(ctx context.Context, late string, done func() (bool, error)) error {
 	for {
@@ -245,8 +245,8 @@ func waitUntil(ctx context.Context, late string, done func() (bool, error)) erro
 	}
 }
 
-// freeVF takes a VF back. QEMU closes one that was unplugged a little later than libvirt
-// says so; and culvertd may have seen that by itself.
+// freeVF takes a VF back. QEMU closes an unplugged VF a little later than libvirt reports the
+// unplugging, so freeVF repeats the request. culvertd may also have taken the VF back by itself.
 func (h *Host) freeVF(ctx context.Context, a Free) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()

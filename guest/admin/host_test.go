@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A VF that QEMU has not closed yet is asked for again; one that culvertd has taken
-// back by itself is free.
+// freeVF asks culvertd again while QEMU has the VF open. A VF that culvertd has taken back by
+// itself is free.
 func TestFree(t *testing.T) {
 	var asked []api.GuestDetachRequest
 	var answers []error

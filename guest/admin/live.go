@@ -13,8 +13,9 @@ import (
 )
 
 // moveLive moves a guest that runs. Without its VFs, whose state is in the NIC, it goes on by its
-// virtio interfaces. Both definitions are marked while it is on its way, as those of a guest that
-// is off: it starts on neither host, and the marks say what an interrupted command has left to do.
+// virtio interfaces. During the move both definitions are marked, as those of a guest that is off.
+// So the guest starts on neither host, and the marks say what an interrupted command has left to
+// do.
 func (m *migration) moveLive(ctx context.Context) error {
 	runs, err := m.checkLive()
 	if err != nil {
@@ -99,10 +100,10 @@ func (m *migration) explainSlow(err error) error {
 	return fmt.Errorf("guest %s runs on host %s, by its virtio interfaces: %w: mend that, and ask again", m.Guest, m.t.Host, err)
 }
 
-// unplugAll takes the VFs out of the guest that runs, and back. Left there, the PF would give
-// frames for their MAC addresses to VFs without an owner, and not to the virtio interfaces with
-// the same addresses. When the guest has to have them back, they are leased anew: all that its
-// definition has, since an earlier command may have been cut off after it unplugged them.
+// unplugAll takes the VFs out of the guest that runs, and frees them. Otherwise the PF would give
+// frames for their MAC addresses to VFs without an owner, and not to the virtio interfaces with the
+// same addresses. The undo leases VFs for all devices of the guest's definition anew, since an
+// earlier command may have been cut off after it unplugged them.
 func (m *migration) unplugAll(ctx context.Context, runs guest.Definition) error {
 	for _, u := range m.definition.Uses {
 		if !u.Named() {
@@ -134,9 +135,10 @@ func (m *migration) plugDevice(ctx context.Context, h host, s Seen, u guest.Use)
 	return m.work.doAction(ctx, h, s.Host, Plug{m.guestUUID(), u.Name(), got.Device}, nil)
 }
 
-// findSent says what became of a migration that ended with cause, nil if it succeeded: the guest
-// stays, and everything is taken back; or it has gone, and m.t shows the target. If that is not
-// certain, the marks keep it from a second start, and the error says what to do.
+// findSent reports the outcome of a migration that ended with cause, nil if it succeeded. Either
+// the guest stays, and the caller undoes everything; or the guest has gone, and m.t shows the
+// target. If neither is certain, the marks keep the guest from a second start, and the error says
+// what to do.
 func (m *migration) findSent(ctx context.Context, cause error) (stays bool, _ error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()

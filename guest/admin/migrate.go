@@ -19,16 +19,16 @@ type Migration struct {
 	Pool  string // of the other host; empty: pools of the same names
 	// Live migrates a guest that runs; Shutdown shuts it down before.
 	Live, Shutdown bool
-	// Transport is for Live: SSH when it is empty. TLSName is the other host's name in its
-	// certificate, for TLS: what it calls itself when empty.
+	// Transport is for Live; SSH if it is empty. TLSName is the other host's name in its
+	// certificate, for TLS; if it is empty, the name that the host itself reports.
 	Transport Transport
 	TLSName   string
 }
 
-// Migrate brings a guest of one host to another one, with VFs of that. At no moment
-// can it start on both, if both have libvirt's hooks. When it returns an error, the guest is where it was, unless the error
-// says otherwise; asked again, what was interrupted is completed or begun anew
-// (docs/design/0011-migration.md). tell hears of each thing that is done.
+// Migrate brings a guest of one host to another host, with VFs of that host. At no moment can the
+// guest start on both, if both have libvirt's hooks. When Migrate returns an error, the guest is
+// where it was, unless the error says otherwise. A repeated call completes an interrupted migration
+// or begins it anew (docs/design/0011-migration.md). Migrate calls tell with each step.
 func Migrate(ctx context.Context, from localHost, to host, what Migration, tell func(string)) (api.GuestMigrated, error) {
 	m := &migration{Migration: what, source: from, target: to, work: &work{tell: tell, chained: true}}
 	var (
@@ -56,7 +56,7 @@ func (m *migration) guestName() string {
 	return m.t.Name
 }
 
-// migration is one on its way.
+// migration is the migration of one guest.
 type migration struct {
 	Migration
 	source, target host
@@ -64,11 +64,12 @@ type migration struct {
 	definition     guest.Definition
 	autostart      bool      // whether the guest starts with its host when it is not on its way
 	sent           Transport // by which the guest's memory went; empty when it did not
-	// work is chained: while the guest cannot start here, the target keeps what it has of it.
+	// work is chained: its undo removes nothing from the target unless the guest can start here
+	// again.
 	work *work
 }
 
-// lookAtBoth sees the guest on both hosts.
+// lookAtBoth looks at the guest on both hosts.
 func (m *migration) lookAtBoth(ctx context.Context, name string) (err error) {
 	if m.s, err = m.source.See(ctx, name); err != nil {
 		return err
@@ -76,7 +77,7 @@ func (m *migration) lookAtBoth(ctx context.Context, name string) (err error) {
 	return m.lookAtTarget(ctx, name)
 }
 
-// lookAtTarget sees the guest on the target; m.s shows it here.
+// lookAtTarget looks at the guest on the target. m.s has the guest as it is on this host.
 func (m *migration) lookAtTarget(ctx context.Context, name string) (err error) {
 	id := name
 	if m.s.Defined != "" || m.s.Live != "" {
@@ -157,7 +158,7 @@ func markOf(s Seen) (guest.Move, error) {
 	return m, err
 }
 
-// checkFits refuses what cannot work, before anything is touched.
+// checkFits refuses a migration that cannot work, before it changes anything.
 func (m *migration) checkFits(ctx context.Context) error {
 	if err := m.definition.CanMove(); err != nil {
 		return err
@@ -185,8 +186,8 @@ func (m *migration) checkFits(ctx context.Context) error {
 	return nil
 }
 
-// removeLeftovers takes away what an earlier attempt left on the target, which was never
-// allowed to start there.
+// removeLeftovers removes the definition and the VFs that an earlier attempt left on the target.
+// The guest was never allowed to start there.
 func (m *migration) removeLeftovers(ctx context.Context) error {
 	if m.t.Defined != "" {
 		if err := m.work.doAction(ctx, m.target, m.t.Host, Undefine{m.s.UUID}, nil); err != nil {
@@ -196,7 +197,7 @@ func (m *migration) removeLeftovers(ctx context.Context) error {
 	return m.freeAll(ctx, m.target, m.t)
 }
 
-// freeAll takes the guest's VFs of a host back.
+// freeAll takes back the VFs that the guest has on a host.
 func (m *migration) freeAll(ctx context.Context, h host, seen Seen) error {
 	var errs []error
 	for _, device := range slices.Sorted(maps.Keys(seen.leasesOf(m.guestUUID()))) {
@@ -275,8 +276,8 @@ func markDefinition(text string, move guest.Move) (string, error) {
 	return d.Marked(move)
 }
 
-// leaseVFs gets VFs of the target, and makes the definition with them. All of the
-// guest's settings stay: the MAC address that it had of its VF, too.
+// leaseVFs leases VFs of the target, and makes the definition with them. All settings of the guest
+// stay, also a MAC address that it had from its VF.
 func (m *migration) leaseVFs(ctx context.Context) (text string, err error) {
 	text = m.s.Defined
 	wants, err := m.definition.Wants()
@@ -318,9 +319,9 @@ func (m *migration) leaseVFs(ctx context.Context) (text string, err error) {
 	return text, nil
 }
 
-// markPairs marks the devices that culvert vm attach --bond made before it kept in the definition
-// that their VFs are apart: their names end in a and b, and their VFs here are of one pool and two
-// PFs.
+// markPairs marks pairs of devices that an earlier version of culvert vm attach --bond made, which
+// did not store in the definition that their VFs are apart. Their names end in a and b, and their
+// VFs here are of one pool and two PFs.
 func (m *migration) markPairs(wants []guest.Want) {
 	for i, w := range wants {
 		stem, isSecond := strings.CutSuffix(w.Device, "b")
@@ -336,8 +337,8 @@ func (m *migration) markPairs(wants []guest.Want) {
 	}
 }
 
-// findApart returns the device of those that have a VF already, on whose PF the VF of the next
-// device must not be. Either of the two may name the other one.
+// findApart returns the device in before on whose PF the VF of the next device must not be, "" if
+// there is none. Either of the two may name the other one.
 func findApart(before []guest.Want, next guest.Want) string {
 	for _, w := range before {
 		if next.Apart == w.Device || w.Apart == next.Device && w.Apart != "" {
@@ -363,8 +364,8 @@ func stripDevices(text string, wants []guest.Want) (string, error) {
 	return text, nil
 }
 
-// requestFor returns the request for a VF of the target with the settings of the VF here. It has no
-// definition yet.
+// requestFor returns the request for a VF of the target with the settings of the VF here. The
+// request has no definition yet.
 func (m *migration) requestFor(use guest.Use, w guest.Want) (api.GuestXMLRequest, error) {
 	req := api.GuestXMLRequest{Device: w.Device, Pool: w.Pool, Way: string(use.Way), Failover: use.Failover, Spec: w.Spec}
 	if m.Pool != "" {
@@ -381,9 +382,10 @@ func (m *migration) requestFor(use guest.Use, w guest.Want) (api.GuestXMLRequest
 	return req, nil
 }
 
-// findMAC returns the MAC address that the guest has of a VF here. Without a lease of the guest it
-// is the address of the VF's baseline: the VF may have another owner, with another address. The
-// error wraps vf.ErrHeld if that owner has the baseline's, and vf.ErrNotFound if none is known.
+// findMAC returns the MAC address that the guest has from a VF here. If the guest has no lease of
+// the VF, it is the address of the VF's baseline, since another owner may have set another address.
+// The error wraps vf.ErrHeld if that owner has the baseline's address, and vf.ErrNotFound if no
+// address is known.
 func (m *migration) findMAC(w guest.Want) (vf.MAC, error) {
 	v, there := m.s.vfAt(w.VF)
 	var unknown string
@@ -408,7 +410,7 @@ func (m *migration) findMAC(w guest.Want) (vf.MAC, error) {
 		w.Device, m.s.Name, vf.ErrNotFound, w.VF, unknown, m.s.Name)
 }
 
-// warnOfMAC warns of an address that exists twice once the VF gets another owner.
+// warnOfMAC warns of a MAC address that two owners will have once the VF here gets another owner.
 func (m *migration) warnOfMAC(device string, mac vf.MAC) {
 	for _, v := range m.s.VFs {
 		if v.Baseline != nil && v.Baseline.Admin.MAC == mac {

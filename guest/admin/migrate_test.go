@@ -21,7 +21,7 @@ func migrate(t *testing.T, a, b *fake, m Migration) error {
 	return err
 }
 
-// wantOf is what a definition wants of net1.
+// wantOf returns the want for net1 in a definition.
 func wantOf(t *testing.T, text string) guest.Want {
 	t.Helper()
 	d, err := parseDevices(text)
@@ -44,7 +44,7 @@ func uses(t *testing.T, text string) []guest.Use {
 	return d.Uses
 }
 
-// moved wants the guest on b alone, as it was on a but for its VF.
+// moved fails unless the guest is on b alone, as it was on a but for its VF.
 func moved(t *testing.T, a, b *fake, before string) {
 	t.Helper()
 	if a.Defined != "" || a.Live != "" || len(a.leased) > 0 || a.pool != 2 {
@@ -112,8 +112,8 @@ func TestP16Live(t *testing.T) {
 	}
 }
 
-// A plain PCI device has no MAC address of its own in the definition: the guest keeps
-// that which its VF had.
+// A plain PCI device has no MAC address of its own in the definition. The guest keeps the address
+// that its VF had.
 func TestP16KeepsTheMAC(t *testing.T) {
 	a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Way = "hostdev" })
 	mac := a.leased["net1"].Settings.MAC
@@ -210,9 +210,9 @@ func (a *asker) Lease(ctx context.Context, req api.GuestXMLRequest) (api.GuestXM
 	return a.fake.Lease(ctx, req)
 }
 
-// Whatever fails, whoever is killed and wherever the connection breaks: the guest can
-// never start on both hosts, and can on one of them, unless whoever moved it was cut off
-// between the two halves of the switch. Asked again it arrives.
+// Whichever call fails, wherever the command is killed or the connection breaks: the guest can
+// never start on both hosts. It can start on one of them, unless the command was cut off between
+// the two halves of the switch. A repeated command brings the guest to b.
 func TestP16BrokenAnywhere(t *testing.T) {
 	for _, how := range []breakage{
 		{name: "refused"}, {name: "answer lost", effect: true},
@@ -285,8 +285,8 @@ func brokenAnywhere(t *testing.T, how breakage, running bool) {
 	}
 }
 
-// A command that is repeated after it was killed, and then refused, gives a guest that stays the VF
-// that the first one unplugged.
+// A command is killed, and its repetition is refused. A guest that stays gets back the VF that the
+// first command unplugged.
 func TestP16RefusedAfterItWasKilled(t *testing.T) {
 	for refusal, change := range map[string]func(b *fake){
 		"its storage is not there": func(b *fake) { b.missing = []string{"/shared/vmlinux"} },
@@ -430,7 +430,7 @@ func mark(f *fake, m guest.Move) {
 	f.Defined = text
 }
 
-// A guest that somebody starts while it is being moved stays.
+// A guest that another program starts while it is being moved stays on its host.
 func TestP16StartedMeanwhile(t *testing.T) {
 	a, b := hosts(t, &world{}, nil)
 	before := a.Defined
@@ -451,7 +451,8 @@ func (s starter) Do(ctx context.Context, a Action) error {
 	return s.fake.Do(ctx, a)
 }
 
-// --shutdown shuts it down; a VF whose address the guest takes with it is told of.
+// With --shutdown, Migrate shuts the guest down. It warns of a VF whose MAC address the guest takes
+// along.
 func TestP16ShutdownAndWarning(t *testing.T) {
 	a, b := hosts(t, &world{}, nil)
 	before := a.Defined
@@ -512,7 +513,7 @@ func TestP16TwoAtOnce(t *testing.T) {
 	}
 }
 
-// interrupted calls each before each of its actions.
+// interrupted calls the function each before each action.
 type interrupted struct {
 	*fake
 	each func()

@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// resumeMove goes on when the guest cannot start here any more: from the moment at which
-// the target's definition is cleared, it is the guest. It can be begun at any time again.
+// resumeMove continues a migration after the guest can no longer start here. When it removes the
+// mark from the target's definition, the guest is the target's. It may be called again at any time.
 func (m *migration) resumeMove(ctx context.Context, there guest.Move) error {
 	switch {
 	case m.t.Defined == "" && m.t.Live != "": // with the mark off, it could start here, too
@@ -65,8 +65,8 @@ func (m *migration) hasTPMHere(ctx context.Context) (bool, error) {
 	return len(missing) > 0, nil
 }
 
-// beginAnew takes the mark off here, where the guest is, and begins from here. The target's
-// definition, if there is one, must have its mark.
+// beginAnew removes the mark from the definition here, where the guest is, and runs the migration
+// from the beginning. The target's definition, if there is one, must have its mark.
 func (m *migration) beginAnew(ctx context.Context) error {
 	text, err := m.definition.Marked(guest.Move{})
 	if err == nil {
@@ -81,7 +81,7 @@ func (m *migration) beginAnew(ctx context.Context) error {
 	return m.runMigration(ctx)
 }
 
-// rearmUndo makes what an earlier attempt did one's own to take back.
+// rearmUndo records the undo of an earlier attempt's steps, as if this call had made them.
 func (m *migration) rearmUndo() error {
 	if len(m.work.undo) > 0 {
 		return nil
@@ -101,8 +101,8 @@ func (m *migration) rearmUndo() error {
 	return nil
 }
 
-// stopAutostart keeps libvirt from starting the marked guest with the source, which it
-// would where the hooks are missing. The mark says that it has to be on again.
+// stopAutostart keeps libvirt from starting the marked guest when the source boots, which it would
+// do where the hooks are missing. The mark says that autostart has to be on again.
 func (m *migration) stopAutostart(ctx context.Context) error {
 	if !m.s.Autostart {
 		return nil
@@ -121,8 +121,9 @@ func (m *migration) clearMark(ctx context.Context) error {
 	return m.unmarkDefinition(ctx, m.target, m.t.Host, text, SetAutostart{m.guestUUID(), false})
 }
 
-// unmarkDefinition lets the guest start on a host: text is its definition without the mark. Autostart
-// comes first, since the mark is what remembers it; back takes it back.
+// unmarkDefinition lets the guest start on a host: text is its definition without the mark. It sets
+// autostart first, since only the mark has the value of autostart. back undoes the setting of
+// autostart.
 func (m *migration) unmarkDefinition(ctx context.Context, h host, name, text string, back Action) error {
 	if m.autostart {
 		if err := m.work.doAction(ctx, h, name, SetAutostart{m.guestUUID(), true}, back); err != nil {
@@ -132,8 +133,9 @@ func (m *migration) unmarkDefinition(ctx context.Context, h host, name, text str
 	return m.work.doAction(ctx, h, name, Define{text}, nil)
 }
 
-// settleUndecided asks a target again that did not say whether the guest may start there. Until
-// the target answers, the guest starts on neither host, since it must not start on both.
+// settleUndecided asks the target once more whether the guest may start there, after the answer was
+// lost. Until the target answers, the guest starts on neither host, since it must not start on
+// both.
 func (m *migration) settleUndecided(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()

@@ -21,9 +21,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Remote is a host that ssh reaches, by one connection: the sockets of its libvirt and its
-// culvertd are brought here, and a script there says what the host is and which
-// files it has. It runs no program of Culvert's there.
+// Remote is a host that one connection of ssh reaches. ssh forwards the sockets of its libvirt and
+// its culvertd to this host, and a script there reports the host's identity and which files it has.
+// No program of Culvert's runs there.
 type Remote struct {
 	Host
 	dir  string // of the sockets here
@@ -35,15 +35,16 @@ type Remote struct {
 	asking sync.Mutex // guards in and out
 }
 
-// script answers each path that it reads. The sockets are tested in libvirt's order.
+// script reports the host's name, boot ID, address and libvirt socket, and then whether each path
+// that it reads exists. It tests the sockets in libvirt's order.
 var script = `echo "$(uname -n)"; cat /proc/sys/kernel/random/boot_id; set -- $SSH_CONNECTION; echo "${3-}"
 for s in ` + strings.Join(libvirt.Sockets, " ") + `; do if [ -S "$s" ]; then break; fi; s=; done; echo "$s"
 while IFS= read -r p; do if [ -e "$p" ]; then echo yes; else echo no; fi; done`
 
-// Open connects to a host as ssh calls it: USER@HOST, or a name of ~/.ssh/config. It
-// asks no questions, so it needs a key. Close ends it.
+// Open connects to a host by the name that ssh takes: USER@HOST, or a name of ~/.ssh/config. ssh
+// must not ask questions, so it needs a key. Close ends the connection.
 //
-// Errors say what ssh said, or that the host has no libvirt.
+// Errors have the output of ssh, or say that the host has no libvirt.
 func Open(ctx context.Context, name string) (*Remote, error) {
 	if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, " \t\n") {
 		return nil, fmt.Errorf("host %q: %w: want what ssh takes: USER@HOST, or a name of ~/.ssh/config", name, vf.ErrInvalid)
@@ -63,8 +64,8 @@ func Open(ctx context.Context, name string) (*Remote, error) {
 	return r, nil
 }
 
-// startSSH starts ssh, in a process group of its own: Ctrl-C reaches this program
-// alone, which takes back what it did over there.
+// startSSH starts ssh in a process group of its own. So Ctrl-C does not end ssh, which this program
+// needs to undo its changes on the other host.
 func (r *Remote) startSSH(ctx context.Context, name string) error {
 	args := []string{
 		"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ExitOnForwardFailure=yes",
@@ -95,7 +96,8 @@ func (r *Remote) localSocket(socket string) string {
 	return filepath.Join(r.dir, filepath.Base(socket))
 }
 
-// readGreeting reads what the script says first.
+// readGreeting reads the script's first lines: the host's name, boot ID, address and libvirt
+// socket.
 func (r *Remote) readGreeting(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = r.in.Close() })
 	defer stop()

@@ -20,7 +20,7 @@ import (
 	"github.com/culvert-net/culvert/test/rpcserver"
 )
 
-// TestMain is the program ssh when it is called as that.
+// TestMain runs as the program ssh if it is called by that name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "ssh" {
 		os.Exit(fakeSSH())
@@ -166,7 +166,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Here, a host without libvirt says so, and knows which files it has.
+// Here returns a host that reports which files it has. Without libvirt, its methods return
+// libvirt.ErrNone.
 func TestHere(t *testing.T) {
 	h, err := Here("/nowhere")
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 // Transports returns all transports, the default first.
 func Transports() []Transport { return []Transport{SSH, TLS, TCP} }
 
-// ParseTransport reads one. Errors: vf.ErrInvalid.
+// ParseTransport parses the name of a transport. Errors: vf.ErrInvalid.
 func ParseTransport(s string) (Transport, error) {
 	if t := Transport(s); slices.Contains(Transports(), t) {
 		return t, nil
@@ -38,10 +38,10 @@ func ParseTransport(s string) (Transport, error) {
 	return "", fmt.Errorf("%q: %w: want ssh, tls or tcp", s, vf.ErrInvalid)
 }
 
-// virshFlags returns the flags of virsh migrate. Over SSH the libvirt here connects to the other one by itself
-// (--p2p), since only then it carries the memory as well (--tunnelled); libvirt 6.8 or newer
-// accepts a socket for that. With TLS the certificate has to have the name, and not the
-// address to which QEMU connects.
+// virshFlags returns the flags of virsh migrate. Over SSH the libvirt here connects to the other
+// one by itself (--p2p), since only then it carries the memory as well (--tunnelled). libvirt 6.8
+// or newer accepts a socket for that. With TLS the other host's certificate must have TLSName, and
+// not the address to which QEMU connects.
 func (a Send) virshFlags() []string {
 	data := []string{"--migrateuri", a.To.Data}
 	switch a.Transport {
@@ -64,9 +64,9 @@ func (a Send) suggestTransport() string {
 	return ""
 }
 
-// migrateGuest lets virsh migrate the guest: of libvirt's protocol it has the part that two
-// hosts speak, with what is to be done when either of them fails. The source keeps its definition:
-// virsh reports success also if the target has not kept one.
+// migrateGuest lets virsh migrate the guest: virsh has the part of libvirt's protocol between two
+// hosts, and handles failures of either host. The source keeps its definition: virsh reports
+// success also if the target has not kept one.
 func (h *Host) migrateGuest(ctx context.Context, a Send) error {
 	f, err := os.CreateTemp("", "culvert-*.xml")
 	if err != nil {
@@ -79,7 +79,7 @@ func (h *Host) migrateGuest(ctx context.Context, a Send) error {
 	}
 	args := append([]string{"--quiet", "migrate", "--live", "--persistent", "--persistent-xml", f.Name()}, a.virshFlags()...)
 	cmd := exec.CommandContext(ctx, "virsh", append(args, a.Guest, a.To.Libvirt)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cancels the migration then
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // virsh then cancels the migration
 	cmd.WaitDelay = callBound
 	if lock := h.locked.Load(); lock != nil { // if this process is killed, virsh goes on
 		cmd.ExtraFiles = []*os.File{lock}

@@ -47,7 +47,7 @@ func TestP16VirshKeepsTheLock(t *testing.T) {
 		t.Fatal("not killed: ", h.Do(t.Context(), Send{Guest: uuid, XML: definition, Transport: SSH}))
 	}
 	dir, locks := fakeVirsh(t), t.TempDir()
-	pipe := filepath.Join(dir, "xml") // this virsh waits until somebody reads
+	pipe := filepath.Join(dir, "xml") // this virsh waits until the test reads the pipe
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestP16VirshKeepsTheLock(t *testing.T) {
 	})
 }
 
-// await waits up to a minute until something is so.
+// await waits up to a minute until is returns true.
 func await(t *testing.T, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
@@ -131,7 +131,7 @@ func TestP16Transports(t *testing.T) {
 	}
 }
 
-// P16: the result says how the memory went. A guest that is off sends none.
+// P16: the result names the transport of the guest's memory. A guest that is off sends none.
 func TestP16SaysTheTransport(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live bool

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// undoBound is how long taking everything back may take. It goes on after the caller has
+// undoBound is how long the undo of everything may take. The undo goes on after the caller has
 // disconnected.
 const undoBound = 2 * time.Minute
 
-// work is a list of things that are done, and how each is taken back.
+// work is a list of steps that were done, and how to undo each of them.
 type work struct {
 	tell func(string)
 	undo []undoStep
-	// chained: of the actions that doAction records, one is taken back only if all that came after
-	// it are.
+	// chained: an action that doAction records is undone only if the undo of all later such actions
+	// succeeded.
 	chained bool
 }
 
-// undoStep takes one thing back.
+// undoStep undoes one step.
 type undoStep struct {
 	undo    func(context.Context) error
 	chained bool
 }
 
-// doAction carries out one action on a host, and records the action that undoes it. It does so
-// even if the action failed, since it may have had its effect.
+// doAction carries out one action on a host, and records the action that undoes it. It records the
+// undo even if the action fails, since the action may have had its effect.
 func (w *work) doAction(ctx context.Context, h host, name string, a Action, back Action) error {
 	w.tell(name + ": " + a.String())
 	if back != nil {
@@ -37,7 +37,7 @@ func (w *work) doAction(ctx context.Context, h host, name string, a Action, back
 	return explainAction(name, a, h.Do(ctx, a))
 }
 
-// addUndo records an action that takes back what is done next.
+// addUndo records an action that undoes the next step.
 func (w *work) addUndo(h host, name string, back Action) {
 	undo := func(ctx context.Context) error { return explainAction(name, back, h.Do(ctx, back)) }
 	w.undo = append(w.undo, undoStep{undo, w.chained})
@@ -51,8 +51,8 @@ func explainAction(name string, what fmt.Stringer, err error) error {
 	return fmt.Errorf("%s: %s: %w", name, what, err)
 }
 
-// undoAll takes everything back, the last first; cause is why. A failure ends the chain, and nothing
-// else.
+// undoAll undoes all steps, the last first, and returns cause with the errors. After the failure of
+// a chained step it skips the other chained steps, and no others.
 func (w *work) undoAll(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()

@@ -1,7 +1,7 @@
-// Package moving is the mark of a guest that is on its way between two hosts, in the
-// <metadata> of its definition. Package guest puts it in and takes it out; culvertd and
-// libvirt's hook, which asks no one for it, refuse to start a guest that has it. So it
-// imports nothing of Culvert's.
+// Package moving is the mark of a guest that is on its way between two hosts, in the <metadata> of
+// its definition. Package guest writes and removes it. culvertd and libvirt's hook refuse to start
+// a guest that has it. The hook does not ask culvertd for it, so the package imports nothing of
+// Culvert's.
 package moving
 
 import (
@@ -12,13 +12,13 @@ import (
 	"io"
 )
 
-// Namespace is that of Culvert's element in a definition's <metadata>, by which virsh
-// metadata finds it. libvirt keeps one element of each namespace.
+// Namespace is the namespace of Culvert's element in a definition's <metadata>, by which virsh
+// metadata finds the element. libvirt keeps one element of each namespace.
 const Namespace = "https://culvert.dev/guest"
 
-// Move says that a guest is on its way between two hosts, both of which may have its
-// definition meanwhile. It stands in Culvert's element of the metadata. Where a
-// definition has one the guest does not start.
+// Move says that a guest is on its way between two hosts, both of which may have its definition
+// meanwhile. It is stored in Culvert's element of the metadata. A guest whose definition has a Move
+// does not start.
 type Move struct {
 	From string // in the definition of the host to which it goes
 	To   string // in the definition of the host that it leaves
@@ -27,7 +27,7 @@ type Move struct {
 	Autostart bool
 }
 
-// The attributes of a Move, and what they begin with.
+// The attributes of a Move, and their prefix.
 const (
 	prefix     = "moving-"
 	movingFrom = prefix + "from"
@@ -35,7 +35,7 @@ const (
 	autostart  = prefix + "autostart" // "on", or not there
 )
 
-// Of reads the Move of the attributes of Culvert's element. The error names an unknown attribute;
+// Of reads the Move from the attributes of Culvert's element. The error names an unknown attribute;
 // the Move is correct nevertheless. Autostart alone makes no Move.
 func Of(attrs []xml.Attr) (m Move, err error) {
 	for _, a := range attrs {
@@ -56,8 +56,8 @@ func Of(attrs []xml.Attr) (m Move, err error) {
 	return m, err
 }
 
-// Attributes returns the attributes of Culvert's element that hold the Move. One with an empty value
-// is left out.
+// Attributes returns the attributes of Culvert's element that hold the Move. The caller does not
+// write an attribute with an empty value.
 func (m Move) Attributes() []xml.Attr {
 	starts := ""
 	if m.Autostart {
@@ -69,9 +69,9 @@ func (m Move) Attributes() []xml.Attr {
 	}
 }
 
-// Read reads the Move of a definition; the zero value when the guest is not on its way. It
-// reads nothing else of it, and has an error where the text has the word of a mark and
-// is no whole XML: then there may be one.
+// Read reads the Move of a definition; the zero value if the guest is not on its way. It reads
+// nothing else. It returns an error if the text has the prefix of the attributes and is not
+// well-formed XML, since there may be a mark.
 func Read(definition []byte) (Move, error) {
 	if !bytes.Contains(definition, []byte(prefix)) {
 		return Move{}, nil
@@ -101,8 +101,8 @@ func Read(definition []byte) (Move, error) {
 	}
 }
 
-// Refusal says why a guest with a Move does not start, and what ends that; empty for the
-// zero value.
+// Refusal returns the reason why a guest with a Move does not start, and what ends that; empty for
+// the zero value.
 func (m Move) Refusal(guest string) string {
 	also := ""
 	if m.Autostart {

@@ -238,8 +238,8 @@ func (h *Handler) emitEvents(ctx context.Context, r api.CNIRequest, reason strin
 	}
 }
 
-// delNetwork needs the attachment's name and nothing else (I8): not the netns, and
-// not a configuration that is still valid.
+// delNetwork needs only the attachment's name (I8), and neither the netns nor a configuration that
+// is still valid.
 func (h *Handler) delNetwork(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	if err := checkAttachment(r); err != nil {
 		return err

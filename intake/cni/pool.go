@@ -166,9 +166,9 @@ func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c Config
 }
 
 // findAnnotated finds the definition of a request of Multus, which names only the pod and the
-// interface. Of the definitions that the pod's annotations name, it is the one with the request's
-// configuration. If the annotations leave the choice open, the request is refused, and the kubelet
-// tries again: a wrong pool would give an address twice.
+// interface. It returns the definition, among those that the pod's annotations name, that has the
+// request's configuration. If the annotations leave the choice open, the request is refused, and
+// the kubelet tries again: a wrong pool would give an address twice.
 func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
 	a, err := parseArguments(r.Args)
 	if err != nil || a.podName == "" {

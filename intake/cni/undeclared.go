@@ -12,9 +12,10 @@ import (
 
 // leaveOutUndeclared returns a pod's request without the MAC address and the addresses for which
 // the network does not declare the capability, and the capabilities that are missing. Multus copies
-// the pod's annotation into CNI_ARGS, and its cni-args into args.cni, whatever the network declares
-// (its DelegateAdd and LoadDelegateNetConf). Outside Kubernetes the caller of the runtime is root,
-// and its arguments count. A request that cannot be read stays as it is: parseRequest refuses it.
+// the pod's annotation into CNI_ARGS, and its cni-args into args.cni, even if the network does not
+// declare them (its DelegateAdd and LoadDelegateNetConf). Outside Kubernetes the caller of the
+// runtime is root, and its arguments count. A request that cannot be read stays as it is:
+// parseRequest refuses it.
 func leaveOutUndeclared(r api.CNIRequest) (api.CNIRequest, []string) {
 	a, err := parseArguments(r.Args)
 	if err != nil || a.podName == "" || netconf.CheckSize(len(r.Config)) != nil {

@@ -125,7 +125,7 @@ func (c *Comparer) settleLease(ctx context.Context, r journal.Record, guests []S
 		return nil
 	}
 	if err := c.engine.InUse(ctx, r); err != nil {
-		return nil //nolint:nilerr // a process uses the VF, although libvirt's list does not show it
+		return nil //nolint:nilerr // it runs, whatever libvirt knows of it
 	}
 	return c.engine.End(ctx, r)
 }

@@ -418,7 +418,7 @@ func TestFailureUndoesAll(t *testing.T) {
 	w.clean()
 }
 
-// An ADD after one that was cut short clears up first.
+// An ADD after an ADD that was cut short clears up first.
 func TestAddAfterACut(t *testing.T) {
 	w := newWorld(t)
 	w.pod(nil)

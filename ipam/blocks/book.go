@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Book knows the addresses that a node may hand out of each network, and those that it requests.
-// Its methods may be called concurrently, and none of them blocks.
+// Book has the addresses that a node may hand out of each network, and the addresses that it
+// requests. Its methods may be called concurrently, and none of them blocks.
 type Book struct {
 	node string
 	wake func() // called when the requests have changed and an attachment waits
@@ -146,8 +146,8 @@ func (b *Book) SetNetworks(networks map[string]ipam.Config) {
 // Changed returns a channel that is closed when Of may return other addresses.
 func (b *Book) Changed() <-chan struct{} { return b.changed.Next() }
 
-// Of returns the addresses that the node may hand out of a network to an attachment. grants
-// are those that the ledger has for the network in the transaction that records the outcome.
+// Of returns the addresses of a network that the node may hand out to an attachment. grants are the
+// ledger's grants for the network, in the transaction that records the outcome.
 func (b *Book) Of(network string, owner vf.Owner, grants []ipam.Grant) ipam.Own {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,8 +21,8 @@ var (
 	podA   = vf.Owner{Kind: vf.OwnerPod, UID: "a", Name: "default/a", Interface: "net1"}
 )
 
-// What is noted as gone is not handed out, nor are other nodes' blocks and
-// claims of other attachments.
+// Of returns no block whose Node is marked as gone, no block of another node and no claim of
+// another attachment.
 func TestBookOf(t *testing.T) {
 	woken := 0
 	b := NewBook("here", func() { woken++ })
@@ -61,8 +61,8 @@ func TestBookOf(t *testing.T) {
 	if got := b.Of("other", podA, nil); len(got.Runs) != 0 || woken != 1 {
 		t.Errorf("%v, woken %d times", got, woken)
 	}
-	// A network that is used is asked for before its block runs out, also when
-	// the cluster tells of other ones, and no longer than it is used.
+	// The node requests addresses of a network in use before its block runs out, also if the
+	// cluster has other networks, and only as long as the network is used.
 	b.SetNetworks(nil)
 	if r := asked(b, []Held{{Network: "n", Addr: addr("10.0.0.2")}, {Network: "n", Addr: addr("10.0.0.3")}}...); len(r) != 1 || len(r[0].Ranges) == 0 || r[0].Used != 2 {
 		t.Errorf("%+v", r)
@@ -114,8 +114,8 @@ func TestI9BookAsksPastOtherNetworks(t *testing.T) {
 	}
 }
 
-// Held addresses that are other nodes' are named; those of no block are not yet
-// anybody's.
+// Disputed names held addresses in blocks of other nodes. A held address in no block is not
+// disputed: no node has it yet.
 func TestBookDisputed(t *testing.T) {
 	b := NewBook("here", func() {})
 	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "here"}, {Run: run("10.0.0.6-10.0.0.7"), Node: "there"}}}}})
@@ -149,7 +149,7 @@ func TestBookWhy(t *testing.T) {
 	}
 }
 
-// asked is what a book asks for over a ledger that holds held.
+// asked returns the requests of a book whose ledger has the given held addresses.
 func asked(b *Book, held ...Held) []Request {
 	l := Ledger{Held: held}
 	l.Grants = b.Keep(l, time.Time{})
@@ -160,7 +160,8 @@ func asked(b *Book, held ...Held) []Request {
 	return r
 }
 
-// I4: a claim that is being used while the requests are put together is in them.
+// I4: a claim that moves from the waiting attachments to the ledger while the requests are made is
+// in the requests.
 func TestClaimIsNeverMissed(t *testing.T) {
 	b := NewBook("here", func() {})
 	done := b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.9")}, podA)
@@ -173,7 +174,7 @@ func TestClaimIsNeverMissed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	done = b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.10")}, podA)
-	got, _ = b.Requests(func() (Ledger, error) { done(); return Ledger{}, nil }) // it was read just before
+	got, _ = b.Requests(func() (Ledger, error) { done(); return Ledger{}, nil }) // the ledger was read just before
 	if len(got) != 1 || len(got[0].Claims) != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -25,13 +25,13 @@ type rangeSet struct {
 	waits   []*wait // that need an address of it
 }
 
-// chooseSets returns, by their networks, the range sets that the node requests: those that
-// attachments wait for come first, and small ones before large ones, until there are mostRuns. So
-// a network with a long list of excluded addresses displaces no ordinary one. The attachments
-// that wait for the others get an error (Why), and Omitted lists the networks. No claim and no
-// released address is ever left out (TestI4BoundedRequestsHaveAllClaims). The node requests no
-// blocks before the ledger has an open grant, as for a network that an attachment has just needed
-// for the first time.
+// chooseSets returns, by their networks, the range sets that the node requests, up to mostRuns
+// runs. It takes sets that attachments wait for first, and small ones before large ones. So a
+// network with a long list of excluded addresses displaces no ordinary one. The attachments that
+// wait for the others get an error (Why), and Omitted lists the networks. No claim and no released
+// address is ever left out (TestI4BoundedRequestsHaveAllClaims). The node requests no blocks before
+// the ledger has an open grant, as for a network that an attachment has just needed for the first
+// time.
 func (b *Book) chooseSets(all configs, grants []Kept, waiting map[*wait]bool) map[string][][]ipam.Run {
 	sets := b.listSets(all, grants, waiting)
 	order := make([]int, len(sets))

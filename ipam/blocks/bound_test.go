@@ -64,8 +64,8 @@ func TestI7UnusedNetworksOfASharedPool(t *testing.T) {
 	}
 }
 
-// I7, I4: the requests of a node fit into etcd, whatever networks its pods have. The claims are
-// all in them, and what a pod waits for comes first. A pod that waits for ranges that are left
+// I7, I4: the requests of a node fit into etcd, whatever networks its pods have. They have all
+// claims, and the ranges that pods wait for come first. A pod that waits for ranges that are left
 // out gets an error.
 func TestI4BoundedRequestsHaveAllClaims(t *testing.T) {
 	b := NewBook("here", func() {})

@@ -14,9 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// cluster is an API server with its history, and those who read and write it.
-// Everybody may see any earlier version, except where the code asks the server
-// itself.
+// cluster is an API server with its history, and the nodes and controllers that read and write it.
+// Each of them may see any earlier version, except where the code asks the server itself.
 type cluster struct {
 	t      *rapid.T
 	now    time.Time
@@ -28,7 +27,7 @@ type cluster struct {
 	nodes    map[string]*machine
 	objects  map[string]string // UIDs of the Node objects
 	uids     int
-	earlier  []*machine // those that run on after another one has got their name
+	earlier  []*machine // machines that run on after another one has got their name
 	workers  [2]*worker // two controllers: one is the leader, the other has not noticed
 	pods     int
 	net      ipam.Config
@@ -54,7 +53,7 @@ type state struct {
 	requests []Request
 }
 
-// backup is what a backup of the API server has.
+// backup is a backup of the API server.
 type backup struct {
 	version int
 	states  map[string][]state
@@ -136,8 +135,9 @@ func (c *cluster) restore() {
 	}
 }
 
-// knows reports whether the pool has the addresses of a machine again after a restore.
-// Before that its Node object must not be deleted, or the controller does not wait for its answer.
+// knows reports whether the pool has the addresses of a machine again after a restore. Before that,
+// the machine's Node object must not be deleted: the controller would not wait for the machine's
+// answer.
 func (c *cluster) knows(m *machine) bool {
 	for a := range m.ledger {
 		if _, taken := c.pools[len(c.pools)-1].at(a); !taken {
@@ -147,14 +147,14 @@ func (c *cluster) knows(m *machine) bool {
 	return m.view >= c.restored
 }
 
-// judge is the look of a controller at the newest version of the pool.
+// judge has a controller judge the newest version of the pool.
 func (c *cluster) judge(w *worker, demands []Demand, answers []Answer) Verdict {
 	last := len(c.pools) - 1
 	return w.roll.Judge(Look{Pool: c.pools[last], Version: c.grown[last], Demands: demands, Answers: answers}, c.now)
 }
 
-// boot is a machine that is switched on, with an empty ledger, and its Node
-// object: its kubelet made it and culvertd has listed the pools since.
+// boot switches a machine on, with an empty ledger, and makes its Node object as its kubelet does.
+// culvertd has listed the pools since.
 func (c *cluster) boot(m *machine) {
 	m.up = true
 	clear(m.ledger)
@@ -177,8 +177,8 @@ func (c *cluster) register(m *machine) {
 	}
 }
 
-// replace gives the name of a machine to a new one. The old one runs on and hears of it
-// no more, as the Node object was deleted with its credentials.
+// replace gives the name of a machine to a new one. The old machine runs on and sees no further
+// change, since its credentials were deleted with its Node object.
 func (c *cluster) replace(m *machine) {
 	c.earlier = append(c.earlier, m)
 	fresh := &machine{name: m.name, ledger: map[netip.Addr]Held{}}
@@ -187,7 +187,7 @@ func (c *cluster) replace(m *machine) {
 	c.boot(fresh)
 }
 
-// start is culvertd's; it may list the pools from a cache that is behind.
+// start starts culvertd on a machine, which may list the pools from a cache that is behind.
 func (c *cluster) start(m *machine, view int) {
 	m.book = NewBook(m.name, func() {})
 	m.book.SetNode(m.uid)
@@ -213,11 +213,11 @@ func (m *machine) held() (out []Held) {
 	return out
 }
 
-// content is the machine's ledger. One that has no grants may be new, while pods run that
-// an earlier one knew of.
+// content is the machine's ledger. A ledger without grants may be new, while pods run that only an
+// earlier ledger recorded.
 func (m *machine) content() Ledger { return Ledger{Held: m.held(), Grants: m.kept} }
 
-// keep is a transaction of the ledger: it may be all that happens before culvertd is killed.
+// keep makes one transaction of the ledger. culvertd may be killed before it does more.
 func (c *cluster) keep(m *machine) { m.kept = m.book.Keep(m.content(), c.now) }
 
 func (c *cluster) actions() map[string]func(*rapid.T) {
@@ -271,9 +271,9 @@ func (c *cluster) actions() map[string]func(*rapid.T) {
 	return out
 }
 
-// pass lets minutes go by. A machine that lives is registered again by its kubelet by
-// then and has written its NodeState, and no view is as old as that. An earlier machine of a name hears of
-// nothing: it ends before its blocks are others'.
+// pass lets minutes go by. By then the kubelet of a machine that lives has registered it again,
+// culvertd has written its NodeState, and no view is so old. An earlier machine of a name sees no
+// change: it ends before other nodes get its blocks.
 func (c *cluster) pass() {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(-10, 400).Draw(c.t, "seconds")) * time.Second)
 	c.earlier = nil
@@ -287,8 +287,8 @@ func (c *cluster) pass() {
 	}
 }
 
-// round is what happens most of the time: a node says what it needs, a
-// controller answers, the node sees it.
+// round is the usual sequence: a node reports its needs, a controller answers, and the node sees
+// the answer.
 func (c *cluster) round(m *machine) {
 	c.publish(m)
 	w := c.workers[0]
@@ -297,7 +297,7 @@ func (c *cluster) round(m *machine) {
 	c.show(m, len(c.pools)-1)
 }
 
-// startPod is an ADD that waits for a round and for the answer of a roll call.
+// startPod makes an ADD, which waits for a round and for the answer of a roll call.
 func (c *cluster) startPod(m *machine) {
 	c.add(m)
 	c.round(m)
@@ -305,7 +305,7 @@ func (c *cluster) startPod(m *machine) {
 	c.goOn(m)
 }
 
-// startNamed is an ADD by name that waits until each node has answered the controller.
+// startNamed makes an ADD by name, which waits until each node has answered the controller.
 func (c *cluster) startNamed(m *machine) {
 	c.addNamed(m)
 	c.round(m)
@@ -336,12 +336,12 @@ func (c *cluster) addNamed(m *machine) {
 	m.waits = append(m.waits, p)
 }
 
-// address is one that the network gives out.
+// address returns an address that the network gives out.
 func (c *cluster) address() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(2, int(Total(c.net.Usable()[0]))+1).Draw(c.t, "address"))})
 }
 
-// goOn is a waiting ADD that looks again, and gets its address or gives up.
+// goOn continues a waiting ADD: it gets its address, gives up, or waits on.
 func (c *cluster) goOn(m *machine) {
 	if len(m.waits) == 0 {
 		return
@@ -384,8 +384,8 @@ func (c *cluster) see(m *machine) {
 	c.show(m, rapid.IntRange(m.view, len(c.pools)-1).Draw(c.t, "version"))
 }
 
-// work reads the pool, takes back, and grants what old views of the nodes'
-// requests ask for.
+// work has a controller read the pool, take blocks back, and grant addresses for old versions of
+// the nodes' requests.
 func (c *cluster) work(w *worker) {
 	w.read = len(c.pools) - 1
 	p, err := Release(c.pools[w.read], &w.absences, c.now, func(node string) (NodeView, error) {
@@ -425,7 +425,7 @@ func (c *cluster) work(w *worker) {
 	w.result, _ = Grant(p, demands, 2)
 }
 
-// check is I4.
+// check fails if an address is held on two nodes (I4).
 func (c *cluster) check() {
 	has := map[netip.Addr]string{}
 	for _, m := range append(slices.Collect(maps.Values(c.nodes)), c.earlier...) {
@@ -476,8 +476,8 @@ func TestI4ReleasedAddresses(t *testing.T) {
 	})
 }
 
-// settle lets everybody see everything: whoever wants an address gets one, as
-// far as there are any.
+// settle shows all nodes and a controller the newest versions. Then each node must have a block, as
+// far as the addresses suffice.
 func (c *cluster) settle() {
 	for _, m := range c.nodes {
 		c.boot(m)

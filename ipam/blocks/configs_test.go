@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A pool that several networks share has a request for the ranges of each; one of a single
-// network has those that the network has now.
+// A pool that several networks share has a request for the ranges of each network. A pool of a
+// single network has one request, for the network's present ranges.
 func TestRequestsOfAPoolWithSeveralNetworks(t *testing.T) {
 	parse := func(pool, subnet string) ipam.Config {
 		c, err := ipam.Parse(fmt.Appendf(nil, `{"type":"host-local","subnet":%q}`, subnet))

@@ -54,7 +54,8 @@ func naming(t *testing.T, pool string) ipam.Config {
 }
 
 // A network that names an AddressPool has its addresses, if the pool admits the network's
-// namespace. A pool that is not there and one that does not admit read alike.
+// namespace. The error is the same for a pool that is not there and one that does not admit the
+// namespace.
 func TestSectionOfDeclaredPool(t *testing.T) {
 	b := NewBook("here", func() {})
 	if _, _, err := b.Section(naming(t, "open"), "a"); !errors.Is(err, vf.ErrNotReady) {

@@ -79,7 +79,7 @@ func TestI10ConfineRefusesUndeclared(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := demand("b", 2) // it stays, whatever node a requests
+			other := demand("b", 2) // node b's demand stays, whatever node a requests
 			other.Claims = []Claim{hold("10.9.9.9")}
 			tc.outside = append(tc.outside, "node b holds 10.9.9.9, and the network has "+tc.declared.String())
 			if tc.declared.AnyAddress {

@@ -19,8 +19,8 @@ type Outcome struct {
 // largest is the largest block that is granted at once, in addresses.
 const largest = 256
 
-// blockSize is how many addresses of a range set are granted at once: what the pool
-// declares, or size.
+// blockSize returns how many addresses of a range set are granted at once: the BlockSize that the
+// pool declares, or size.
 func (p Pool) blockSize(addresses int64, nodes int) int64 {
 	if p.Declared != nil && p.Declared.BlockSize > 0 {
 		return p.Declared.BlockSize
@@ -73,7 +73,7 @@ func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 	slices.SortStableFunc(demands, func(a, b Demand) int { return cmp.Compare(a.Node, b.Node) })
 	p.reserveLocal(demands)
 	var out Outcome
-	for _, held := range []bool{true, false} { // what a pod has comes before what one waits for
+	for _, held := range []bool{true, false} { // claims that pods hold come before those that pods wait for
 		if !held {
 			p.reserveForeign()
 			p.reserveKept()

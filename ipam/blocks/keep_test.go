@@ -83,9 +83,10 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A node gives back what it did not need for some time: all but a block and a half; sooner,
-// and all but half a block, when a node of the cluster has none left. Addresses that it needed
-// in between stay, and so do blocks of earlier versions. The grant's ID comes before any new one.
+// A node gives back all but a block and a half of the addresses that it did not need for idleTime.
+// If a node of the cluster has none left, it gives back all but half a block, after starvedTime.
+// Addresses that it needed in between stay, and so do blocks of earlier versions. The grant's ID
+// comes before any new one.
 func TestIdleAddressesGoBack(t *testing.T) {
 	wide := netOf("10.0.0.0/24") // for two nodes: blocks of 16
 	pool := Pool{Network: "n", Blocks: []Block{granted("0", "10.0.0.2-10.0.0.65"), {Run: run("10.0.0.66-10.0.0.67"), Node: "here"}}}

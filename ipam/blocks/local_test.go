@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// I4: no node is granted an address that a node holds since the scope of the network was
-// the node. The grants end when the address is given back.
+// I4: no node is granted an address that a node has held since the scope of the network was the
+// node. Grant reserves the address until it is given back.
 func TestI4LocalAddressesAreNotGranted(t *testing.T) {
 	ranges := runs("10.0.0.2-10.0.0.5")
 	holds := func(node string, local ...string) Demand {
@@ -27,13 +27,14 @@ func TestI4LocalAddressesAreNotGranted(t *testing.T) {
 	if want := []string{"a 10.0.0.2", "a 10.0.0.4-10.0.0.5"}; !cmp.Equal(want, show(got)) {
 		t.Error("I4: " + cmp.Diff(want, show(got)))
 	}
-	// A node's word has a bound: else one node could take a network from all others.
+	// A node may report only so many addresses: otherwise it could take a whole network from the
+	// others.
 	if got, _ = Grant(Pool{}, []Demand{holds("liar", "10.0.0.0-10.255.255.255"), holds("a")}, 2); got.Total() != 4 {
 		t.Errorf("%v", show(got))
 	}
 }
 
-// A node reports what it holds of scope node, which asks for nothing.
+// A node reports the addresses that it holds of scope node. The report requests no address.
 func TestLocalAddressesAreReported(t *testing.T) {
 	b := NewBook("here", func() {})
 	held := []Held{

@@ -141,8 +141,8 @@ func TestDamagedPools(t *testing.T) {
 	}
 }
 
-// Whatever is in the objects: what is read has blocks that do not overlap, and
-// granting from it keeps it so.
+// FuzzObjects: blocks that FromObject reads never overlap, for any text in the objects, and Grant
+// keeps it so.
 func FuzzObjects(f *testing.F) {
 	f.Add(`[{"node":"a","first":"10.0.0.1","last":"10.0.0.9"}]`, `[{"network":"n","used":5,"ranges":[{"first":"10.0.0.1","last":"10.0.0.200"}],"claims":[{"address":"10.0.0.77","id":"x"}]}]`)
 	f.Add(`[{"node":"a","first":"::ffff:10.0.0.1","last":"10.0.0.9"}]`, `[{"network":"n","used":-9223372036854775808,"ranges":[{"first":"::","last":"ffff::"},{"first":"::","last":"ffff::"}]}]`)

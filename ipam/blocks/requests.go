@@ -145,10 +145,10 @@ func (b *Book) inBlock(network string, a netip.Addr) bool {
 	return taken && b.owns(block) && block.Claim == ""
 }
 
-// used counts the addresses of a set that are held of the node's blocks, and those that
-// attachments wait for. Addresses that are held in the former pool count too, since the node
-// cannot hand them out. While an attachment waits, addresses that other networks hold also count,
-// since these networks may be on the same segment.
+// used counts the addresses of a set that the node holds in its blocks, and the attachments that
+// wait for one. Addresses that are held in the former pool count too, since the node cannot hand
+// them out. While an attachment waits, addresses that other networks hold also count, since these
+// networks may be on the same segment.
 func (b *Book) used(network, former string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
 	in := func(a netip.Addr) bool {
 		return slices.ContainsFunc(usable, func(r ipam.Run) bool { return r.Contains(a) })
@@ -163,9 +163,9 @@ func (b *Book) used(network, former string, usable []ipam.Run, held []Held, wait
 	return int64(len(taken)) + waits
 }
 
-// released returns the addresses of the node's blocks that the node does not hand out any more:
-// those that it gave up, and the blocks of grants that its ledger lacks. It leaves out addresses
-// that the node holds.
+// released returns the addresses of its blocks that the node no longer hands out: the addresses
+// that it gave up, and whole blocks of grants that its ledger lacks. It leaves out addresses that
+// the node holds.
 func (b *Book) released(network string, known []ipam.Config, l Ledger) (out []Released) {
 	if l.Partial {
 		return nil

@@ -79,9 +79,9 @@ func Reserve(p Pool, demands []Demand, now time.Time) Pool {
 	return p
 }
 
-// boundKept returns at most mostReservations of all, by address. Beyond that each namespace has an
-// equal share, and what others leave, so pods that come and go under new names take no places from
-// pods of other namespaces (I9, TestI9KeptAddressesAreShared).
+// boundKept returns at most mostReservations of all, by address. Beyond that, each namespace has an
+// equal share, plus the places that other namespaces leave. So pods that come and go under new
+// names take no places from pods of other namespaces (I9, TestI9KeptAddressesAreShared).
 func (p Pool) boundKept(all []Reservation) (out []Reservation) {
 	byNamespace := map[string][]Reservation{}
 	for _, r := range all {
@@ -103,9 +103,9 @@ func (p Pool) boundKept(all []Reservation) (out []Reservation) {
 	return out
 }
 
-// compareKept sorts those of one namespace first that stay: what the pool keeps already, so that a
-// look at unchanged reports changes nothing. Of these, what a pod holds and what ended last come
-// first, then the lowest addresses.
+// compareKept sorts the reservations of one namespace, those first that stay: reservations that the
+// pool has already, so that a look at unchanged reports changes nothing. Of these, addresses that a
+// pod holds come first, then those of the pods that ended last, then the lowest addresses.
 func (p Pool) compareKept(a, b Reservation) int {
 	rank := func(r Reservation) int {
 		_, listed := p.reservation(r.Addr)

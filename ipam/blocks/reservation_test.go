@@ -18,7 +18,8 @@ func statefulPod(name string) vf.Owner {
 	return vf.Owner{Kind: vf.OwnerPod, UID: "sandbox", Name: "default/" + name, Interface: "net1"}
 }
 
-// keeps is what a node demands of which a pod holds an address and keeps it.
+// keeps returns a node's report of an address that a pod holds and keeps for some time after its
+// end.
 func keeps(node, address string, pod vf.Owner, keep time.Duration) Demand {
 	return Demand{node, node, Request{Network: "n", Reservations: []Reservation{{Pod: PodKey(pod), Addr: addr(address), For: keep}}}}
 }
@@ -35,8 +36,9 @@ func showReservations(p Pool) (out []string) {
 	return out
 }
 
-// An address is kept from the moment that a node reports it until its time after the pod is
-// over, and again from the start when a pod of the name has it once more.
+// A pool keeps an address from the time when a node reports it until the time that it is kept after
+// the pod's end is over. That time begins anew when a pod of the name has had the address once
+// more.
 func TestReservationsBeginAndEnd(t *testing.T) {
 	db, at := statefulPod("db-0"), time.Unix(1e9, 0)
 	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a", UID: "a"}, {Run: run("10.0.0.10-10.0.0.19"), Node: "b", UID: "b"}}}
@@ -67,7 +69,7 @@ func TestReservationsBeginAndEnd(t *testing.T) {
 	}
 }
 
-// A pool keeps no more addresses than its bound. Those that it keeps stay, also when pods with lower
+// A pool keeps no more addresses than its bound. The kept addresses stay, also when pods with lower
 // addresses come, and looks at unchanged reports change nothing.
 func TestReservationsBeyondTheBound(t *testing.T) {
 	at := time.Unix(1e9, 0)
@@ -107,8 +109,9 @@ func TestReservationsBeyondTheBound(t *testing.T) {
 }
 
 // TestI9KeptAddressesAreShared: pods of one namespace that come and go under new names take no kept
-// addresses from those of other namespaces. A namespace within its share keeps all of them. Of one
-// beyond it those stay whose pods ended last, and a second look changes nothing.
+// addresses from those of other namespaces. A namespace within its share keeps all of them. In a
+// namespace beyond its share, the addresses of pods that ended last stay, and a second look changes
+// nothing.
 func TestI9KeptAddressesAreShared(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.0-10.0.31.255"), Node: "a", UID: "a"}}}
@@ -181,8 +184,8 @@ func TestKeptAddressIsNotGivenToOthers(t *testing.T) {
 	}
 }
 
-// I4: no block of a node gets an address that is kept, but for the claim of a pod of that name.
-// Nothing that a node has is taken from it, whatever nodes ask for.
+// I4: a node is granted a kept address only for the claim of a pod of that name. No request takes
+// an address from a node that has it.
 func TestI4ReservationProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}) }

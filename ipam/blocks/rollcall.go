@@ -35,7 +35,7 @@ type Look struct {
 	Answers []Answer
 }
 
-// Answer is what a node repeats of roll calls. Each NodeState whose Node object is there
+// Answer has the IDs of roll calls that a node repeats. Each NodeState whose Node object is there
 // has one.
 type Answer struct {
 	Node string
@@ -44,7 +44,7 @@ type Answer struct {
 
 // Verdict says whether addresses of a pool may be granted: they may if Missing is empty.
 type Verdict struct {
-	// ID is to be written into the pool while Missing has nodes.
+	// ID is the ID that the controller writes into the pool while Missing has nodes.
 	ID string
 	// Missing has the nodes to wait for.
 	Missing []string

@@ -57,8 +57,8 @@ func (b Block) canBeWanted() bool { return b.Grant != "" && b.Claim == "" && b.G
 // mostWanted bounds how many addresses a pool wants at a time.
 const mostWanted = 256
 
-// wanted lists the claimed addresses that are in blocks of other nodes. The nodes give up
-// those that they do not hold.
+// wanted lists the claimed addresses that are in blocks of other nodes. These nodes give up the
+// addresses that they do not hold.
 func (p *Pool) wanted(demands []Demand) []netip.Addr {
 	var out []netip.Addr
 	for _, d := range demands {
@@ -100,7 +100,7 @@ func withoutAll(runs, others []ipam.Run) []ipam.Run {
 	return runs
 }
 
-// common returns what each of runs has in common with each of others.
+// common returns the addresses that are both in runs and in others.
 func common(runs, others []ipam.Run) []ipam.Run {
 	var out []ipam.Run
 	for _, r := range runs {

@@ -1,7 +1,7 @@
-// Package balance has the values by which the kernel balances connections to Services over
-// VF networks inside the client's network namespace: which pod sees which ClusterIPs, and
-// the backends behind each. Package services makes a Table, and the packages below this one
-// bring the kernel to it: socket by eBPF, filter by nftables. It does nothing itself.
+// Package balance has the values by which the kernel balances connections to Services over VF
+// networks inside the client's network namespace: which pod sees which ClusterIPs, and the backends
+// behind each. Package services makes a Table, and the packages below this one make the kernel
+// balance by it: socket by eBPF, filter by nftables. It does nothing itself.
 package balance
 
 import (
@@ -62,7 +62,7 @@ type Rule struct {
 	Affinity time.Duration
 }
 
-// Equal reports whether two rules say the same.
+// Equal reports whether two rules have the same backends and the same affinity.
 func (r *Rule) Equal(other *Rule) bool {
 	return r == other || r != nil && other != nil && r.Affinity == other.Affinity && slices.Equal(r.Backends, other.Backends)
 }
@@ -72,17 +72,17 @@ func (r *Rule) Equal(other *Rule) bool {
 type ViewID uint64
 
 // Foreign is the view that every pod with a view of its own falls back to: the Frontends of
-// networks that a pod may not be attached to. Its rules refuse. Network namespaces without a
-// view are left to kube-proxy.
+// networks that a pod may not be attached to. Its rules refuse connections. Network namespaces
+// without a view are left to kube-proxy.
 const Foreign ViewID = 0
 
 // View is the Frontends that the pods of a view see. Views share the Rule of a Frontend; two
-// Frontends have two.
+// Frontends never share one.
 type View map[Frontend]*Rule
 
 // Pod is a network namespace with a view of its own.
 type Pod struct {
-	ID    string // of its sandbox, which no other one ever has
+	ID    string // of its sandbox; no other sandbox ever has it
 	Netns string // path
 	View  ViewID
 }
@@ -95,9 +95,11 @@ type Table struct {
 
 // Limit bounds the part of a Table that one mechanism balances. A zero field is no bound.
 type Limit struct {
-	// Rules counts those of all views, and Backends those of all different Rules.
+	// Rules bounds the rules of all views together, and Backends the backends of all different
+	// Rules.
 	Rules, Backends int
-	// PerPod: the limit is that of a pod. A pod sees each Frontend once, so Rules counts it once.
+	// PerPod is set if the limit holds for each pod separately. A pod sees each Frontend once, so
+	// Rules counts it once.
 	PerPod bool
 }
 
@@ -112,7 +114,7 @@ func (l Limit) Plus(other Limit) Limit {
 	return Limit{Rules: l.Rules + other.Rules, Backends: l.Backends + other.Backends}
 }
 
-// Minus returns what a part leaves of a limit.
+// Minus returns the limit that remains after a part of it is used.
 func (l Limit) Minus(part Limit) Limit {
 	return Limit{Rules: l.Rules - part.Rules, Backends: l.Backends - part.Backends}
 }

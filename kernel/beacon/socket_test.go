@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTap makes a netdevice in the netns of the thread and brings it up. What is written to the file
-// is received by the netdevice.
+// openTap makes a netdevice in the netns of the thread and brings it up. The netdevice receives the
+// frames that a test writes to the file.
 func openTap(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

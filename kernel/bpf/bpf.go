@@ -1,8 +1,8 @@
 // Package bpf loads eBPF programs and attaches them to interfaces.
 //
-// In go a program's instructions and an interface of the calling thread's network
-// namespace; out come an attached program and what it counted. Package bench/engine calls
-// it; culvertd has no program of its own yet.
+// AttachIngress takes a program's instructions and an interface of the calling thread's network
+// namespace. It returns the attached program, whose Count returns the number of packets that it
+// counted. Package bench/engine calls it; culvertd has no program of its own yet.
 package bpf
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Ingress is a program that sees what comes out of an interface before all others do, and
-// counts. It is gone with this process at the latest.
+// Ingress is an attached program that sees the packets that an interface receives, before all other
+// programs there, and counts them. It ends with this process at the latest.
 type Ingress struct {
 	counter *ebpf.Map // one number for each processor
 	program *ebpf.Program
@@ -76,9 +76,9 @@ func (i *Ingress) Count() (total uint64, err error) {
 // Counter is the counter of a program, as its instructions name it.
 type Counter int
 
-// Add returns the instructions that count one, and go on with those that follow. They use
-// the four bytes below the frame pointer and the registers R0 to R5, and jump to the symbol
-// lost in the case, which the verifier wants, that the counter is not there.
+// Add returns the instructions that add one to the counter and continue with the next instruction.
+// They use the four bytes below the frame pointer and the registers R0 to R5. They jump to the
+// symbol lost if the counter does not exist, a case that the verifier demands.
 func (c Counter) Add(lost string) asm.Instructions {
 	const key = -4
 	return asm.Instructions{

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,12 +28,12 @@ func counting(a Action) func(Counter) asm.Instructions {
 	}
 }
 
-// soon is longer than a datagram needs on a loopback interface, and patience is longer than on
-// one of a busy machine.
+// soon is longer than a datagram needs on a loopback interface, and patience is long enough on a
+// busy machine.
 const soon, patience = 200 * time.Millisecond, 30 * time.Second
 
-// datagrams sends some over the loopback interface of the thread's network namespace, and
-// returns how many arrived in a while.
+// datagrams sends a number of datagrams over the loopback interface of the thread's network
+// namespace, and returns how many arrived within the given time.
 func datagrams(count int, while time.Duration) (arrived int, err error) {
 	to, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -61,8 +63,8 @@ func datagrams(count int, while time.Duration) (arrived int, err error) {
 	return arrived, nil
 }
 
-// A program counts what comes out of an interface and decides what becomes of it, before the
-// programs that were there; a closed one does neither.
+// A program counts the packets that an interface receives and decides their fate before the
+// programs that were attached earlier. After Close it does neither.
 func TestAttachIngress(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces and loading eBPF needs root")
@@ -123,9 +125,13 @@ func TestAttachIngress(t *testing.T) {
 	}
 }
 
-// What cannot be attached is unloaded, and the error says where it was to go.
+// AttachIngress of an interface that does not exist fails with an error that names it.
 func TestAttachIngressNowhere(t *testing.T) {
-	if i, err := AttachIngress(1<<30, counting(Next)); err == nil {
-		t.Errorf("attached to an interface that is not there: %v", i.Close())
+	i, err := AttachIngress(1<<30, counting(Next))
+	if err == nil {
+		t.Fatalf("attached to an interface that is not there: %v", i.Close())
+	}
+	if !strings.Contains(err.Error(), strconv.Itoa(1<<30)) {
+		t.Errorf("the error does not name the interface: %v", err)
 	}
 }

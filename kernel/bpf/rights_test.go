@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPinned loads a program, attaches it, and pins what it has. It makes no network
-// namespace, so that test/kubernetes can run it with culvertd's rights on a node.
+// TestPinned loads a program, attaches it, and pins its objects. It makes no network namespace, so
+// that test/kubernetes can run it with culvertd's rights on a node.
 func TestPinned(t *testing.T) {
 	const root = "/sys/fs/bpf"
 	var fs unix.Statfs_t

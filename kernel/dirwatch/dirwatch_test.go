@@ -57,7 +57,7 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	for next(t, ending) {
-		continue // what was told before
+		continue // a wake from before the end
 	}
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)

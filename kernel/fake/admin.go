@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// doAdmin carries out the steps on what the PF holds for a VF.
+// doAdmin carries out the steps that change the PF's settings for a VF.
 func (k *Kernel) doAdmin(s step.Step) error {
 	switch s := s.(type) {
 	case step.SetVFMAC:
@@ -49,8 +49,8 @@ func (k *Kernel) setVLAN(s step.SetVFVLAN) error {
 	})
 }
 
-// setRate sets a rate. As the kernel does, it goes on reporting the rate that was asked for
-// where the hardware keeps to another.
+// setRate sets a rate. As on Linux, reads show the requested rate, although the hardware may use a
+// rounded one.
 func (k *Kernel) setRate(s step.SetVFRate) error {
 	ability := vf.SetMaxTxRate
 	if s.Min != 0 {

@@ -10,17 +10,17 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// altnames are the alternative names of a netdevice, each of which is taken where the
-// netdevice is.
+// altnames is the attribute with the alternative name of a netdevice. No other netdevice of the
+// same netns can have that name.
 const altnames = "altnames"
 
 // sandboxHas is a name that is taken in every netns of a pod.
 const sandboxHas = "eth0"
 
-// shownByLink and shownByTools are a netdevice's attributes besides the fields of vf.Link,
-// as its driver makes it: those that every look shows, and those that are asked for when
-// one VF is read on the host. No look shows those of shownNowhere: culvertd does not read
-// them (docs/failures.md). All survive a move and end with the netdevice.
+// shownByLink and shownByTools are a netdevice's attributes besides the fields of vf.Link, with the
+// values that its driver gives it. Every read shows those of shownByLink. Only a read of one VF on
+// the host shows those of shownByTools. No read shows those of shownNowhere, since culvertd does
+// not read them (docs/failures.md). All survive a move and end with the netdevice.
 var (
 	shownByLink = map[string]string{
 		"flags": "multicast", "txqlen": "1000", "ifalias": "", altnames: "", "group": "0", "gso_max_segs": "65535", "xdp": "", "master": "",
@@ -94,7 +94,8 @@ func (f *function) setAttribute(name, value string) {
 	f.attributes[name] = value
 }
 
-// shownAttributes returns the attributes as the kernel shows them; with whole, as a read of one VF does.
+// shownAttributes returns the attributes that a read shows. whole is set for a read of one VF on
+// the host.
 func (f *function) shownAttributes(whole bool) vf.Attributes {
 	text := &f.text[0]
 	if whole {
@@ -143,7 +144,7 @@ func (f *function) describeChanges() string {
 	return b.String()
 }
 
-// hasName reports whether a netdevice has a name, or another that is the same.
+// hasName reports whether a netdevice of a netns has a name, as its own or as its alternative name.
 func (f *function) hasName(netns, name string) bool {
 	return f.Link != nil && f.Link.Netns == netns && name != "" && (f.Link.Name == name || f.attributes[altnames] == name)
 }

@@ -66,7 +66,8 @@ func TestNewAttributes(t *testing.T) {
 
 // TestAltname: an alternative name is taken where its netdevice is (IFLA_ALT_IFNAME of uapi
 // linux/if_link.h; netdev_name_node_alt_create and __dev_change_net_namespace of net/core/dev.c).
-// When a netns ends, the kernel takes away one that the host has (default_device_exit_net).
+// When a netns ends, the kernel removes alternative names that are taken on the host
+// (default_device_exit_net).
 func TestAltname(t *testing.T) {
 	k, a, b, c := inPod(t)
 	must(t, k.SetAttribute(a, altnames, "uplink"))
@@ -93,8 +94,8 @@ func TestAltname(t *testing.T) {
 	}
 }
 
-// TestAltnameOfPod: each pod has an interface eth0, so that no netdevice with that alternative name
-// gets there.
+// TestAltnameOfPod: each pod has an interface eth0, so no netdevice with that alternative name can
+// move there.
 func TestAltnameOfPod(t *testing.T) {
 	k, _, _, v := inPod(t)
 	must(t, k.SetAttribute(v, altnames, sandboxHas))
@@ -106,7 +107,7 @@ func TestAltnameOfPod(t *testing.T) {
 }
 
 // TestSetAttributeOfNone: a VF without a netdevice has no attributes, and an unknown name is an
-// error, so that a test cannot set what no read shows.
+// error, so that a test cannot set an attribute that the fake does not have.
 func TestSetAttributeOfNone(t *testing.T) {
 	k, v, _, _ := inPod(t)
 	if err := k.SetAttribute(v, "colour", "red"); !errors.Is(err, vf.ErrUnable) {

@@ -83,7 +83,7 @@ func (k *Kernel) sendFrame(wire string, from *Beacon, payload []byte) {
 	}
 }
 
-// Receive returns at most n frames and drops the rest; more says whether there was one.
+// Receive returns at most n frames and drops the rest; more reports whether it dropped any.
 func (b *Beacon) Receive(n int) (payloads [][]byte, more bool, err error) {
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()

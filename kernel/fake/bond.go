@@ -107,7 +107,7 @@ func (k *Kernel) CutAddBond(s step.AddBond) error {
 	return nil
 }
 
-// delBonds removes bonds, whose members stay.
+// delBonds removes the bonds for which isOver holds. Their members stay.
 func (k *Kernel) delBonds(isOver func(*bond) bool) {
 	k.bonds = slices.DeleteFunc(k.bonds, func(b *bond) bool {
 		if !isOver(b) {
@@ -120,14 +120,15 @@ func (k *Kernel) delBonds(isOver func(*bond) bool) {
 	})
 }
 
-// DropEmptyBonds removes the bonds that have lost all their members, which end with their netns.
+// DropEmptyBonds removes the bonds that have lost all their members. Otherwise these stay until
+// their netns ends.
 func (k *Kernel) DropEmptyBonds() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.delBonds(func(b *bond) bool { return len(b.members) == 0 })
 }
 
-// onMember finds a VF's netdevice and a bond of the same netns.
+// onMember calls do with a VF and a bond of the same netns.
 func (k *Kernel) onMember(a vf.PCIAddr, netns, name string, do func(*function, *bond) error) error {
 	return k.onLink(a, netns, func(*vf.Link) error {
 		_, f, err := k.findVF(a)
@@ -142,7 +143,7 @@ func (k *Kernel) onMember(a vf.PCIAddr, netns, name string, do func(*function, *
 	})
 }
 
-// onDevice finds a VF's netdevice, or a bond if its name is not empty.
+// onDevice calls do with a VF's netdevice, or with a bond if name is not empty.
 func (k *Kernel) onDevice(a vf.PCIAddr, netns, name string, do func(*vf.Link) error) error {
 	if name == "" {
 		return k.onLink(a, netns, do)
@@ -203,8 +204,8 @@ func (k *Kernel) enslave(f *function, b *bond) error {
 	return nil
 }
 
-// leaveBond ends a netdevice's membership: it goes down, and has its own MTU again
-// (__bond_release_one).
+// leaveBond ends a netdevice's membership of its bond. The netdevice goes down, and has its own MTU
+// again (__bond_release_one).
 func (f *function) leaveBond() {
 	b := f.bond
 	if b == nil {
@@ -243,7 +244,7 @@ func (b *bond) chooseActive() {
 	b.link.Carrier = b.link.Up && b.active != nil
 }
 
-// chooseActives chooses the members that send anew: a netdevice went up or down.
+// chooseActives chooses the sending member of each bond anew, after a netdevice went up or down.
 func (k *Kernel) chooseActives() {
 	for _, b := range k.bonds {
 		b.chooseActive()
@@ -253,7 +254,7 @@ func (k *Kernel) chooseActives() {
 	}
 }
 
-// leaveBonds ends the memberships of all VFs of a PF, which are about to go.
+// leaveBonds ends the memberships of all VFs of a PF, which are about to be removed.
 func (p *pf) leaveBonds() {
 	for _, f := range p.vfs {
 		f.leaveBond()
@@ -310,7 +311,8 @@ func (k *Kernel) RenameBond(a vf.PCIAddr, name string, strip bool) error {
 	})
 }
 
-// Activate makes the member that sends another one, as the kernel does when the first has failed.
+// Activate makes a VF the member that sends, as the kernel does when the previous sender has
+// failed.
 func (k *Kernel) Activate(a vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -21,7 +21,7 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	return nil
 }
 
-// Hung returns no steps: those of the fake return at once. Package faulty has steps that hang.
+// Hung returns no steps: the steps of the fake return at once. Package faulty has steps that hang.
 func (k *Kernel) Hung() []step.Step { return nil }
 
 func (k *Kernel) doLocked(s step.Step) error {
@@ -52,7 +52,7 @@ func (k *Kernel) doLocked(s step.Step) error {
 		return k.bindDriver(s)
 	case step.Unbind:
 		return k.onVF(s.VF, func(f *function) error {
-			if len(f.users) > 0 { // the kernel waits until they let go
+			if len(f.users) > 0 { // the kernel waits until the processes close the VF
 				return fmt.Errorf("%s has it open: %w", f.users[0], vf.ErrTimeout)
 			}
 			f.leaveBond()

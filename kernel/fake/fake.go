@@ -1,12 +1,10 @@
-// Package fake is a kernel in memory that behaves, as far as Culvert can tell,
-// like Linux with an SR-IOV NIC: names are unique in a netns, a netdevice that
-// moves arrives down and bare, a dead netns sends its devices home under the
-// pod's name, the VF driver takes over the admin MAC only when it binds. It is
-// there for speed, and package faulty makes its steps fail; every scenario that
-// runs on it also runs in the lab, on Linux.
+// Package fake is a kernel in memory that behaves, as far as Culvert can tell, like Linux with an
+// SR-IOV NIC. Names are unique in a netns. A netdevice that moves arrives down and bare. A netns
+// that ends sends its netdevices back to the host under the names that they had in the pod. The VF
+// driver takes over the admin MAC only when it binds. The package makes tests fast, and package
+// faulty makes its steps fail. Every scenario that runs on it also runs in the lab, on Linux.
 //
-// It has the methods of kernel.Kernel. String() is its whole state, as text
-// that tests compare.
+// It has the methods of kernel.Kernel. String returns its whole state, as text that tests compare.
 package fake
 
 import (
@@ -34,7 +32,7 @@ type Kernel struct {
 	next      int           // ifindexes and random MACs count up from here
 	wake      []change.Wake
 	announced []step.Announce
-	shown     int               // netdevices of VFs that the host got to see
+	shown     int               // number of netdevices of VFs that have appeared on the host
 	newer     map[string]string // attributes of netdevices from their next bind on
 	// elsewhere has the addresses of other machines on the segment
 	elsewhere map[netip.Addr]bool
@@ -60,7 +58,8 @@ type port struct {
 	wire  string // where the cable leads
 	mtu   int
 	speed int // of the link when there is one, Mb/s
-	// master has the port as a member, and ownMTU is the MTU that it had before.
+	// master is the bond, team or bridge of the port, and ownMTU the MTU that the port had before
+	// it joined.
 	master *hostMaster
 	ownMTU int
 
@@ -76,7 +75,7 @@ func (p *port) resetLink() {
 	}
 }
 
-// countLosses counts a loss if the port has had a link and has none now.
+// countLosses counts a loss if the port had a link at the last call and has none now.
 func (p *port) countLosses() {
 	has := p.linkSpeed() > 0
 	if p.hadLink && !has {
@@ -98,13 +97,15 @@ type function struct {
 	vf.State
 	rate  uint32       // the max_tx_rate that the hardware keeps to
 	users []vf.Process // that have it open
-	// bond has the netdevice as a member, and ownMTU is the MTU that it had before.
+	// bond is the bond of the netdevice, and ownMTU the MTU that the netdevice had before it
+	// joined.
 	bond   *bond
 	ownMTU int
-	// attributes of its netdevice by name, as they are and as its driver made them: one map
-	// until setAttribute changes one
+	// attributes are those of its netdevice by name, and made those that its driver gave it. Both
+	// are the same map until setAttribute changes an attribute
 	attributes, made map[string]string
-	// text caches the results of shown for parts of them and for all, until one changes
+	// text caches the results of shownAttributes(false) and shownAttributes(true) until an
+	// attribute changes
 	text [2]vf.Attributes
 }
 
@@ -207,9 +208,8 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 	return out, nil
 }
 
-// Probe reports what the driver can do, as far as kernel.Probe finds out: it does not ask for
-// mac and min_tx_rate, and learns nothing of max_tx_rate where the driver takes no rate as
-// things are.
+// Probe reports what the driver can do, as far as kernel.Probe finds out: it leaves out mac and
+// min_tx_rate, and max_tx_rate if the driver accepts no rate at the present state of the link.
 func (k *Kernel) Probe(_ context.Context, a vf.PCIAddr, _ int) (vf.Abilities, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -262,7 +262,7 @@ func (p *pf) withLink() vf.PF {
 	return out
 }
 
-// viewPF returns the PF as the host sees it: abilities are not part of a listing.
+// viewPF returns the PF with its VFs as the host sees them, without abilities.
 func (k *Kernel) viewPF(p *pf) vf.PF {
 	out := p.withLink()
 	out.NumVFs = p.numVFs

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// table has the rules of a guard, in a netns. It stays there when the netdevice goes, and takes
-// hold again of a netdevice of that name (nf_tables since Linux 6.16).
+// table has the rules of a guard, in a netns. It stays there when the netdevice leaves, and applies
+// to the next netdevice of that name (nf_tables since Linux 6.16).
 type table struct {
 	netns  string
 	pci    vf.PCIAddr
@@ -67,7 +67,7 @@ func (k *Kernel) MeddleGuard(a vf.PCIAddr, netns string, change func(*vf.Guard))
 	}
 }
 
-// RefuseGuards makes the kernel one without the hook that a guard needs.
+// RefuseGuards makes the kernel behave as if it lacked the hook that a guard needs.
 func (k *Kernel) RefuseGuards() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,7 +22,7 @@ func readGuard(t *testing.T, k *Kernel, a vf.PCIAddr, netns string) string {
 
 // TestGuard: a guard is a table of nf_tables in the netns of the pod. It replaces an earlier one,
 // stays there when the netdevice goes (nf_tables since Linux 6.16), and ends with the netns.
-// DelGuard succeeds without one.
+// DelGuard succeeds if there is no guard.
 func TestGuard(t *testing.T) {
 	k, v, other, host := inPod(t)
 	guard := vf.Guard{Mode: vf.GuardIP, MAC: vf.MAC{2, 0, 0, 0, 0, 1}, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
@@ -60,8 +60,8 @@ func TestGuard(t *testing.T) {
 }
 
 // TestGuardIsRefused: no guard is set at a netdevice that is elsewhere, nor where the kernel has no
-// egress hook (NF_NETDEV_EGRESS of uapi linux/netfilter.h, Linux 5.16). An earlier guard stays
-// then.
+// egress hook (NF_NETDEV_EGRESS of uapi linux/netfilter.h, Linux 5.16). An earlier guard then
+// stays.
 func TestGuardIsRefused(t *testing.T) {
 	k, v, _, host := inPod(t)
 	guard := vf.Guard{Mode: vf.GuardARP, MAC: vf.MAC{2, 0, 0, 0, 0, 1}}

@@ -2,9 +2,9 @@ package fake
 
 import "github.com/culvert-net/culvert/vf"
 
-// ResetPF resets a PF whose VFs stay, as harshly as a driver may: the port loses its link for a
-// moment, the PF forgets what it holds for its VFs, and the interfaces of these go down, without
-// addresses and with the MTU that they had at first.
+// ResetPF resets a PF whose VFs stay, as harshly as a driver may. The port loses its link for a
+// moment, and the PF forgets its settings for its VFs. The interfaces of the VFs go down, lose
+// their addresses, and get their first MTU again.
 func (k *Kernel) ResetPF(a vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -25,7 +25,7 @@ func (k *Kernel) ResetPF(a vf.PCIAddr) error {
 	return nil
 }
 
-// SetMailbox lets a PF answer its VFs, or not. While it does not, interfaces of its VFs have no
+// SetMailbox sets whether a PF answers its VFs. While it does not, interfaces of its VFs have no
 // carrier, and a VF driver that binds makes up a MAC address.
 func (k *Kernel) SetMailbox(a vf.PCIAddr, answers bool) error {
 	k.mu.Lock()

@@ -46,7 +46,7 @@ func (k *Kernel) doLink(s step.Step) error {
 	return fmt.Errorf("the fake kernel has no %T", s)
 }
 
-// onLink finds a VF's netdevice in the netns where the caller says it is.
+// onLink calls do with a VF's netdevice, if it is in the given netns.
 func (k *Kernel) onLink(a vf.PCIAddr, netns string, do func(*vf.Link) error) error {
 	return k.onVF(a, func(f *function) error {
 		if !k.netns[netns] {
@@ -114,7 +114,7 @@ func (k *Kernel) setLinkMAC(s step.SetLinkMAC) error {
 	return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { l.MAC = s.MAC; return nil })
 }
 
-// stripLink takes down a netdevice that changes its netns, and removes what does not move along.
+// stripLink takes down a netdevice that changes its netns, and removes its addresses and routes.
 func stripLink(l *vf.Link) {
 	l.Up, l.Addrs, l.Routes, l.Tentative, l.Duplicates = false, nil, nil, nil, nil
 }
@@ -165,7 +165,7 @@ func (k *Kernel) onPFs(a netip.Addr) bool {
 }
 
 // hasSameRoute reports whether another netdevice of the netns has an IPv6 route to the same
-// destination with the same priority. One of IPv4 goes in front of others.
+// destination with the same priority. An IPv4 route is no conflict: it goes in front of the others.
 func (k *Kernel) hasSameRoute(l *vf.Link, r vf.Route) bool {
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {

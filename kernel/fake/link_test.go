@@ -150,8 +150,8 @@ func TestDownDropsRoutes(t *testing.T) {
 	}
 }
 
-// TestPromiscIsCleared: ClearPromisc ends what the pod has set (IFF_PROMISC and IFF_ALLMULTI of
-// uapi linux/if.h), and no more.
+// TestPromiscIsCleared: ClearPromisc clears the flags that the pod has set (IFF_PROMISC and
+// IFF_ALLMULTI of uapi linux/if.h), and changes nothing else.
 func TestPromiscIsCleared(t *testing.T) {
 	k, v, _, _ := inPod(t)
 	must(t, k.Meddle(v, func(s *vf.State) { s.Link.Promisc, s.Link.AllMulti = true, true }))

@@ -50,9 +50,9 @@ func (k *Kernel) DownPF(a vf.PCIAddr) error {
 	return k.onPF(a, func(p *pf) error { p.up = false; k.chooseActives(); return nil })
 }
 
-// JoinMaster makes a PF's netdevice a member. A bond or team takes one that is down, brings it up
-// and gives it its own MTU and MAC address, which is that of its first member. A bridge only
-// follows the smallest MTU of its members.
+// JoinMaster makes a PF's netdevice a member. A bond or team accepts only a netdevice that is down.
+// It brings the netdevice up, and gives it the MTU of the bond or team and the MAC address of its
+// first member. A bridge only follows the smallest MTU of its members.
 func (k *Kernel) JoinMaster(a vf.PCIAddr, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -174,8 +174,8 @@ func (m *hostMaster) chooseActive() {
 	}
 }
 
-// view returns the kernel's report. It has an active member for a bond in a mode with one
-// (bond_uses_primary), and none for a team, whose daemon knows it.
+// view returns the kernel's report. It names the active member of a bond whose mode has one
+// (bond_uses_primary). It names none for a team, since only the daemon of the team knows it.
 func (m *hostMaster) view() *vf.Master {
 	out := &vf.Master{Name: m.name, Kind: m.kind}
 	if m.kind != vf.MasterBond {

@@ -64,7 +64,7 @@ func TestHostBond(t *testing.T) {
 	}
 }
 
-// A bond accepts another MTU for one member and overwrites it with its next own one. A team
+// A bond accepts another MTU for one member and overwrites it when its own MTU changes next. A team
 // refuses it. A bridge follows its members.
 func TestMTUOfMember(t *testing.T) {
 	k := hostBond(t)

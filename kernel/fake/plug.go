@@ -23,8 +23,8 @@ func (k *Kernel) RemovePF(a vf.PCIAddr) error {
 }
 
 // AddPF plugs a PF that was unplugged at address a in again, at slot. slot is a if the PF returns
-// to its old place. It is as after power-on: down, without VFs. Its name follows from the slot,
-// its identity is what it was.
+// to its old place. The PF is as after power-on: down, without VFs. Its name follows from the slot,
+// and it keeps its identity.
 func (k *Kernel) AddPF(a, slot vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -44,7 +44,8 @@ func (k *Kernel) AddPF(a, slot vf.PCIAddr) error {
 	return nil
 }
 
-// resetPF takes away what a reboot or an unplugging takes.
+// resetPF removes the state of a PF that a reboot or an unplugging ends: VFs, memberships, link
+// state and MTU.
 func (p *pf) resetPF() {
 	p.leaveBonds()
 	p.leaveMaster()
@@ -53,10 +54,10 @@ func (p *pf) resetPF() {
 	p.hadLink, p.losses = false, 0
 }
 
-// RemoveVF takes one VF off the bus, as writing its sysfs file remove does. The PF's count stays
-// as it is, and so does what the PF holds for it. On most machines it appears again only when
-// sriov_numvfs is written anew (a rescan does not find VFs). On machines where each VF is a
-// hot-plug slot of its own (s390), it can appear as by ReturnVF.
+// RemoveVF takes one VF off the bus, as writing its sysfs file remove does. The PF keeps its count
+// of VFs and its settings for the VF. On most machines the VF appears again only when sriov_numvfs
+// is written anew (a rescan does not find VFs). On machines where each VF is a hot-plug slot of its
+// own (s390), it can also appear again as ReturnVF makes it.
 func (k *Kernel) RemoveVF(a vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -30,8 +30,7 @@ func first(t *testing.T, k *Kernel) vf.PF {
 	return pfs[0]
 }
 
-// What an outsider makes has none of the settings and none of the addresses of
-// what was there.
+// VFs that another program makes have none of the settings and addresses of the former VFs.
 func TestWriteNumVFsMakesOthers(t *testing.T) {
 	k, before := made(t, IGB, 2)
 	mac := vf.MAC{2, 0, 0, 0, 0, 1}
@@ -119,7 +118,7 @@ func TestPlugOfNone(t *testing.T) {
 	}
 }
 
-// With autoprobe off, a VF that returns has no driver, as one that is new.
+// With autoprobe off, a VF that returns has no driver, like a new VF.
 func TestReturnVFWithoutAutoprobe(t *testing.T) {
 	k, pf := made(t, IGB, 1)
 	if err := errors.Join(k.Do(t.Context(), step.SetAutoprobe{PF: pf.PCI}), k.RemoveVF(pf.VFs[0].PCI), k.ReturnVF(pf.VFs[0].PCI)); err != nil {

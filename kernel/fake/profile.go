@@ -26,7 +26,7 @@ type Profile struct {
 	// SpoofChk is the value of that setting on a new VF, if the driver has the setting.
 	SpoofChk bool
 
-	// These values Culvert does not compare, and only the fake kernel knows: the errno of a VLAN
+	// Only the fake kernel has these values, which Culvert does not compare: the errno of a VLAN
 	// with priority (where vf.Driver.NoQoS is set; 0 is EINVAL) and of a MAC that is not cleared
 	// (vf.Driver.ClearsMAC).
 	qosErrno, macErrno syscall.Errno
@@ -98,13 +98,13 @@ var (
 	Deaf = func() Profile { p := I40E; p.deaf = true; return p }()
 )
 
-// addAbilities gives a NIC all settings but those that its driver lacks.
+// addAbilities gives a NIC all settings except those that its driver lacks.
 func addAbilities(p Profile) Profile {
 	p.Abilities = abilitiesWithout(vf.DriverOf(p.Driver).Lacks...)
 	return p
 }
 
-// asSwitchdev takes the VLANs away, which are the switch's in that mode.
+// asSwitchdev removes the VLAN settings, which belong to the embedded switch in that mode.
 func asSwitchdev(p Profile) Profile {
 	p.Abilities = abilitiesWithout(vf.SetVLAN, vf.SetVLANProto, vf.SetRSSQuery)
 	return p

@@ -9,9 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// P13: the fake kernel refuses what vf.PF.Fits refuses, and its hardware keeps to
-// what vf.Driver.Effective says. What those say of each driver is in the tests of
-// package vf.
+// P13: the fake kernel refuses what vf.PF.Fits refuses, and its hardware uses the rate that
+// vf.Driver.Effective returns. The tests of package vf have the results of both for each driver.
 func TestRatesAgreeWithTheDrivers(t *testing.T) {
 	rates := []uint32{0, 1, 10, 11, 49, 50, 99, 170, 1000, 1001, 10000, 10001, 25000, 25001, 100000, 100001}
 	for name, p := range Profiles() {
@@ -49,8 +48,8 @@ func TestRatesAgreeWithTheDrivers(t *testing.T) {
 	}
 }
 
-// What a driver has not reads back as unknown and cannot be set (compat.md,
-// driver abilities).
+// A setting that a driver lacks reads back as unknown and cannot be set (compat.md, driver
+// abilities).
 func TestProfilesHaveTheirAbilities(t *testing.T) {
 	for name, p := range Profiles() {
 		k, pf := made(t, p, 2)
@@ -118,7 +117,7 @@ func TestVFsHaveTheirPlaceOnTheBus(t *testing.T) {
 	}
 }
 
-// A T6: the PFs have no netdevice and their link on one of two ports.
+// The PFs of a T6 have no netdevice of their own, and use the link of one of two ports.
 func TestSplitPFs(t *testing.T) {
 	k := New(CXGB4, 4)
 	pf := first(t, k)
@@ -176,7 +175,7 @@ func TestClearMACOfIXGBE(t *testing.T) {
 	}
 }
 
-// Probe finds out what kernel.Probe does, and no more.
+// Probe finds out the same settings as kernel.Probe, and no others.
 func TestProbe(t *testing.T) {
 	k, pf := made(t, IGB, 1)
 	for _, tt := range []struct {

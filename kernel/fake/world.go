@@ -45,7 +45,8 @@ func (k *Kernel) DelNetns(path string) {
 	k.notifyWatchers()
 }
 
-// SetElsewhere gives an address to another machine on the segment, or takes it away from that.
+// SetElsewhere gives an address to another machine on the segment, or takes it away from that
+// machine.
 func (k *Kernel) SetElsewhere(a netip.Addr, there bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +78,7 @@ func (k *Kernel) TakePFDown(pf vf.PCIAddr) {
 	k.notifyWatchers()
 }
 
-// Reboot takes everything away that a reboot takes: VFs, netns, admin state.
+// Reboot removes everything that a reboot of the host ends: VFs, netns, admin state.
 func (k *Kernel) Reboot() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,8 +118,8 @@ func (k *Kernel) Open(a vf.PCIAddr, by ...vf.Process) error {
 	})
 }
 
-// Shown returns how many netdevices of VFs have appeared on the host so far: made there, or
-// come home.
+// Shown returns how many netdevices of VFs have appeared on the host so far, because they were made
+// there or returned to it.
 func (k *Kernel) Shown() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,7 +169,8 @@ func (k *Kernel) String() string {
 	return b.String()
 }
 
-// roundedRate returns the rate that the hardware keeps to, where that is not what was asked.
+// roundedRate returns the rate that the hardware uses, as text. It is empty if that is the
+// requested rate.
 func (f *function) roundedRate() string {
 	if f.rate == f.Admin.MaxTxRate {
 		return ""

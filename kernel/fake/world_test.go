@@ -37,8 +37,8 @@ func TestDelNetns(t *testing.T) {
 	k.DelNetns(podNetns) // it is gone
 }
 
-// TestSeenFrom: a look from the host does not show a netdevice that is in a netns, nor does one
-// from another netns. A look returns a copy.
+// TestSeenFrom: a read from the host does not show a netdevice that is in a netns, nor does a read
+// from another netns. A read returns a copy.
 func TestSeenFrom(t *testing.T) {
 	k, v, _, host := inPod(t)
 	k.AddNetns("/run/netns/c2")
@@ -177,8 +177,8 @@ func TestString(t *testing.T) {
 	}
 }
 
-// TestRoundedRateShows: the kernel reports the rate that was asked for. The text also has the one
-// that the hardware keeps to where that is another.
+// TestRoundedRateShows: the kernel reports the requested rate. If the hardware uses another rate,
+// the text of String has both.
 func TestRoundedRateShows(t *testing.T) {
 	k, pf := made(t, I40E, 1)
 	for asked, want := range map[uint32]string{100: "rates 0-100 driver", 120: "rates 0-120 (100) driver"} {

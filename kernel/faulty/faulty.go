@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Moment is a point of a step at which a Hook is asked.
+// Moment is a point of a step at which the Kernel calls a Hook.
 type Moment string
 
 // A step fails Before it had any effect, or After it had all of it.
@@ -47,15 +47,15 @@ type reader interface {
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 }
 
-// ErrIgnored, from a Hook before a step, has the step succeed and do nothing, as
-// some drivers do.
+// ErrIgnored is for Hooks. If a Hook returns it before a step, the step does nothing and succeeds,
+// as with some drivers.
 var ErrIgnored = errors.New("ignored")
 
-// ErrHangs, from a Hook before a step, has the step hang: Do returns vf.ErrTimeout, and the step takes
-// effect when the test calls EndHangs.
+// ErrHangs is for Hooks. If a Hook returns it before a step, the step hangs: Do returns
+// vf.ErrTimeout, and the step takes effect when the test calls EndHangs.
 var ErrHangs = errors.New("hangs")
 
-// Hook is asked at each moment of each step; its error is the step's.
+// Hook is called at each Moment of each step. The step fails with the error that it returns.
 type Hook func(Moment, step.Step) error
 
 // Kernel is a kernel whose steps may fail.
@@ -70,7 +70,7 @@ type Kernel struct {
 // New wraps a kernel.
 func New(k under) *Kernel { return &Kernel{under: k} }
 
-// Fail makes every later step ask h; nil fails nothing.
+// Fail makes every later step call h. If h is nil, no step fails.
 func (k *Kernel) Fail(h Hook) {
 	if h == nil {
 		k.hook.Store(nil)
@@ -79,7 +79,7 @@ func (k *Kernel) Fail(h Hook) {
 	k.hook.Store(&h)
 }
 
-// Do carries out the step, unless the Hook says otherwise.
+// Do carries out the step, unless the Hook returns an error.
 func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	if err := k.askHook(Before, s); err != nil {
 		if errors.Is(err, ErrIgnored) {
@@ -106,7 +106,7 @@ func (k *Kernel) Hung() []step.Step {
 	return append(k.under.Hung(), k.hung...)
 }
 
-// EndHangs has the steps that hang take effect, and returns their errors.
+// EndHangs makes the hanging steps take effect, and returns their errors.
 func (k *Kernel) EndHangs(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,7 +118,7 @@ func (k *Kernel) EndHangs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// DropHangs has the steps that hang never take effect, as a reboot does.
+// DropHangs drops the hanging steps, so that they never take effect, as after a reboot.
 func (k *Kernel) DropHangs() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

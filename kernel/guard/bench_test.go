@@ -98,7 +98,8 @@ func (w *world) connectTCP(b *testing.B) *stream {
 	return s
 }
 
-// turn is what was sent in a while: bytes a second, and bytes for each second of processor time.
+// turn is the result of one turn of 100 ms: the bytes sent for each second, and for each second of
+// processor time.
 type turn struct{ speed, perCPU float64 }
 
 func (s *stream) sendTurn(b *testing.B) turn {

@@ -2,9 +2,10 @@
 // the pod's interface: its MAC address, its IP addresses, and the sender of ARP and of IPv6
 // neighbour discovery.
 //
-// In go a [vf.Guard] and an interface of the calling thread's network namespace; package kernel
-// calls it there. The rules are in a table of their own in that namespace, so they outlive
-// culvertd. docs/design/0027-guard.md says what they hold against.
+// Its input is a [vf.Guard] and an interface of the calling thread's network namespace; package
+// kernel calls it in that namespace. The rules are in a table of their own in that namespace, so
+// they outlive culvertd. docs/design/0027-guard.md says which forged frames they stop and which
+// they do not.
 package guard
 
 import (
@@ -73,8 +74,9 @@ func setTable(q query, table *nftables.Table, device string, g vf.Guard) error {
 	return explainWrite(conn.Flush(), there)
 }
 
-// buffer is that of a socket, in bytes. The transaction of a guard of the most addresses has 1,458
-// rules of 400 bytes. The answer to each takes 768 in the kernel, which doubles the buffer.
+// buffer is the size of the buffers of a socket, in bytes. The transaction of a guard with the
+// largest number of addresses has 1,458 rules of 400 bytes. The answer to each takes 768 bytes in
+// the kernel, which doubles the buffer.
 const buffer = 1 << 20
 
 // partText returns the parts of the text of a guard by the names of their chains.
@@ -90,8 +92,8 @@ func partText(g vf.Guard) (map[string][]byte, error) {
 	return parts, nil
 }
 
-// explainWrite explains the kernel's answer to the transaction of Set. there reports whether the
-// VF had a guard, so that the kernel is known to have the hook.
+// explainWrite explains the kernel's answer to the transaction of Set. there is set if the VF had a
+// guard, which proves that the kernel has the hook.
 func explainWrite(err error, there bool) error {
 	switch {
 	case err == nil:
@@ -102,8 +104,8 @@ func explainWrite(err error, there bool) error {
 	return fmt.Errorf("write nftables: %w", err)
 }
 
-// chainAt returns a chain as the guard makes it: the base chain at the hook of a device, or a
-// chain that others go to.
+// chainAt returns a chain as the guard makes it: the base chain at the hook of a device, or a chain
+// that the rules of other chains jump to.
 func chainAt(table *nftables.Table, name, device string) *nftables.Chain {
 	c := &nftables.Chain{Name: name, Table: table}
 	if name == baseChain {
@@ -113,7 +115,7 @@ func chainAt(table *nftables.Table, name, device string) *nftables.Chain {
 	return c
 }
 
-// Remove removes the guard of a VF. It succeeds if there is none, and so on a kernel without
+// Remove removes the guard of a VF. It also succeeds if there is no guard, as on a kernel without
 // nftables.
 func (Tables) Remove(pci vf.PCIAddr) error {
 	return removeTable(ask, tableOf(pci))
@@ -135,7 +137,7 @@ func removeTable(q query, table *nftables.Table) error {
 	return nil
 }
 
-// ignoreUnable drops the error about a kernel that cannot have a guard.
+// ignoreUnable drops the error about a kernel that cannot have guards.
 func ignoreUnable(err error) error {
 	if errors.Is(err, vf.ErrUnable) {
 		return nil

@@ -94,8 +94,8 @@ func allFrames() []verdict {
 	}
 }
 
-// P12, R4: of the frames that a pod with NET_RAW can make, each mode lets those pass that name the
-// pod's own addresses. It holds against packet sockets with every option but one
+// P12, R4: of the frames that a pod with NET_RAW can make, each mode lets the frames pass that name
+// the pod's own addresses. The guard holds against packet sockets with every option except one
 // (TestChecksumPasses), whatever EtherType the sender claims.
 func TestFrames(t *testing.T) {
 	claims := func(o packetOptions) func(*world, []byte) error {
@@ -137,9 +137,9 @@ func TestXDPPasses(t *testing.T) {
 	}
 }
 
-// A packet socket may have the kernel write a checksum into the frame behind the hook, at any
-// place: here over the last two bytes of ARP's sender. This is the second reason why a guard is not
-// enforced in a pod with NET_RAW.
+// A packet socket may have the kernel write a checksum into the frame after the hook, at any
+// offset: in this test over the last two bytes of the sender address in ARP. This is the second
+// reason why a guard is not enforced in a pod with NET_RAW.
 func TestChecksumPasses(t *testing.T) {
 	w := newWorld(t)
 	w.setGuard(guardOf(vf.GuardIP))

@@ -17,14 +17,14 @@ import (
 
 // A process with NET_ADMIN in the pod may add as many tables, chains and rules as it likes. So
 // Culvert asks the kernel for one table or chain by its name, and ends the list of a chain's rules
-// at the first rule that differs from the guard's. The lists of google/nftables hold all of it in
-// memory.
+// at the first rule that differs from the guard's. The lists of google/nftables would hold all of
+// these in memory.
 
 // query is rtnl.Conn.Visit on a socket of netfilter.
 type query func(rtnl.Request, func(body []byte) error) error
 
-// ask is a query on a socket of its own: after a list that was not read to its end, the kernel has
-// more of it for the socket.
+// ask is a query on a socket of its own: if Culvert does not read a list to its end, the kernel
+// keeps the rest for that socket.
 func ask(r rtnl.Request, visit func(body []byte) error) error {
 	c, err := rtnl.DialNetfilter()
 	if err != nil {
@@ -34,14 +34,14 @@ func ask(r rtnl.Request, visit func(body []byte) error) error {
 	return c.Visit(r, visit)
 }
 
-// Read returns the guard of a VF: the zero value if there is none, and so on a kernel without
-// nftables, and one that is Altered if a rule differs from those that Set writes.
+// Read returns the guard of a VF. It returns the zero value if there is none, as on a kernel
+// without nftables. The guard is Altered if a rule differs from the rules that Set writes.
 func (Tables) Read(pci vf.PCIAddr) (vf.Guard, error) {
 	return confirmAltered(func() (vf.Guard, error) { return readTable(ask, tableOf(pci)) })
 }
 
 // confirmAltered reads a guard again if it seems to be altered, or if a list changed while it was
-// read. While Set replaces the guard, chains come and go.
+// read. Such a read may have met a Set that replaces the guard.
 func confirmAltered(read func() (vf.Guard, error)) (g vf.Guard, err error) {
 	for range readTries {
 		if g, err = read(); !g.Altered && !errors.Is(err, rtnl.ErrInterrupted) {
@@ -51,7 +51,7 @@ func confirmAltered(read func() (vf.Guard, error)) (g vf.Guard, err error) {
 	return g, err
 }
 
-// readTries is how often a guard must seem altered to be so.
+// readTries is the number of reads that must all find a guard altered before Read reports it so.
 const readTries = 3
 
 // errAltered ends the read of a guard that is not as Set writes it.
@@ -76,20 +76,20 @@ func readTable(q query, table *nftables.Table) (vf.Guard, error) {
 }
 
 // tableExists reports whether a table exists. The error wraps vf.ErrUnable where the kernel has no
-// nftables: nfnetlink then answers EINVAL, and a kernel without nfnetlink refuses the socket. It is
-// asked before each Flush, which on such a kernel waits for answers that never come.
+// nftables: nfnetlink then answers EINVAL, and a kernel without nfnetlink refuses the socket.
+// Callers ask it before each Flush, which on such a kernel waits for answers that never come.
 func tableExists(q query, table *nftables.Table) (bool, error) {
 	t, err := findTable(q, table)
 	return t != nil, err
 }
 
-// tableState is what the kernel says of a table.
+// tableState has the kernel's report about a table.
 type tableState struct {
 	flags uint32 // NFT_TABLE_F_*; Set writes none. A dormant table drops nothing.
-	use   uint32 // of chains, sets, objects and flow tables (nft_use_inc in nf_tables_api.c)
+	use   uint32 // number of chains, sets, objects and flow tables (nft_use_inc in nf_tables_api.c)
 }
 
-// findTable asks for a table by its name; nil if there is none.
+// findTable asks the kernel for a table by its name. It returns nil if there is none.
 func findTable(q query, table *nftables.Table) (*tableState, error) {
 	var t *tableState
 	err := q(newRequest(unix.NFT_MSG_GETTABLE, 0, table, unix.NFTA_TABLE_NAME, table.Name), func(body []byte) error {
@@ -231,8 +231,8 @@ func isSameChain(have, want *nftables.Chain) bool {
 		reflect.DeepEqual(have.Priority, want.Priority) && reflect.DeepEqual(have.Policy, want.Policy)
 }
 
-// parseExprs reads the expressions of a rule. The error is errAltered if a guard has none of that
-// kind.
+// parseExprs reads the expressions of a rule. The error is errAltered for a kind of expression that
+// no guard has.
 func parseExprs(b []byte) (out []expr.Any, err error) {
 	elements, err := rtnl.Attrs(b)
 	if err != nil {

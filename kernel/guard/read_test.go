@@ -16,12 +16,13 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// mostRead is how much memory the reads of one guard may take in all, in bytes.
-// TestReadIsBounded adds more than that in each case, and hundreds of MiB in its first one.
+// mostRead is how much memory the reads of one guard may take in all, in bytes. TestReadIsBounded
+// makes the pod add more than that in each case, and hundreds of MiB in the first case.
 const mostRead = 2 << 20
 
-// A pod with NET_ADMIN adds what it likes to the table of its guard and to its netns. Read ends at
-// the first thing that is not the guard's, so culvertd's memory does not grow with it.
+// A pod with NET_ADMIN adds thousands of rules and other objects to the table of its guard and to
+// its netns. Read stops at the first object that is not the guard's, so culvertd's memory does not
+// grow with their number.
 func TestReadIsBounded(t *testing.T) {
 	const many = 5_000
 	want := guardOf(vf.GuardIP)
@@ -90,8 +91,8 @@ func addMany(count int, add func(n *nftables.Conn, i int)) error {
 	return nil
 }
 
-// Read finds the changes that google/nftables does not report: a table that was put to sleep, and
-// expressions that it does not know.
+// Read finds the changes that google/nftables does not report: a table that was made dormant, and
+// expressions that google/nftables does not know.
 func TestReadSeesTheRest(t *testing.T) {
 	w := newWorld(t)
 	want := guardOf(vf.GuardIP)
@@ -121,7 +122,7 @@ func TestReadSeesTheRest(t *testing.T) {
 	}
 }
 
-// setDormant puts a table to sleep, which google/nftables cannot.
+// setDormant makes a table dormant, which google/nftables cannot do.
 func setDormant(t *testing.T, table *nftables.Table) {
 	t.Helper()
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)

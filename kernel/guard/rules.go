@@ -94,7 +94,7 @@ type chain struct {
 }
 
 // chainsOf returns the chains of a guard. A frame passes if a rule accepts it; the policy of the
-// base chain drops all others. Chains come before those that go to them.
+// base chain drops all others. Each chain comes before the chains whose rules jump to it.
 func chainsOf(g vf.Guard) []chain {
 	own6 := append(addressesOf(g, false), g.MAC.LinkLocal())
 	return []chain{
@@ -117,8 +117,8 @@ func addressesOf(g vf.Guard, v4 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(g.Addresses), func(a netip.Addr) bool { return a.Is4() != v4 })
 }
 
-// rulesOfBase begin with those of IP: each load from the link-layer header costs, so they compare
-// MAC address and EtherType at once.
+// rulesOfBase returns the rules of the base chain, those of IP first. Each load from the link-layer
+// header costs time, so these rules compare MAC address and EtherType at once.
 func rulesOfBase(g vf.Guard) (rules [][]expr.Any) {
 	isIPv4, isIPv6 := isOwnFrame(g.MAC, unix.ETH_P_IP), isOwnFrame(g.MAC, unix.ETH_P_IPV6)
 	if g.Mode == vf.GuardIP {
@@ -178,7 +178,7 @@ func acceptOthers(at uint32) (rules [][]expr.Any) {
 	return append(rules, newRule(accept, compareBytes(expr.CmpOpGte, at, 0)))
 }
 
-// rulesOfUnset serve packets of an interface that has no address yet.
+// rulesOfUnset returns the rules for packets of an interface that has no address yet.
 func rulesOfUnset(own []netip.Addr) (rules [][]expr.Any) {
 	rules = append(rules, newRule(jumpTo(hopChain), hasBytes(atIPv6Next, unix.IPPROTO_HOPOPTS)), newRule(drop, lacksBytes(atIPv6Next, nextICMP)),
 		newRule(accept, hasBytes(atIPv6Payload, icmpRouterSolicit), hasLength(8)))
@@ -230,8 +230,8 @@ func rulesOfND(own []netip.Addr) (rules [][]expr.Any) {
 	return append(rules, newRule(jumpTo(unsetChain), hasBytes(atIPv6Source, netip.IPv6Unspecified().AsSlice()...)))
 }
 
-// rulesOfOwnND accept neighbour discovery that says nothing of other addresses or of other MAC
-// addresses. Packets with further options are dropped.
+// rulesOfOwnND accept messages of neighbour discovery that claim nothing about other addresses or
+// other MAC addresses. They drop packets with further options.
 func rulesOfOwnND(mac vf.MAC, own []netip.Addr) (rules [][]expr.Any) {
 	for _, a := range own {
 		rules = append(rules, newRule(jumpTo(ndTargetChain), hasBytes(atIPv6Payload, icmpNeighbour), hasBytes(atNDTarget, a.AsSlice()...)))
@@ -254,7 +254,7 @@ func rulesOfOption(mac vf.MAC, bare uint16, at uint32, kind byte) [][]expr.Any {
 	}
 }
 
-// register holds what a rule compares. It has 16 bytes.
+// register is the register with the bytes that a rule compares. It has 16 bytes.
 const register = unix.NFT_REG_1
 
 var accept, drop = &expr.Verdict{Kind: expr.VerdictAccept}, &expr.Verdict{Kind: expr.VerdictDrop}

@@ -64,7 +64,7 @@ func sendPacket(index int, frame []byte, o packetOptions) error {
 }
 
 // Layout of the memory that an AF_XDP socket shares with the kernel. The rings have room for all
-// frames of a test, so that no test has to read what was sent.
+// frames of a test, so that no test has to read which frames the kernel has sent.
 const (
 	chunkSize = 4096
 	ringSize  = 1024

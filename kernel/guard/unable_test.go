@@ -18,8 +18,9 @@ func refuses(err error) query {
 	return func(rtnl.Request, func([]byte) error) error { return err }
 }
 
-// A kernel without nftables can have no guard: Set says so, with what to do, and to Read and Remove
-// there is none, so that the undo of the attach ends. Other errors are no such proof.
+// A kernel without nftables cannot have a guard. The error of Set says so and what to do. Read and
+// Remove find no guard, so that the undo of the attach succeeds. Other errors do not prove that
+// there is none.
 func TestKernelWithoutNftables(t *testing.T) {
 	for _, tt := range []struct {
 		answer error
@@ -43,7 +44,7 @@ func TestKernelWithoutNftables(t *testing.T) {
 }
 
 // A kernel without the hook refuses the transaction by EOPNOTSUPP, or by ENOENT where it has no
-// chains at interfaces at all. ENOENT from a kernel that had the guard says something else.
+// chains at interfaces at all. If the kernel had the guard, ENOENT has another cause.
 func TestKernelWithoutTheHook(t *testing.T) {
 	for _, tt := range []struct {
 		err           error
@@ -70,7 +71,7 @@ func TestKernelWithoutTheHook(t *testing.T) {
 func TestAlteredIsConfirmed(t *testing.T) {
 	whole, failed := guardOf(vf.GuardIP), errors.New("no answer")
 	for _, tt := range []struct {
-		altered int // reads that find it so, before one that does not
+		altered int // number of first reads that find the guard altered
 		then    error
 		want    string
 		reads   int

@@ -116,8 +116,8 @@ func (w *world) joinVeth() {
 type lackError struct{ error }
 
 // run calls fn in a network namespace, on one processor: frames that it sends arrive in order. It
-// skips the test if fn returns a lackError, but not in a fast node of the lab, which has all that a
-// test needs. fn runs on a thread of its own, so it must not end the test itself.
+// skips the test if fn returns a lackError, but not in a fast node of the lab, whose kernel has
+// everything that a test needs. fn runs on a thread of its own, so it must not end the test itself.
 func (w *world) run(path string, fn func() error) {
 	w.t.Helper()
 	err := netns.Run(path, func() error {

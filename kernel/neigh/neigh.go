@@ -1,6 +1,6 @@
-// Package neigh builds the frames that tell neighbours where an address is
-// now: gratuitous ARP (RFC 5227, section 3) and unsolicited neighbour
-// advertisements (RFC 4861, section 7.2.6). Pure; package kernel sends them.
+// Package neigh builds the frames that tell neighbours where an address is now: gratuitous ARP (RFC
+// 5227, section 3) and unsolicited neighbour advertisements (RFC 4861, section 7.2.6). It does no
+// I/O; package kernel sends the frames.
 package neigh
 
 import (
@@ -36,9 +36,8 @@ func ethernetHeader(dst, src vf.MAC, proto uint16) []byte {
 	return binary.BigEndian.AppendUint16(b, proto)
 }
 
-// encodeARP returns a request for the sender's own address: every stack that knows the
-// address updates its entry, and unlike a reply it is not dropped by those
-// that ignore unasked replies.
+// encodeARP returns a request for the sender's own address: every host that has an entry for the
+// address updates it. Some hosts ignore replies that they did not ask for, but not requests.
 func encodeARP(mac vf.MAC, a netip.Addr) []byte {
 	b := ethernetHeader(broadcast, mac, etherARP)
 	b = append(b, 0, 1, 8, 0, 6, 4, 0, 1) // Ethernet, IPv4, lengths, request

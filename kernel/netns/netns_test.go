@@ -61,7 +61,7 @@ func TestRun(t *testing.T) {
 func TestGone(t *testing.T) {
 	path := made(t)
 	nothing := func() error { t.Error("it ran"); return nil }
-	file := filepath.Join(t.TempDir(), "file") // what an unmounted one leaves
+	file := filepath.Join(t.TempDir(), "file") // the file that stays after a namespace is unmounted
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// Whatever goroutines do, the main thread stays in the host's namespace.
+// However many goroutines call Run, the main thread stays in the host's namespace.
 func TestRunLeavesTheMainThread(t *testing.T) {
 	path := made(t)
 	self := func() string {
@@ -108,8 +108,8 @@ func TestRunLeavesTheMainThread(t *testing.T) {
 	}
 }
 
-// CNI_NETNS comes from outside. What is no network namespace is refused without
-// being opened: a FIFO would hang whoever opens it.
+// CNI_NETNS comes from outside. Open refuses a file that is no network namespace, without opening
+// it: opening a FIFO would hang.
 func TestOpenLooksBeforeItOpens(t *testing.T) {
 	dir := t.TempDir()
 	fifo, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "link")

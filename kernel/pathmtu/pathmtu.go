@@ -1,8 +1,8 @@
-// Package pathmtu finds out how large a packet gets to a peer unbroken. A peer
-// enters, the netdevice that reaches it and what got through leave. It sends
-// ICMP echo requests that may not be fragmented (ip(7), IP_PMTUDISC_PROBE:
-// don't-fragment set, the kernel's remembered path MTU ignored), bound to that
-// netdevice. It needs CAP_NET_RAW.
+// Package pathmtu finds out how large a packet can be to reach a peer without fragmentation. Its
+// input is a peer. Its results are the netdevice that reaches the peer and the sizes that got
+// through. It sends ICMP echo requests that may not be fragmented (ip(7), IP_PMTUDISC_PROBE:
+// don't-fragment set, the kernel's remembered path MTU ignored), bound to that netdevice. It needs
+// CAP_NET_RAW.
 package pathmtu
 
 import (
@@ -70,8 +70,8 @@ func Least(peer netip.Addr) int {
 }
 
 // Fits reports whether a packet of size bytes, IP header included, gets to the peer through a
-// netdevice and comes back. Without an answer it returns false and no error. A peer that does not
-// answer a small packet either is not there.
+// netdevice and comes back. Without an answer it returns false and no error. If a peer does not
+// answer small packets either, it cannot be reached.
 func Fits(ctx context.Context, peer netip.Addr, device string, size int) (bool, error) {
 	network, header := "ip4:icmp", 20
 	if peer.Is6() {
@@ -93,7 +93,7 @@ func Fits(ctx context.Context, peer netip.Addr, device string, size int) (bool, 
 		msg := encodeEcho(peer, id, seq, size-header)
 		_, err := conn.WriteTo(msg, &net.IPAddr{IP: peer.AsSlice(), Zone: peer.Zone()})
 		if errors.Is(err, unix.EMSGSIZE) {
-			return false, nil // the netdevice itself is smaller
+			return false, nil // the MTU of the netdevice itself is smaller
 		}
 		if err != nil {
 			return false, fmt.Errorf("probe %s: %w", peer, err)
@@ -109,8 +109,8 @@ func Fits(ctx context.Context, peer netip.Addr, device string, size int) (bool, 
 	return false, nil
 }
 
-// Largest finds the largest packet that gets through, between one that did and
-// one that did not.
+// Largest finds the largest packet that gets through, between a size that does (fits) and a size
+// that does not (tooBig).
 func Largest(ctx context.Context, peer netip.Addr, device string, fits, tooBig int) (int, error) {
 	for tooBig-fits > 1 {
 		middle := fits + (tooBig-fits)/2

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answer collects what the kernel sends back for one request.
+// answer collects the messages that the kernel sends in answer to one request.
 type answer struct {
 	bodies      [][]byte
 	interrupted bool

@@ -11,10 +11,10 @@ import (
 )
 
 // settable names the attributes by which the owner of a link changes it (do_setlink in
-// net/core/rtnetlink.c), but for those that Link has fields for. All but the queueing
-// disciplines stay as they are when the link moves to another netns. IFLA_MAP is not among
-// them: it has interrupts that the kernel chooses, and no driver of a VF has its setter.
-// IFLA_AF_SPEC has the sysctls of an interface, which end when it leaves the netns.
+// net/core/rtnetlink.c), except those that Link has fields for. All but the queueing disciplines
+// stay as they are when the link moves to another netns. IFLA_MAP is not among them: it contains
+// interrupts that the kernel chooses, and no driver of a VF implements setting it. IFLA_AF_SPEC has
+// the sysctls of an interface, which end when it leaves the netns.
 var settable = map[uint16]string{
 	unix.IFLA_BROADCAST: "broadcast", unix.IFLA_MASTER: "master", unix.IFLA_TXQLEN: "txqlen", unix.IFLA_LINKMODE: "linkmode",
 	unix.IFLA_IFALIAS: "ifalias", unix.IFLA_GROUP: "group", unix.IFLA_PROTO_DOWN: "proto_down", unix.IFLA_PROTO_DOWN_REASON: "proto_down_reason",
@@ -23,15 +23,15 @@ var settable = map[uint16]string{
 	unix.IFLA_XDP: "xdp", unix.IFLA_PROP_LIST: "altnames", unix.IFLA_QDISC: "qdisc",
 }
 
-// movingFlags change by themselves, or are fields of Link.
+// movingFlags are flags that the kernel changes by itself, or that are fields of Link.
 const movingFlags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP | unix.IFF_DORMANT | unix.IFF_PROMISC | unix.IFF_ALLMULTI
 
-// ordinaryQdiscs are those that the kernel gives a netdevice by itself (noop until it is
-// up for the first time) or by net.core.default_qdisc.
+// ordinaryQdiscs are the queueing disciplines that the kernel gives a netdevice by itself (noop
+// until it is up for the first time) or by net.core.default_qdisc.
 var ordinaryQdiscs = []string{"noop", "noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "sfq", "cake"}
 
-// Attributes returns the settings of the link that Link has no fields for, by name; those that
-// are not set have an empty value.
+// Attributes returns the settings of the link that Link has no fields for, by name; a setting that
+// is not set has an empty value.
 func (l Link) Attributes() map[string]string {
 	out := map[string]string{"flags": fmt.Sprintf("%#x", l.flags&^uint32(movingFlags))}
 	for _, name := range settable {
@@ -66,7 +66,7 @@ func (a Attr) describeValue() string {
 
 func (a Attr) listAltnames() []string {
 	var out []string
-	names, _ := Attrs(a.Value) // of a value that is cut short, the names before the cut are compared
+	names, _ := Attrs(a.Value) // if the value is cut short, only the names before the cut
 	for _, n := range names {
 		if n.Type == unix.IFLA_ALT_IFNAME {
 			out = append(out, n.Text())

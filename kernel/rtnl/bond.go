@@ -100,7 +100,7 @@ func (c *Conn) SetPrimary(bond, member int) error {
 	return err
 }
 
-// SetActive lets a member of a bond send in place of the one that sends. unix.EINVAL: the kernel
+// SetActive lets a member of a bond send in place of the present sender. unix.EINVAL: the kernel
 // counts the member as down, or no member sends (bond_option_active_slave_set).
 func (c *Conn) SetActive(bond, member int) error {
 	data := AppendUint32(nil, unix.IFLA_BOND_ACTIVE_SLAVE, uint32(member))

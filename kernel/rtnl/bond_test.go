@@ -65,7 +65,8 @@ func TestLinkInfoOfOthers(t *testing.T) {
 	}
 }
 
-// The master and the alias have fields, and count among the attributes that an owner changes.
+// Link has fields for the master and the alias. Nevertheless, both are among the attributes that an
+// owner changes.
 func TestMasterIsAnAttribute(t *testing.T) {
 	b := AppendUint32(linkHeader(7, 0, 0), unix.IFLA_MASTER, 9)
 	l, err := ParseLink(AppendString(b, unix.IFLA_IFALIAS, "mine"))

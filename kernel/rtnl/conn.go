@@ -1,15 +1,14 @@
-// Package rtnl is the part of the kernel's rtnetlink that Culvert needs:
-// links with what the PF holds for its VFs, addresses and routes.
+// Package rtnl is the part of the kernel's rtnetlink that Culvert needs: links with the PF's
+// settings for its VFs, addresses and routes.
 //
-// Requests go in as values and come out as values; encoding and parsing are
-// pure, and Conn.Do is the only function that touches the socket for them.
-// The message formats are linux/rtnetlink.h, linux/if_link.h and
+// Requests and answers are values. Encoding and parsing are pure, and Conn.Do is the only function
+// that touches the socket for them. The message formats are linux/rtnetlink.h, linux/if_link.h and
 // linux/if_addr.h. Its callers are package kernel, and kernel/guard and kernel/balance, which read
 // netfilter and the sockets of processes by such sockets.
 //
-// Written here and not taken from a library, because those read the word
-// 0xffffffff ("the driver has no such setting") as "on", take at most 64 KiB
-// for an answer, and ask for every VF's statistics with each read.
+// Culvert has its own code for these messages and uses no library. Libraries read the word
+// 0xffffffff ("the driver has no such setting") as "on", accept at most 64 KiB for an answer, and
+// ask for every VF's statistics with each read.
 package rtnl
 
 import (
@@ -104,10 +103,10 @@ func (e *KernelError) Error() string {
 
 func (e *KernelError) Unwrap() error { return e.Errno }
 
-// ErrInterrupted says that what was being listed changed meanwhile (NLM_F_DUMP_INTR).
+// ErrInterrupted says that the list changed while the kernel sent it (NLM_F_DUMP_INTR).
 var ErrInterrupted = errors.New("the list changed while it was read")
 
-// attempts is how often a list is read again that changes during the read.
+// attempts is how often Conn reads a list that changes during each read.
 const attempts = 5
 
 // Do sends r and returns the bodies of the answers. If a list changes during the read, Do reads

@@ -13,7 +13,7 @@ const MaxPerLink = 4096
 // List is the result of a dump.
 type List[T any] struct {
 	Kept []T
-	// More counts by link what is not kept.
+	// More has, by link, the number of values that are not in Kept.
 	More map[int]int
 }
 
@@ -32,8 +32,8 @@ func (b *bounded[T]) addBounded(link int, v T) {
 	b.Kept = append(b.Kept, v)
 }
 
-// dumpList returns the values that parse reads from the messages, without those that it passes
-// over. If the list changes during the read, dumpList reads it again, up to attempts times. It
+// dumpList returns the values that parse reads from the messages, except those for which its ok is
+// false. If the list changes during the read, dumpList reads it again, up to attempts times. It
 // keeps one datagram of the kernel's at a time.
 func dumpList[T any](c *Conn, r Request, parse func(body []byte) (v T, link int, ok bool, err error)) (List[T], error) {
 	var err error

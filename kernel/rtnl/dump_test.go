@@ -29,8 +29,8 @@ func inNewNetns(t *testing.T, f func() error) {
 	}
 }
 
-// What the owner of a VF does to it in its netns bounds neither memory nor what is listed:
-// the first addresses and routes are kept, and the others are counted.
+// However many addresses and routes the owner of a VF adds in its netns, a List keeps a bounded
+// number of them. It keeps the first ones, and counts the others.
 func TestDumpIsBounded(t *testing.T) {
 	const all = MaxPerLink + 2000
 	var (
@@ -85,7 +85,7 @@ func TestDumpIsBounded(t *testing.T) {
 	}
 }
 
-// A pod may make as many links as it likes. FindLinks does not keep those that do not match.
+// A pod may make any number of links. FindLinks keeps only the links that match.
 func TestFindLinksIsBounded(t *testing.T) {
 	const many = 200
 	var found []Link

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A container with CAP_NET_ADMIN can write to any netlink socket of its netns,
-// where Culvert has one while it attaches. It does not get an answer in.
+// A container with CAP_NET_ADMIN can write to any netlink socket of its netns, where Culvert has
+// one while it attaches. Culvert does not take a message of the container for an answer.
 func TestForgedAnswersAreDropped(t *testing.T) {
 	c, err := Dial()
 	if err != nil {

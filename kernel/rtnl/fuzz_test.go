@@ -11,12 +11,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// longestRefusal bounds what an error repeats of an answer: one attribute of
-// 64 KiB, and a sentence around it.
+// longestRefusal bounds the text of an error, which repeats at most one attribute of 64 KiB of an
+// answer.
 const longestRefusal = 1<<16 + 200
 
-// What the kernel sends in one datagram is cut into bodies that lie within it
-// and do not overlap; a refusal is a KernelError with an errno.
+// takeDatagram cuts a datagram of the kernel into bodies that lie within it and do not overlap. A
+// refusal becomes a KernelError with an errno.
 func FuzzAnswer(f *testing.F) {
 	f.Add(message(unix.NLMSG_ERROR, 0, 1, appendWords(0xffffffea, 0, 0, 0, 0)), uint16(0))
 	f.Add(message(unix.NLMSG_ERROR, 0, 1, AppendString(appendWords(0xffffffea, 0, 0, 0, 0), nlmsgerrMsg, "no")), uint16(unix.NLM_F_ACK))
@@ -43,8 +43,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// A route that reads is one that we could have written: written and read
-// again it is the same.
+// A route that ParseRoute accepts can be written, and reads again as the same route.
 func FuzzParseRoute(f *testing.F) {
 	for _, r := range []vf.Route{
 		{Dst: netip.MustParsePrefix("10.20.0.0/16"), Gateway: netip.MustParseAddr("10.56.0.1"), MTU: 9, Priority: 5},
@@ -71,7 +70,7 @@ func FuzzParseRoute(f *testing.F) {
 	})
 }
 
-// An address that reads is one that we could have written.
+// An address that ParseAddr accepts can be written, and reads again as the same address.
 func FuzzParseAddr(f *testing.F) {
 	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("fd00::10/64")}.encodeAddr())
 	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/24")}.encodeAddr())
@@ -88,7 +87,7 @@ func FuzzParseAddr(f *testing.F) {
 	})
 }
 
-// A link that reads has as many VFs as it says, and texts no longer than the
+// A link that ParseLink accepts has as many VFs as its message says, and its texts are parts of the
 // message.
 func FuzzParseLink(f *testing.F) {
 	f.Add(igb3VFs(f))
@@ -118,8 +117,7 @@ func FuzzParseLink(f *testing.F) {
 	})
 }
 
-// What the PF holds for a VF and can be written, written and read again, is the
-// same.
+// A PF's settings for a VF, written and read again, are the same.
 func FuzzParseVFInfoList(f *testing.F) {
 	attrs, err := Attrs(igb3VFs(f)[unix.SizeofIfInfomsg:])
 	if err != nil {

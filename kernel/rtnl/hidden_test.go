@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pod hides none of its netdevices behind one that cannot be read. It makes a macvlan with 5,600
-// MAC addresses, whose IFLA_LINKINFO is longer than its 16-bit length says.
+// A pod cannot hide its netdevices from FindLinks by a netdevice that cannot be read. The test
+// makes a macvlan with 5,600 MAC addresses, whose IFLA_LINKINFO is longer than its 16-bit length
+// says.
 func TestFindLinksPassesOverWhatCannotBeRead(t *testing.T) {
 	var batch strings.Builder
 	batch.WriteString("link add v0 type veth peer name v1\nlink add link v0 name m0 type macvlan mode source\n")

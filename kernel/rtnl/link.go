@@ -128,8 +128,8 @@ func (c *Conn) FindLinks(match func(Link) bool) ([]Link, error) {
 	return links, err
 }
 
-// visitLinks lists the netdevices that match. It calls onError for one that cannot be read, and ends
-// with the error that onError returns.
+// visitLinks lists the netdevices that match. It calls onError for a netdevice that cannot be read,
+// and ends with the error that onError returns.
 func (c *Conn) visitLinks(match func(Link) bool, onError func(error) error) (links []Link, err error) {
 	r := Request{
 		Type: unix.RTM_GETLINK, Flags: unix.NLM_F_DUMP,

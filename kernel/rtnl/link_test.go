@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// igb3VFs is what Linux 6.12 said of an igb PF with three VFs, after VF 1 got
-// trust and VLAN 100 qos 3, and VF 2 a MAC and no spoof checking.
+// igb3VFs returns the answer of Linux 6.12 about an igb PF with three VFs. VF 1 has trust and VLAN
+// 100 qos 3, and VF 2 has a MAC and no spoof checking.
 func igb3VFs(t testing.TB) []byte {
 	t.Helper()
 	text, err := os.ReadFile("testdata/igb-3vfs.hex")
@@ -45,8 +45,8 @@ func TestParseLink(t *testing.T) {
 	}
 }
 
-// I2: the attributes of a link have everything that an owner may set, in words where it
-// is short, and nothing that changes by itself.
+// I2: the attributes of a link have everything that an owner may set, as short text. They have
+// nothing that the kernel changes by itself.
 func TestI2AttributesOfLink(t *testing.T) {
 	body := func(flags uint32, attrs ...[]byte) []byte {
 		return append(linkHeader(2, flags, 0), slices.Concat(attrs...)...)

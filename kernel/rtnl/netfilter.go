@@ -24,7 +24,8 @@ func NetfilterAttrs(body []byte) (Values, error) {
 // Values are the values of attributes by type.
 type Values map[uint16][]byte
 
-// AttrValues cuts b into its attributes. Of two attributes of one type, it returns the last one.
+// AttrValues cuts b into its attributes. If a type occurs twice, it returns the value of the last
+// attribute.
 func AttrValues(b []byte) (Values, error) {
 	all, err := Attrs(b)
 	out := make(Values, len(all))

@@ -48,7 +48,7 @@ func (c *Conn) Routes(index int) (List[Route], error) {
 	return c.FindRoutes(index, func(r Route) bool { return !r.Automatic })
 }
 
-// FindRoutes lists those that match, automatic ones too.
+// FindRoutes lists the routes of the same tables for which match is true, automatic ones too.
 func (c *Conn) FindRoutes(index int, match func(Route) bool) (List[Route], error) {
 	all := List[Route]{More: map[int]int{}}
 	for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
@@ -95,8 +95,8 @@ func (c *Conn) AddRoute(r Route) error {
 	return err
 }
 
-// DelRoute removes a route that Routes has listed, whatever made it. The kernel compares every
-// attribute that a delete names, so protocol, scope and metrics are left open
+// DelRoute removes a route that Routes has listed, whichever program made it. The kernel compares
+// every attribute that a delete names, so protocol, scope and metrics are left open
 // (fib_table_delete, net/ipv4/fib_trie.c; ip6_route_del, net/ipv6/route.c).
 func (c *Conn) DelRoute(r Route) error {
 	r.MTU, r.AdvMSS = 0, 0
@@ -142,10 +142,9 @@ func (r Route) encodeRoute() []byte {
 	return b
 }
 
-// ParseRoute reads the body of RTM_NEWROUTE; false for a route of another
-// type or family, and of the local table. The priority that the kernel gives every
-// IPv6 route by default reads as 0, as for IPv4, and so does the scope that follows from
-// the gateway.
+// ParseRoute reads the body of RTM_NEWROUTE; it returns false for a route of another type or
+// family, or of the local table. The priority that the kernel gives every IPv6 route by default
+// reads as 0, as for IPv4, and so does the scope that follows from the gateway.
 func ParseRoute(b []byte) (Route, bool, error) {
 	if len(b) < unix.SizeofRtMsg {
 		return Route{}, false, fmt.Errorf("route message of %d bytes", len(b))

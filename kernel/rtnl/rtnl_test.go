@@ -152,7 +152,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// On this machine, in a netns of whatever kind: loopback can be read.
+// Conn can read the loopback interface in the netns of the test, on any machine.
 func TestConn(t *testing.T) {
 	c, err := Dial()
 	if err != nil {

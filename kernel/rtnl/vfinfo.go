@@ -27,8 +27,7 @@ const (
 	absent     = 0xffffffff
 )
 
-// ParseVFInfoList reads IFLA_VFINFO_LIST: what the PF holds for each VF, by
-// index.
+// ParseVFInfoList reads IFLA_VFINFO_LIST: the PF's settings for each VF, by index.
 func ParseVFInfoList(b []byte) (map[int]vf.Admin, error) {
 	list, err := Attrs(b)
 	if err != nil {
@@ -102,7 +101,8 @@ func takeVFAttr(admin *vf.Admin, a Attr) error {
 // switches are the attributes of the settings that are on or off.
 var switches = map[vf.Setting]uint16{vf.SetSpoofChk: iflaVFSpoofChk, vf.SetTrust: iflaVFTrust, vf.SetRSSQuery: iflaVFRSSQuery}
 
-// switchOf returns the setting of an attribute; empty for one that is no switch.
+// switchOf returns the setting that an attribute switches. It is empty if the attribute is no
+// switch.
 func switchOf(typ uint16) vf.Setting {
 	for s, t := range switches {
 		if t == typ {
@@ -208,7 +208,7 @@ func VFSwitch(index int, s vf.Setting, on bool) VFSetting {
 	return VFSetting{switches[s], appendWords(uint32(index), onOff(on))}
 }
 
-// VFLinkState sets what the PF makes of the VF's carrier.
+// VFLinkState sets whether the VF's carrier follows the PF's, or is always on or off.
 func VFLinkState(index int, s vf.LinkState) VFSetting {
 	return VFSetting{iflaVFLinkState, appendWords(uint32(index), uint32(s))}
 }

@@ -31,10 +31,9 @@ type (
 		PF vf.PCIAddr
 		On bool
 	}
-	// SetNumVFs writes sriov_numvfs and reads the count back. The kernel wants
-	// 0 between two different counts; this step writes just N. The VFs' admin
-	// settings are the driver's own afterwards, their drivers unbound unless
-	// autoprobe is on.
+	// SetNumVFs writes sriov_numvfs and reads the count back. The kernel demands a 0 between two
+	// different counts; this step writes only N. The VFs' admin settings are the driver's own
+	// afterwards, their drivers unbound unless autoprobe is on.
 	SetNumVFs struct {
 		PF vf.PCIAddr
 		N  int
@@ -62,8 +61,8 @@ type (
 	}
 )
 
-// Changes the PF makes to what it holds for one VF (IFLA_VF_*). Each is read
-// back; a driver that lacks one gives vf.ErrUnable.
+// Changes to the PF's settings for one VF (IFLA_VF_*). Each is read back; the error is vf.ErrUnable
+// if the driver lacks the setting.
 type (
 	// SetVFMAC sets the admin MAC. The kernel's VF driver takes it over when it
 	// binds next; until then the netdevice keeps its old address.
@@ -85,7 +84,7 @@ type (
 		Setting vf.Setting
 		On      bool
 	}
-	// SetVFLinkState sets what the PF makes of the VF's carrier.
+	// SetVFLinkState sets whether the VF's carrier follows the PF's, or is always on or off.
 	SetVFLinkState struct {
 		PF    vf.PCIAddr
 		Index int
@@ -108,8 +107,8 @@ type (
 		VF     vf.PCIAddr
 		Driver string
 	}
-	// Unbind takes the driver away, and with it the netdevice, in whatever
-	// netns that is. It succeeds when none is bound.
+	// Unbind unbinds the driver. That removes the netdevice, even if it is in the netns of a pod.
+	// It succeeds when no driver is bound.
 	Unbind struct{ VF vf.PCIAddr }
 	// Reset resets the function by itself (FLR). The function ends its accesses to memory and
 	// forgets the settings that its user programmed. The PF keeps its settings for the VF.
@@ -147,7 +146,7 @@ type (
 		Bond  string // of which the VF is a member: the step is about its interface
 		Up    bool
 	}
-	// ClearPromisc takes promiscuity and allmulti away.
+	// ClearPromisc clears the flags for promiscuous mode and for all multicast.
 	ClearPromisc struct {
 		VF    vf.PCIAddr
 		Netns string
@@ -206,9 +205,9 @@ type (
 		Interface string
 		Gateways  []netip.Addr
 	}
-	// Announce sends the neighbours the place of the addresses: gratuitous ARP for IPv4,
-	// unsolicited neighbour advertisements for IPv6, once the netdevice has carrier and at most
-	// as long as the context allows.
+	// Announce announces to the neighbours that the addresses are at the netdevice: gratuitous ARP
+	// for IPv4, unsolicited neighbour advertisements for IPv6, once the netdevice has carrier and
+	// at most as long as the context allows.
 	Announce struct {
 		VF        vf.PCIAddr
 		Netns     string
@@ -221,18 +220,19 @@ type (
 
 // Changes to a bond in a pod's netns.
 type (
-	// AddBond makes a bond without members. It is down, and has the MTU that its members will
-	// have. No other bond has its Mark. A bond with a mark that has no members gives way. It has
-	// its mark from the start: DelBond removes it also if culvertd is killed within AddBond.
+	// AddBond makes a bond without members. It is down, and has the MTU that its members will have.
+	// No other bond has its Mark. AddBond replaces a bond of the same name that Culvert made and
+	// that has no members. The new bond has its mark from the start: DelBond removes it even if
+	// culvertd is killed within AddBond.
 	AddBond struct {
 		Netns, Name, Mark string
 		Bond              vf.Bond
 		MTU               int // in bytes; 0 leaves it to the kernel
 	}
-	// DelBond removes the bond with a mark, or the one of which the VF is a member: the pod may have
-	// changed its name and its mark. It leaves a bond with the mark of another lease. The members stay,
-	// down, with their own MTU. DelBond succeeds if there is no such bond, or no such netns. VF may be
-	// zero.
+	// DelBond removes the bond with a mark, or the bond of which the VF is a member, since the pod
+	// may have changed the bond's name and mark. DelBond leaves a bond with the mark of another
+	// lease. The members stay, down, with their own MTU. DelBond succeeds if there is no such bond,
+	// or no such netns. VF may be zero.
 	DelBond struct {
 		VF                vf.PCIAddr
 		Netns, Name, Mark string
@@ -242,7 +242,7 @@ type (
 		VF          vf.PCIAddr
 		Netns, Bond string
 	}
-	// SetBondPrimary makes a member the one that sends as long as it works.
+	// SetBondPrimary makes a member the primary one, which sends whenever it works.
 	SetBondPrimary struct {
 		VF          vf.PCIAddr
 		Netns, Bond string

@@ -11,7 +11,7 @@ import (
 
 func sysctlFile(key string) string { return "proc/sys/" + strings.ReplaceAll(key, ".", "/") }
 
-// LoadModule loads a module now, until the next boot.
+// LoadModule loads a module until the next boot.
 func LoadModule(ctx context.Context, name string) error {
 	out, err := exec.CommandContext(ctx, "modprobe", "--", name).CombinedOutput()
 	if err != nil {
@@ -20,8 +20,7 @@ func LoadModule(ctx context.Context, name string) error {
 	return nil
 }
 
-// SetSysctl sets a value now, until the next boot, reads it back, and returns
-// what it was.
+// SetSysctl sets a value until the next boot, reads it back, and returns the former value.
 func SetSysctl(root Root, key, value string) (before string, err error) {
 	file := filepath.Join(string(root), sysctlFile(key))
 	read := func() string {

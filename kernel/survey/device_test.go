@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// What is read of a function: its interrupts and queues, and whether the bridge above reaches
-// the bus of its last possible VF.
+// ReadDevice reads a function's interrupts and queues, the bus of its last possible VF, and the
+// last bus that the bridge above it reaches.
 func TestDevice(t *testing.T) {
 	root, addr := t.TempDir(), vf.PCIAddr{Bus: 1}
 	bridge := filepath.Join(root, "sys/devices/pci0000:00/0000:00:02.0")

@@ -8,9 +8,9 @@ import (
 
 // Modules says which kernel modules are loaded and which could be.
 type Modules struct {
-	Loaded []string // also what is built in and shows in sysfs
-	// Available has the modules that modprobe finds, and those that are built in. It is nil if
-	// the running kernel's folder of modules does not exist.
+	Loaded []string // including built-in modules that sysfs shows
+	// Available has the modules that modprobe finds, and the built-in modules. It is nil if the
+	// running kernel's folder of modules does not exist.
 	Available []string
 	// Blocked has the modules that a file of modprobe.d keeps from being loaded, by alias
 	// (blacklist) or at all (install), and the file that does so.
@@ -20,8 +20,8 @@ type Modules struct {
 // Has reports whether a module is loaded.
 func (m Modules) Has(name string) bool { return slices.Contains(m.Loaded, moduleName(name)) }
 
-// Can reports whether a module is loaded or could be; yes also when nothing is
-// known of what could be.
+// Can reports whether a module is loaded or could be; it returns true if the available modules are
+// not known.
 func (m Modules) Can(name string) bool {
 	return m.Has(name) || m.Available == nil || slices.Contains(m.Available, moduleName(name))
 }
@@ -58,8 +58,8 @@ func (r *reader) readModules(release string) Modules {
 	return m
 }
 
-// ParseModuleList reads modules.dep or modules.builtin: the paths of modules,
-// which may be compressed, one a line, with what they depend on after a colon.
+// ParseModuleList reads modules.dep or modules.builtin: one path of a module on each line, and
+// after a colon the modules that it depends on. Modules may be compressed.
 func ParseModuleList(text []byte) []string {
 	var out []string
 	for line := range strings.Lines(string(text)) {

@@ -1,8 +1,8 @@
-// Package survey reads the kernel's description of the host around its NICs: command line,
-// IOMMU, modules, processors, interrupts, processes and their limits, file systems, sysctls. A
-// root enters ("/" outside of tests), values leave; culvert doctor judges them. Parsers of the
-// kernel's files are pure and fuzzed. Two functions change something, LoadModule and SetSysctl,
-// and only when called for.
+// Package survey reads the kernel's description of the host around its NICs: command line, IOMMU,
+// modules, processors, interrupts, processes and their limits, file systems, sysctls. Its input is
+// the root of the host's files ("/" outside of tests), and its results are values, which culvert
+// doctor judges. Parsers of the kernel's files are pure and fuzzed. LoadModule and SetSysctl are
+// the only functions that change the host.
 package survey
 
 import (
@@ -59,7 +59,7 @@ const (
 	BridgeCallV6 = "net.bridge.bridge-nf-call-ip6tables"
 )
 
-// programs are those whose being there is looked for, by path.
+// programs are the paths of programs that Read looks for.
 var programs = []string{
 	"usr/bin/kubelet", "usr/local/bin/kubelet", "usr/bin/containerd", "usr/local/bin/containerd", "usr/bin/crio", "usr/local/bin/crio",
 	"usr/sbin/update-grub", "usr/sbin/grubby", "usr/sbin/irqbalance", "usr/bin/apt-get", "usr/bin/dnf", "usr/bin/zypper",
@@ -67,7 +67,7 @@ var programs = []string{
 	"usr/local/bin/k3s", "run/systemd/system",
 }
 
-// Read reads the host. It fails at nothing: what is missing is missing.
+// Read reads the host. It never fails: a value that does not exist is the zero value.
 func Read(root Root) Host {
 	r := reader{root: root}
 	h := Host{
@@ -184,8 +184,7 @@ func noMemory(text []byte) bool {
 	return false
 }
 
-// reader reads below a root and notes what goes wrong, but for what is not
-// there.
+// reader reads files below a root and collects the errors, except for files that do not exist.
 type reader struct {
 	root Root
 	errs []string

@@ -69,7 +69,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestSysctl: a value is read back, and one that does not stick is an error.
+// TestSysctl: SetSysctl reads the value back, and returns an error if the kernel did not keep it.
 func TestSysctl(t *testing.T) {
 	root := t.TempDir()
 	file := filepath.Join(root, "proc/sys/net/ipv4/ip_forward")
@@ -112,8 +112,8 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestHost reads this machine: whatever it is, it has a processor, a kernel
-// and arguments, and reading fails at nothing.
+// TestHost reads the machine of the test, which has processors, a kernel, modules and file systems.
+// Files that do not exist are no error, and a file that cannot be read is one.
 func TestHost(t *testing.T) {
 	h := Read("/")
 	if len(h.CPUs) == 0 || h.Release == "" || len(h.Modules.Loaded) == 0 || len(h.FileSystems) == 0 {

@@ -30,7 +30,7 @@ const (
 )
 
 // listContexts lists the RSS contexts besides the netdevice's own, which is context 0. Drivers
-// number them from 1 (ethtool_rxfh_context_alloc); one that is deleted leaves a gap.
+// number them from 1 (ethtool_rxfh_context_alloc); a deleted context leaves a gap.
 func (a asker) listContexts() (string, error) {
 	var out []string
 	for i := uint32(1); i <= mostContexts; i++ {
@@ -45,7 +45,7 @@ func (a asker) listContexts() (string, error) {
 	return rtnl.Digest([]byte(strings.Join(out, " "))), nil
 }
 
-// listRules lists the receive rules: what they match and where the frames go.
+// listRules lists the receive rules: the frames that they match and where these go.
 func (a asker) listRules() (string, error) {
 	b := make([]byte, sizeRules)
 	binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GRXCLSRLCNT)
@@ -80,8 +80,8 @@ func (a asker) listRules() (string, error) {
 	return rtnl.Digest([]byte(strings.Join(out, " "))), nil
 }
 
-// listCoalescing lists the coalescing parameters of each queue where a driver has them: those
-// of the netdevice are of its first queue then.
+// listCoalescing lists the coalescing parameters of each queue, if the driver has them. The
+// parameters of the netdevice are then those of its first queue.
 func (a asker) listCoalescing() (string, error) {
 	var out []string
 	for queue := range mostQueues {

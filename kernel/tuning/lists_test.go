@@ -9,7 +9,7 @@ import (
 
 // nic answers as the driver of a NIC with receive rules, RSS contexts and queues does.
 type nic struct {
-	rules    map[uint32]byte // what they do, by location
+	rules    map[uint32]byte // one byte for the action of a rule, by location
 	contexts map[uint32]byte // the first byte of the key, by number
 	queues   []byte          // a coalescing parameter of each
 }

@@ -2,8 +2,9 @@
 // its features, queues, receive rules and the like, by ethtool's questions (linux/ethtool.h),
 // and the programs at its TCX hooks (linux/bpf.h).
 //
-// In goes a netdevice of the calling thread's network namespace; out come values by name that
-// are only compared: the answers' bytes, or a hash of them. Package kernel calls it.
+// Its input is a netdevice of the calling thread's network namespace. Its results are values by
+// name, which callers only compare: the bytes of the answers, or a hash of them. Package kernel
+// calls it.
 package tuning
 
 import (
@@ -29,7 +30,7 @@ const (
 	maxTable     = 1 << 16 // entries of an RSS table, and bytes of its key
 )
 
-// question is one of ethtool's.
+// question is an ethtool request for one value.
 type question struct {
 	name    string
 	command uint32
@@ -38,9 +39,9 @@ type question struct {
 	size     int
 }
 
-// listQuestions returns what to ask for. It leaves out what a VF reports of its port, which
-// others change and a bind of the VF's driver does not: pause parameters, link modes, FEC
-// and energy-efficient Ethernet (TestI2AsksForNothingOfThePort).
+// listQuestions returns what to ask for. It leaves out values of the port that a VF reports, since
+// others change them and a bind of the VF's driver does not reset them: pause parameters, link
+// modes, FEC and energy-efficient Ethernet (TestI2AsksForNothingOfThePort).
 func listQuestions() []question {
 	return []question{
 		{"rings", unix.ETHTOOL_GRINGPARAM, nil, sizeSimple},
@@ -120,7 +121,7 @@ type asker struct {
 	ioctl func(b []byte) error // has the kernel answer in b
 }
 
-// netdevice is one that the kernel answers for.
+// netdevice asks the kernel about the netdevice with a name, through a socket.
 type netdevice struct {
 	fd   int
 	name [unix.IFNAMSIZ]byte
@@ -139,8 +140,8 @@ func (a asker) askDigest(q question) (string, error) {
 	return rtnl.Digest(b[4:]), nil
 }
 
-// readHash asks for the table of an RSS context that spreads flows over the queues, its key and
-// its function: first how long they are, then for themselves. Context 0 is the netdevice's.
+// readHash asks for the table of an RSS context that spreads flows over the queues, its key and its
+// function: first for their lengths, then for their contents. Context 0 is the netdevice's own.
 func (a asker) readHash(context uint32) (string, error) {
 	b := make([]byte, sizeHash)
 	binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GRSSH)

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The loopback interface has features, and not one value that is another at the next
-// reading.
+// The loopback interface has features, and all its values are the same at the next read.
 func TestRead(t *testing.T) {
 	lo, err := net.InterfaceByIndex(1)
 	if err != nil {

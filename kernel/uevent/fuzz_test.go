@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What an event says is in the datagram, and a netdevice's name is one that
-// may stand in a path.
+// All texts of an event are parts of the datagram, and a netdevice's name can be part of a path.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(kernelAdd))
 	f.Add([]byte(kernelBind))

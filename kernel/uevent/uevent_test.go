@@ -56,7 +56,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A call ends with its context, and with no earlier one's.
+// A call of Next ends with its own context, and not with that of an earlier call.
 func TestNextEndsWithTheContext(t *testing.T) {
 	c, err := Listen()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestNextEndsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		var err error
-		for err == nil { // somebody's event may come
+		for err == nil { // events of other devices may arrive
 			_, err = c.Next(ctx)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {

@@ -56,7 +56,7 @@ func (c *Cluster) listDaemons(ctx context.Context) ([]api.DaemonPod, error) {
 	return out, nil
 }
 
-// describeDaemon reports whether the pod serves, and else the shortest reason there is.
+// describeDaemon returns whether the pod is ready and, if it is not, the shortest reason.
 func (p pod) describeDaemon() api.DaemonPod {
 	out := api.DaemonPod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName}
 	for _, c := range p.Status.Conditions {

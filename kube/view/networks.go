@@ -16,8 +16,8 @@ import (
 // PodNetworks are the networks that the pods of a cluster ask for, and which of them
 // culvertd lets them use.
 type PodNetworks struct {
-	// Pods are those that ask for networks when they start again: not those of the host's
-	// network, nor those that have ended.
+	// Pods are the pods that ask for networks when they start again, without pods in the host's
+	// network and pods that have ended.
 	Pods     []api.Pod
 	Networks []api.NetworkDefinition // without their configurations
 	// Isolated, Global and Mode are culvertd's --namespace-isolation, --global-namespaces
@@ -25,7 +25,7 @@ type PodNetworks struct {
 	Isolated bool
 	Global   []string
 	Mode     string
-	// Multus is a pod of it, namespace/name; empty when none runs.
+	// Multus is the namespace/name of a pod of Multus; empty when none runs.
 	Multus string
 }
 
@@ -90,8 +90,8 @@ func (c *Cluster) PodNetworks(ctx context.Context) (PodNetworks, error) {
 // defaultMode is culvertd's --pod-networks unless the administrator sets it.
 const defaultMode = "auto"
 
-// addDaemon adds the flags of a culvertd. Where two of them differ, as during an update, it
-// keeps those by which more is refused.
+// addDaemon adds the flags of a culvertd. Where two of them differ, as during an update, it keeps
+// the flags by which culvertd refuses more.
 func (n *PodNetworks) addDaemon(p networkPod, first bool) {
 	flags := pflag.NewFlagSet(daemonName, pflag.ContinueOnError)
 	flags.ParseErrorsWhitelist.UnknownFlags = true
@@ -99,7 +99,7 @@ func (n *PodNetworks) addDaemon(p networkPod, first bool) {
 	global := flags.StringSlice("global-namespaces", netannotation.DefaultGlobal(), "")
 	mode := flags.String("pod-networks", defaultMode, "")
 	for _, c := range p.Spec.Containers {
-		_ = flags.Parse(c.Args) // culvertd refuses what is wrong with them
+		_ = flags.Parse(c.Args) // culvertd itself refuses wrong flags
 	}
 	n.Isolated = n.Isolated || *isolated
 	n.Mode = *mode

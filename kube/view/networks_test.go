@@ -28,7 +28,7 @@ func daemonJSON(args ...string) string {
 	return podJSON("culvertd-x", `"labels": {"app.kubernetes.io/name": "culvertd"}`, fmt.Sprintf(`"hostNetwork": true, "containers": [{"args": %s}]`, raw), "Running")
 }
 
-// podNetworks reads a cluster of some pods and networks, one in a page.
+// podNetworks reads a cluster of some pods and networks, with one object in a page.
 func podNetworks(t *testing.T, pods, networks []string) PodNetworks {
 	t.Helper()
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,8 @@ func podNetworks(t *testing.T, pods, networks []string) PodNetworks {
 	return got
 }
 
-// Pods are those that ask for networks at their next start, with those annotations alone.
+// PodNetworks returns the pods that ask for networks at their next start, with only the annotations
+// that ask.
 func TestPodNetworks(t *testing.T) {
 	const asks = `"annotations": {"k8s.v1.cni.cncf.io/networks": "other/v", "more": "text"}`
 	got := podNetworks(t, []string{
@@ -73,8 +74,8 @@ func TestPodNetworks(t *testing.T) {
 	}
 }
 
-// The arguments of culvertd's pods say what it refuses; where they differ, what any of
-// them refuses.
+// The arguments of culvertd's pods show what culvertd refuses. If they differ, PodNetworks has all
+// that any of them refuses.
 func TestPodNetworksSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pods []string
@@ -93,7 +94,7 @@ func TestPodNetworksSettings(t *testing.T) {
 	}
 }
 
-// The flags are those that the chart gives culvertd.
+// The chart gives culvertd the flags that PodNetworks reads.
 func TestPodNetworksFlags(t *testing.T) {
 	text, err := os.ReadFile("../../dist/kubernetes/chart/templates/node.yaml")
 	if err != nil {

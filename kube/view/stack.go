@@ -66,7 +66,8 @@ type StackPod struct {
 	Reason string
 }
 
-// operatorKinds are the operator's objects that say what is wanted, with their plural names.
+// operatorKinds are the kinds of the operator's objects that declare the wanted state, with their
+// plural names.
 var operatorKinds = []struct{ kind, plural string }{
 	{"SriovNetworkNodePolicy", "sriovnetworknodepolicies"},
 	{"SriovNetwork", "sriovnetworks"},
@@ -76,7 +77,8 @@ var operatorKinds = []struct{ kind, plural string }{
 	{"SriovOperatorConfig", "sriovoperatorconfigs"},
 }
 
-// Stack reads what the cluster has. Kinds that the API server does not know are not there.
+// Stack reads the objects of these projects in the cluster. A kind that the API server does not
+// know has no objects.
 func (c *Cluster) Stack(ctx context.Context) (Stack, error) {
 	var out Stack
 	for _, read := range []func(context.Context, *Stack) error{c.readWorkloads, c.readOperator, c.readNetworks, c.readWebhooks, c.readPods} {
@@ -172,7 +174,7 @@ func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
 	}
 	for path := range maps {
 		answer := c.rest.Get().AbsPath(path).Do(ctx)
-		err := answer.Error() // Raw's error has not what the API server says
+		err := answer.Error() // Raw's error does not have the API server's message
 		if apierrors.IsNotFound(err) {
 			continue
 		}

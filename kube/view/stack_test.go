@@ -13,7 +13,8 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// stackAnswers is what an API server says, by the end of the path; what is not here is unknown to it.
+// stackAnswers has the answers of an API server, by the end of the path. It does not know other
+// paths.
 var stackAnswers = map[string]string{
 	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i"}], "containers": [{"image": "c", "command": ["dp"], "args": ["-resource-prefix=x"]}],
 		"volumes": [{"configMap": {"name": "pools"}}, {"hostPath": {}}]}}}}]}`,
@@ -26,7 +27,7 @@ var stackAnswers = map[string]string{
 		{"metadata": {"namespace": "d", "name": "b"}}, {"metadata": {"name": "c", "annotations": {"k8s.v1.cni.cncf.io/networks": "n"}}, "status": {"phase": "Succeeded"}}]}`,
 }
 
-// Stack reads what is there. Kinds that the API server does not know are not there.
+// Stack returns the objects of the cluster, and none of kinds that the API server does not know.
 func TestStack(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

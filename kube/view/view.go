@@ -1,6 +1,6 @@
-// Package view is a person's look at a cluster: a kubeconfig goes in, Culvert's
-// objects come out, as they are at the moment. The CLI calls it, and status
-// makes one picture of what it returns. It reads lists and watches nothing.
+// Package view reads a cluster for a person: a kubeconfig goes in, and Culvert's objects come out
+// as they are at the moment. The CLI calls it, and package status makes one picture of these
+// objects. It reads lists and watches nothing.
 package view
 
 import (
@@ -21,17 +21,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Cluster is a connection to one.
+// Cluster is a connection to a cluster.
 type Cluster struct {
 	// Name is the name in the kubeconfig.
 	Name string
 	rest rest.Interface
 }
 
-// Open reads a kubeconfig: the file that is named, or else those that kubectl
-// would read, or else a pod's service account. An empty context is the one that
-// is current there. Nothing is asked yet. userAgent is what the API server's logs
-// say.
+// Open reads a kubeconfig: the named file, or else those that kubectl would read, or else a pod's
+// service account. An empty context stands for the kubeconfig's current one. Open sends no request.
+// userAgent appears in the API server's logs.
 func Open(file, kubeContext, userAgent string) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file
@@ -70,7 +69,7 @@ func clusterName(loader clientcmd.ClientConfig, kubeContext, host string) string
 
 func newCluster(config *rest.Config) (*Cluster, error) {
 	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for what the API server says of errors
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for the API server's error objects
 	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath = &schema.GroupVersion{Version: "v1"}, "/api"
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
@@ -107,10 +106,11 @@ type Objects struct {
 	Daemons []api.DaemonPod
 }
 
-// Read lists the objects; of one node, if it is named, what is about that alone.
+// Read lists Culvert's objects. If node is not empty, it lists only the NodeState of that node and
+// the pods of culvertd.
 //
-// Errors: vf.ErrNotFound when Culvert is not installed, or when the node has no
-// NodeState; others say what to do.
+// Errors: vf.ErrNotFound when Culvert is not installed, or when the node has no NodeState; other
+// errors say what to do.
 func (c *Cluster) Read(ctx context.Context, node string) (Objects, error) {
 	var out Objects
 	var err error
@@ -159,7 +159,7 @@ func eachObject[T any](ctx context.Context, c *Cluster, path string, params map[
 			req.Param(k, v)
 		}
 		answer := req.Do(ctx)
-		if err := answer.Error(); err != nil { // Raw's error has not what the API server says
+		if err := answer.Error(); err != nil { // Raw's error does not have the API server's message
 			return err
 		}
 		raw, err := answer.Raw()

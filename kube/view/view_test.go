@@ -27,7 +27,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Cluster {
 	return c
 }
 
-// What the API server says becomes what to do.
+// An error of the API server becomes an error that says what to do.
 func TestErrors(t *testing.T) {
 	status := func(code int, reason string) string {
 		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"MESSAGE","reason":%q,"code":%d}`, reason, code)
@@ -101,7 +101,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A pod of culvertd tells why it does not serve.
+// Read returns the reason why a pod of culvertd does not serve.
 func TestDaemons(t *testing.T) {
 	pod := func(name, rest string) string {
 		return fmt.Sprintf(`{"metadata": {"namespace": "c", "name": %q}, "spec": {"nodeName": "n"}, "status": {%s}}`, name, rest)

@@ -1,7 +1,7 @@
-// Package socket serves gRPC services of Culvert to the node's kubelet, each on a
-// socket of its own in a folder where the kubelet and its plugins meet. It registers
-// them with the kubelet that is there, and serves them anew when that starts again,
-// or has cleared the folder. intake/deviceplugin serves the resources of pods so.
+// Package socket serves gRPC services of Culvert to the node's kubelet, each on a socket of its own
+// in the folder that the kubelet and its plugins use for theirs. It registers them with the running
+// kubelet, and serves them anew when the kubelet starts again or has cleared the folder.
+// intake/deviceplugin serves the resources of pods in this way.
 package socket
 
 import (
@@ -24,8 +24,8 @@ type Folder struct {
 	changed change.Signal
 }
 
-// Follow wakes the folder's services when something in it changes, until ctx ends.
-// It makes the folder where that is not there yet, as the kubelet does it.
+// Follow wakes the folder's services when something in it changes, until ctx ends. It makes the
+// folder if it is not there yet, as the kubelet does.
 func (f *Folder) Follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := os.MkdirAll(f.Dir, 0o750)
@@ -48,8 +48,7 @@ func (f *Folder) Follow(ctx context.Context) {
 	}
 }
 
-// file distinguishes two files of one name: an inode number alone may be given out again at
-// once.
+// file distinguishes two files of one name: the file system may reuse an inode number at once.
 type file struct {
 	inode    uint64
 	modified int64 // nanoseconds since 1970

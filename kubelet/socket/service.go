@@ -62,8 +62,8 @@ func (s *Service) setProblem(err error) {
 	s.problem = text
 }
 
-// Run serves one kubelet after another until ctx ends, and takes the socket away
-// then. It waits for a kubelet that is not there.
+// Run serves one kubelet after another until ctx ends, and then removes the socket. It waits for a
+// kubelet that is not there.
 func (s *Service) Run(ctx context.Context) {
 	retry := firstRetry
 	for ctx.Err() == nil {
@@ -93,7 +93,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// awaitChange returns when another kubelet is there than the one of then, or it is time.
+// awaitChange waits until another kubelet is there than then, or until at fires.
 func (s *Service) awaitChange(ctx context.Context, then file, moved <-chan struct{}, at <-chan time.Time) {
 	for {
 		select {
@@ -126,7 +126,7 @@ func (s *Service) lookAtKubelet() (file, error) {
 // socket was removed, as a kubelet does when it starts.
 func (s *Service) serveKubelet(ctx context.Context, kubelet file) (err error) {
 	path := filepath.Join(s.Folder.Dir, s.File)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a culvertd that was killed
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a culvertd that was killed
 		return err
 	}
 	moved := s.Folder.changed.Next()
@@ -171,9 +171,8 @@ func (s *Service) serveKubelet(ctx context.Context, kubelet file) (err error) {
 	return s.untilReplaced(ctx, kubelet, own, moved, ended)
 }
 
-// untilReplaced waits until a kubelet does not use the service any more. It returns
-// nil when that is because another kubelet is there, or the service's own socket has
-// gone, and else the reason.
+// untilReplaced waits until a kubelet does not use the service any more. It returns nil if another
+// kubelet is there or the service's own socket is gone, and otherwise the reason.
 func (s *Service) untilReplaced(ctx context.Context, kubelet, own file, moved <-chan struct{}, ended <-chan error) error {
 	for {
 		var why error

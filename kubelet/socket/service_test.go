@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/dirwatch"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an event that must come.
 const patience = time.Minute
 
 // serves starts a service in a folder; stop ends it and waits for that.
@@ -34,7 +34,7 @@ func serves(t *testing.T, dir string, s *Service) (stop func()) {
 	}
 }
 
-// folder is one with a path that is short enough for a socket, and not there yet.
+// folder returns the path of a folder that is not there yet, short enough for a socket.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "socket") //nolint:usetesting // the path of a socket is short
@@ -62,8 +62,8 @@ func answers(path string) bool {
 	return c.Close() == nil
 }
 
-// A service that the kubelet finds itself is there without a kubelet, in place of
-// what a culvertd that was killed has left, and again when its socket was removed.
+// A service that the kubelet finds itself is served without a kubelet. It replaces the file that a
+// killed culvertd has left, and makes its socket again when that was removed.
 func TestServiceWithoutRegistration(t *testing.T) {
 	dir := folder(t)
 	path := filepath.Join(dir, "x.sock")
@@ -88,8 +88,8 @@ func TestServiceWithoutRegistration(t *testing.T) {
 	}
 }
 
-// A service waits for its kubelet; what ends one that was registered is its problem
-// until it is registered again.
+// A service waits for its kubelet. The reason why a registered service ended is its problem until
+// it is registered again.
 func TestServiceIsRegistered(t *testing.T) {
 	dir := folder(t)
 	admitted, registered := make(chan struct{}, 9), make(chan struct{}, 9)
@@ -129,7 +129,7 @@ func TestServiceIsRegistered(t *testing.T) {
 	eventually(t, "the folder", func() bool { _, err := os.Stat(dir); return err == nil })
 	start()
 	eventually(t, "no problem", func() bool { return s.Problem() == "" })
-	start() // another one
+	start() // another kubelet
 	<-ends
 	(<-ends)(errors.New("hung up"))
 	eventually(t, "the reason", func() bool { return s.Problem() == "hung up" })

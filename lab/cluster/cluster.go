@@ -34,13 +34,13 @@ type Cluster struct {
 // folder is the name of the cluster's folder on the host, within the lab's.
 const folder = "kubernetes"
 
-// stateFile, within the folder, says what Open needs to know. It is written
-// last: a lab with it has a cluster that was ready once.
+// stateFile, within the folder, has the facts that Open needs. It is written last: a lab with this
+// file has a cluster that was ready once.
 const stateFile = "cluster.json"
 
-// Up brings up a lab and its cluster, and returns when all nodes are Ready and
-// have their images. If that lab is up with Kubernetes already, it is returned as
-// it is. When ctx ends first, or the calling process dies, nothing is left.
+// Up brings up a lab and its cluster, and returns when all nodes are Ready and have their images.
+// If that lab is up with Kubernetes already, it is returned as it is. If ctx ends first, or the
+// calling process dies, the lab is removed.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	var parts Parts
 	o.Lab.AppArmor = true // as on the nodes of Debian, Ubuntu and SUSE
@@ -109,13 +109,13 @@ func openCluster(l *lab.Lab) (*Cluster, error) {
 // Close drops the connections to the lab, which stays up.
 func (c *Cluster) Close() error { return c.Lab.Close() }
 
-// sources are the code and the files that decide what a cluster is.
+// sources has the code and the files that determine a cluster.
 //
 //go:embed *.go all:files
 var sources embed.FS
 
-// newSetup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the
-// kubelets as they run, and what the control plane had stored.
+// newSetup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the running
+// kubelets, and the data of the control plane.
 func newSetup(parts Parts) (*lab.Setup, error) {
 	sum, err := lab.HashFiles(sources)
 	if err != nil {
@@ -154,8 +154,9 @@ func (c *Cluster) createCluster(ctx context.Context, step func(string, ...any)) 
 	return p.awaitNodes(ctx, step)
 }
 
-// openSaved completes a cluster that create made in this lab, or in the one that the snapshot was taken
-// of: then the control plane starts with what it had stored, and the kubelets find it again.
+// openSaved completes a cluster that createCluster made in this lab, or in the lab that the
+// snapshot was taken of. In a lab from a snapshot it starts the control plane with its saved data,
+// and the kubelets connect to it again.
 func (c *Cluster) openSaved(ctx context.Context, step func(string, ...any)) error {
 	st, err := c.Lab.Status()
 	if err != nil {
@@ -198,8 +199,8 @@ func (c *Cluster) StartProgram(ctx context.Context, name string) error {
 	return c.Lab.Run(ctx, lab.Program{Name: name})
 }
 
-// Kubectl runs kubectl with the cluster's kubeconfig and returns what it
-// printed on standard output. The error has its standard error.
+// Kubectl runs kubectl with the cluster's kubeconfig and returns its standard output. The error has
+// its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	return c.KubectlIn(ctx, nil, args...)
 }

@@ -75,9 +75,9 @@ func openPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
 	return p, err
 }
 
-// resumeCluster starts the control plane of a snapshot, and returns when each kubelet and the API server
-// reach each other. The connections that kubelets had are to an API server that is gone; it
-// ends them, so that no client waits for a time-out.
+// resumeCluster starts the control plane of a snapshot, and returns when each kubelet and the API
+// server reach each other. The kubelets' connections are to an API server that is gone.
+// resumeCluster ends them, so that no client waits for a time-out.
 func (p *plan) resumeCluster(ctx context.Context) error {
 	if err := os.Remove(p.AuditLog); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -106,7 +106,7 @@ func (p *plan) corefilePath() string { return filepath.Join(p.dir, "Corefile") }
 
 func (p *plan) pkiPath(name string) string { return filepath.Join(p.dir, "pki", name) }
 
-// serverURL returns the API server as the lab's namespace and the nodes see it.
+// serverURL returns the API server's URL in the lab's network namespace and on the nodes.
 func (p *plan) serverURL() string { return "https://" + controlAddress + ":" + apiPort }
 
 // startControlPlane starts the control plane and CoreDNS, and waits until the

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// An API server is ready when it answers 200; until then the error has its own words.
+// An API server is ready when it answers 200; until then the error has the text of its
+// answer.
 func TestAsk(t *testing.T) {
 	ready := false
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +33,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// The folders that are made for a place in an image are those above it, from the top.
+// parentFolders returns the folders above a place in an image, from the top.
 func TestParents(t *testing.T) {
 	for place, want := range map[string]string{"/": "", "/tool": "", "/opt/more/program": "opt opt/more", "/a/b/": "a"} {
 		if got := strings.Join(parentFolders(place), " "); got != want {
@@ -41,7 +42,7 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// kubectl has the cluster's kubeconfig, and what it says on standard error is in the error.
+// Kubectl passes the cluster's kubeconfig, and its error has kubectl's standard error.
 func TestKubectl(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho \"$KUBECONFIG $*\"; cat\n[ \"$1\" != fail ] || { echo no such thing >&2; exit 1; }\n"

@@ -43,9 +43,9 @@ func describeTree(ctx context.Context, top string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// InstallCulvert does what docs/kubernetes.md says, with an image that is
-// loaded: it applies the manifests of the source tree at top, and waits until
-// all of it runs. A CRD of NetworkAttachmentDefinitions that is there stays as it is.
+// InstallCulvert installs Culvert as docs/kubernetes.md does, with an image that is
+// loaded: it applies the manifests of the source tree at top, and waits until Culvert
+// runs. A CRD of NetworkAttachmentDefinitions that is there stays as it is.
 func (c *Cluster) InstallCulvert(ctx context.Context, top string) error {
 	dir := filepath.Join(top, "dist/kubernetes")
 	there, err := c.Kubectl(ctx, "get", "crd", "network-attachment-definitions.k8s.cni.cncf.io", "--ignore-not-found", "--output", "name")
@@ -61,8 +61,8 @@ func (c *Cluster) InstallCulvert(ctx context.Context, top string) error {
 	return c.AwaitCulvert(ctx)
 }
 
-// AwaitCulvert waits until culvertd runs on all nodes, as new as it should be,
-// and the controller does.
+// AwaitCulvert waits until the present versions of culvertd, on all nodes, and of the
+// controller run.
 func (c *Cluster) AwaitCulvert(ctx context.Context) error {
 	for _, program := range []string{"daemonset/culvertd", "deployment/culvert-controller"} {
 		if _, err := c.Kubectl(ctx, "--namespace", Namespace, "rollout", "status", program, rolloutTime); err != nil {
@@ -72,7 +72,7 @@ func (c *Cluster) AwaitCulvert(ctx context.Context) error {
 	return nil
 }
 
-// Get decodes what `kubectl get ARGS -o json` prints.
+// Get decodes the output of `kubectl get ARGS -o json`.
 func (c *Cluster) Get(ctx context.Context, into any, args ...string) error {
 	out, err := c.Kubectl(ctx, append([]string{"get", "--output", "json"}, args...)...)
 	if err != nil {

@@ -35,11 +35,10 @@ type Image struct {
 // A Layer puts a file or tree of this host at a place of the image.
 type Layer struct{ From, To string }
 
-// WriteImages writes an archive that containerd imports (ctr images import). A
-// layer that several images have is in it once. The same files make the same
-// archive, whatever their dates. Each layer is read and hashed once, which is why
-// go-containerregistry does not do this: it reads a layer for each digest, and
-// takes two to four times as long.
+// WriteImages writes an archive that containerd imports (ctr images import). The archive
+// has a layer of several images once. The same files make the same archive, also with other
+// dates. Each layer is read and hashed once, which is why go-containerregistry does not do
+// this: it reads a layer for each digest, and takes two to four times as long.
 func WriteImages(w io.Writer, images ...Image) error {
 	scratch, err := os.MkdirTemp("", "culvert-images-")
 	if err != nil {
@@ -146,8 +145,8 @@ func (l *layout) writeArchive(w io.Writer, index v1.Index) error {
 	return errors.Join(err, out.Close())
 }
 
-// writeLayer writes a file or tree as an image's layer: all of it is root's,
-// and no older or newer than any other.
+// writeLayer writes a file or tree as an image's layer, in which all files belong to root
+// and have the same date.
 func writeLayer(w io.Writer, from Layer) error {
 	out := tar.NewWriter(w)
 	for _, dir := range parentFolders(from.To) {

@@ -19,9 +19,9 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// TestWriteImages reads back, as a runtime does, what is in an archive: every
-// blob is what its digest says, a shared layer is in it once, and the layers
-// have the files with their kinds.
+// TestWriteImages reads an archive as a runtime does: every blob matches its
+// digest, a shared layer is in the archive once, and the layers have the files
+// with their types.
 func TestWriteImages(t *testing.T) {
 	root := t.TempDir()
 	if err := errors.Join(
@@ -114,7 +114,8 @@ func untar(t *testing.T, r io.Reader) map[string]string {
 	}
 }
 
-// TestBuiltImages: the names are whole, as the CRI resolves those of manifests.
+// TestBuiltImages: the names have a registry and a tag, as the CRI resolves the
+// names in manifests.
 func TestBuiltImages(t *testing.T) {
 	for _, image := range builtImages("/root") {
 		registry, rest, _ := strings.Cut(image.Name, "/")

@@ -41,8 +41,8 @@ func (p *plan) factsOf(number int) nodeFacts {
 	}
 }
 
-// joinNode makes a node of the lab one of the cluster: its files are laid over
-// the root, and its services started. It does not wait until it is Ready.
+// joinNode makes a node of the lab join the cluster: it lays the node's files over the root,
+// and starts its services. It does not wait until it is Ready.
 func (p *plan) joinNode(ctx context.Context, number int) error {
 	n, facts := p.nodes[number-1], p.factsOf(number)
 	stage := filepath.Join(p.dir, "stage", n.Name)

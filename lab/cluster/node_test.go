@@ -13,7 +13,8 @@ import (
 	"github.com/culvert-net/culvert/lab"
 )
 
-// TestNodeFiles: every template is filled, and what is YAML or JSON stays so.
+// TestNodeFiles: every template is filled, and files of YAML or JSON stay
+// valid.
 func TestNodeFiles(t *testing.T) {
 	p := &plan{nodes: []lab.Node{{Name: "worker01", Address: "192.168.77.11"}, {Name: "worker1", Address: "192.168.77.12"}}}
 	dir := t.TempDir()
@@ -55,7 +56,8 @@ func TestNodeFiles(t *testing.T) {
 	}
 }
 
-// TestManifests: what kubectl applies is YAML that names what it is.
+// TestManifests: the manifests that kubectl applies are YAML, and each object
+// has a kind.
 func TestManifests(t *testing.T) {
 	in := yaml.NewDecoder(strings.NewReader(flannelManifest + "---\n" + coreDNSManifest))
 	count := 0

@@ -16,9 +16,9 @@ type Parts struct {
 	CoreDNS    string `json:"coreDNS"`
 }
 
-// FindParts finds the programs of a cluster, whose versions the source tree at top decides. It
-// builds those that the cache does not have, and reports each build to step: Kubernetes takes
-// ten minutes on two cores.
+// FindParts finds the programs of a cluster, in the versions of the source tree at top. It
+// builds the programs that are not in the cache, and reports each build to step: Kubernetes
+// takes ten minutes on two cores.
 func FindParts(ctx context.Context, top string, step func(format string, args ...any)) (Parts, error) {
 	var p Parts
 	for _, part := range []struct {

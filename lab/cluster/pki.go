@@ -47,8 +47,8 @@ func newAuthority(name string, now time.Time) (*authority, error) {
 	return &authority{cert, key, encodePEM("CERTIFICATE", der)}, nil
 }
 
-// signCertificate makes a key and signs its certificate; an authority without a key of its own signs
-// by that key, which makes it one.
+// signCertificate makes a key and signs its certificate. If the authority has no key yet, the new
+// key signs, which makes a self-signed certificate.
 func (a *authority) signCertificate(template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey, err error) {
 	name := template.Subject.CommonName
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
@@ -125,7 +125,8 @@ func (p pair) writeFiles(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name+".key"), p.key, 0o600)
 }
 
-// writeKubeconfig returns a client's way to the API server at url, in one file.
+// writeKubeconfig returns a kubeconfig for a client of the API server at url, without references
+// to other files.
 func (a *authority) writeKubeconfig(name, url string, client pair) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1

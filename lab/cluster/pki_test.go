@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestCertificates: a client and a server that the authority signed take each
-// other for what they are, by name and by address.
+// TestCertificates: a client and a server with certificates of the authority
+// accept each other, by name and by address.
 func TestCertificates(t *testing.T) {
 	ca, err := newAuthority("test", time.Now())
 	if err != nil {
@@ -65,7 +65,7 @@ func keyPair(t *testing.T, p pair) tls.Certificate {
 	return cert
 }
 
-// TestKubeconfig: it is YAML with the fields that clients read.
+// TestKubeconfig: the kubeconfig is YAML with the fields that clients read.
 func TestKubeconfig(t *testing.T) {
 	ca, err := newAuthority("test", time.Now())
 	if err != nil {

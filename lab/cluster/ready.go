@@ -18,7 +18,7 @@ var flannelManifest string
 //go:embed files/coredns.yaml
 var coreDNSManifest string
 
-// joinAll makes all nodes the cluster's.
+// joinAll makes all nodes join the cluster.
 func (p *plan) joinAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if _, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest+"---\n"+coreDNSManifest), "apply", "-f", "-"); err != nil {
@@ -60,7 +60,7 @@ func (p *plan) awaitNode(ctx context.Context, node string) error {
 	return nil
 }
 
-// routePods routes the pods of all nodes to the control plane.
+// routePods gives the control plane routes to the pods of all nodes.
 func (p *plan) routePods(ctx context.Context) error {
 	var nodes struct {
 		Items []struct {

@@ -18,13 +18,13 @@ import (
 	"github.com/culvert-net/culvert/lab/parts"
 )
 
-// builtImages returns the images that every node gets: the sandboxes', and those that the
-// manifests of reports R0 and R1 name, which are made of Debian's packages and
-// do what the manifests want of them.
+// builtImages returns the images that every node gets: that of sandboxes, and those that
+// the manifests of reports R0 and R1 name. The latter are made of Debian's packages, and
+// have the programs that the manifests need.
 func builtImages(root string) []Image {
 	base := []Layer{{root, "/"}}
 	return []Image{
-		// No shell waits in it, and it gets no zombies but those of pods whose
+		// No shell runs in it, and it gets no zombies but those of pods whose
 		// containers share its PID namespace.
 		{Name: "localhost/pause:1", Entrypoint: []string{"/usr/bin/sleep", "infinity"}, Layers: base},
 		{Name: "docker.io/centos/tools:latest", Cmd: []string{"/bin/bash"}, Layers: base},
@@ -41,7 +41,7 @@ func nodeSoftware(parts Parts) (*lab.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The folders of parts are named by what is in them.
+	// The names of the parts' folders depend on their content.
 	body, err := json.Marshal([]any{places, builtImages("")})
 	if err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func installImages(ctx context.Context, l *lab.Lab, node string) error {
 	return loadImages(ctx, l, node, archive)
 }
 
-// LoadImages imports an archive of container images, as WriteImages or docker
-// save make it, on the nodes, which are all unless named.
+// LoadImages imports an archive of container images, as WriteImages or docker save make it,
+// on the named nodes, or on all nodes.
 func (c *Cluster) LoadImages(ctx context.Context, archive string, nodes ...string) error {
 	if len(nodes) == 0 {
 		all, err := c.Lab.Nodes()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Labs beside this one read the cache while a program is copied out of it.
+// Other labs may read the cache while Copy copies a program out of it.
 func TestCopyLeavesTheCacheAsItWas(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "bridge"), filepath.Join(t.TempDir(), "opt/cni/bin/bridge")
 	if err := os.WriteFile(from, []byte("#!/bin/sh\n"), 0o755); err != nil {

@@ -1,8 +1,8 @@
 // Package agent has the kernel of a node balance its pods' connections to Services over VF
 // networks. Events of the cluster and of the ledger wake it. Each pass lists everything, computes
-// the table of backends (service/table) for each mechanism, and gives it to the mechanism. The first
-// one that can balance a protocol does it. Until the caches of the cluster are complete, the kernel keeps
-// its present tables. daemon makes an Agent and runs it.
+// the table of backends (service/table) for each mechanism, and gives it to the mechanism. Of the
+// mechanisms that can balance a protocol, the first one does it. Until the caches of the cluster
+// are complete, the kernel keeps its present tables. daemon makes an Agent and runs it.
 package agent
 
 import (
@@ -41,7 +41,7 @@ type Mechanism struct {
 }
 
 // Balancer makes the kernel balance by a table. The Agent calls Apply with each new table, and
-// again a second later while Pending is true.
+// again about a second later while Pending is true.
 type Balancer interface {
 	Apply(balance.Table) error
 	Pending() bool
@@ -64,7 +64,7 @@ type Agent struct {
 	// something pending. Each further failure in a row doubles retry, up to lastRetry.
 	retry, lastRetry, pause time.Duration
 	failures                int    // in a row
-	lost                    string // what was last logged about Services that are left out
+	lost                    string // the last logged text about Services that are left out
 
 	mu       sync.Mutex // guards the rest
 	status   *api.ServiceBalancing
@@ -79,7 +79,7 @@ type opened struct {
 	maker    table.Maker // of the protocols that no better mechanism balances
 }
 
-// New returns an Agent, which does not touch the kernel before Run.
+// New returns an Agent. It changes nothing in the kernel before Run.
 func New(c Config) *Agent {
 	return &Agent{Config: c, clients: newClientFinder(c.Ledger, c.Cluster), retry: 5 * time.Second, lastRetry: time.Minute, pause: 1100 * time.Millisecond}
 }
@@ -126,8 +126,8 @@ func (a *Agent) Clear() error {
 	return errors.Join(a.apply(func(*opened) balance.Table { return balance.Table{} })...)
 }
 
-// pass brings the kernel to the state that is wanted now. It returns the longest time until the
-// next pass; 0 means until something changes.
+// pass brings the kernel to the wanted state. It returns the longest time until the next pass; 0
+// means until something changes.
 func (a *Agent) pass() time.Duration {
 	in, known := a.Cluster.Services()
 	if !known {
@@ -195,7 +195,8 @@ func (a *Agent) isNeeded(in table.Input) bool {
 	return len(in.Slices) > 0
 }
 
-// open opens the mechanisms that are not open yet, also those that failed to open before.
+// open opens the mechanisms that are not open yet. It tries a failed one again only while none is
+// open.
 func (a *Agent) open() {
 	if a.opened == nil {
 		for _, m := range a.Mechanisms {

@@ -140,8 +140,9 @@ func (w *world) serve(p balance.Protocol) {
 	}
 }
 
-// TestPass: pods that culvertd set up are known by their sandbox, those of another meta plugin
-// by their network-status; a VF on vfio has no client, and its pod gets one event.
+// TestPass: the Agent finds the networks of pods that culvertd set up by their sandbox, and those
+// of pods of another meta plugin by their network-status. A VF on vfio has no client, and its pod
+// gets one event.
 func TestPass(t *testing.T) {
 	w := newWorld(t)
 	w.serve(balance.TCP)
@@ -189,8 +190,8 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// TestNothingToDo: a node without Services over VF networks loads nothing; one where an earlier
-// culvertd left something takes it away.
+// TestNothingToDo: on a node without Services over VF networks the Agent opens no mechanism, unless
+// an earlier culvertd left tables, which it removes.
 func TestNothingToDo(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent()
@@ -203,8 +204,8 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// TestUnknown: before the cluster has been heard of all, and while it refuses, nothing in the
-// kernel changes.
+// TestUnknown: the Agent changes nothing in the kernel before the caches of the cluster are
+// complete, nor while the API server refuses to list Services.
 func TestUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.left, w.known, w.refused = true, false, errors.New("list endpointslices: forbidden")
@@ -221,8 +222,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestFailures: a failure is a problem and is tried again; a host that lacks what a mechanism
-// needs, and a protocol that none balances, are named.
+// TestFailures: a failure is a problem, and the Agent tries again. A problem names what the host
+// lacks for a mechanism, or a protocol that no mechanism balances.
 func TestFailures(t *testing.T) {
 	w := newWorld(t)
 	w.serve(balance.SCTP)
@@ -260,8 +261,9 @@ func TestFailures(t *testing.T) {
 	expect("") // it is tried again
 }
 
-// TestNoRoom: a Service for which a mechanism has no room is a problem, also beside protocols that no
-// mechanism balances. It is not logged each time, and what is pending does not wait for it.
+// TestNoRoom: a Service for which a mechanism has no room is a problem, also beside protocols that
+// no mechanism balances. The Agent does not log it in each pass, and it does not delay the next
+// pass for a pending Balancer.
 func TestNoRoom(t *testing.T) {
 	w := newWorld(t)
 	w.serve(balance.TCP)

@@ -19,7 +19,7 @@ import (
 
 // Attachment has the known facts about a pod on a network.
 type Attachment struct {
-	// Addresses are those that the network-status has and the pod's node confirms.
+	// Addresses are the addresses in the network-status that the pod's node confirms.
 	Addresses []netip.Addr
 	// VFIO: the VF is bound to vfio-pci, so the node's kernel is not in its path.
 	VFIO bool
@@ -70,17 +70,17 @@ type heldVF struct {
 
 // isOfNetwork reports whether a confirmed VF can be of an element's network. confirmed is empty
 // where Multus made the sandbox, so that culvertd does not know the network, and where culvertd or
-// the CRD is of an earlier version. The interface and the address decide there: a refusal would
-// take such pods out of their Services. Tenants cannot write an empty name: they write no NodeState
-// and no Confirmation. docs/threat-model.md has the gap.
+// the CRD is of an earlier version. The interface and the address decide then: a refusal would take
+// such pods out of their Services. Tenants cannot write an empty name: they write no NodeState and
+// no Confirmation. docs/threat-model.md has the gap.
 func isOfNetwork(confirmed string, e statusElement) bool {
 	return confirmed == "" || confirmed == e.Name
 }
 
 // confirmedVFs returns the attached VFs that a pod's node confirms for an element of its
-// network-status: those of its interface and network (isOfNetwork). It goes by the later of two
-// texts: the node's NodeState, and the pod's annotation netannotation.Confirmed. culvertd alone can
-// add the annotation to a pod that is there. A copy in a new pod has another UID, and a text from
+// network-status: those of its interface and network (isOfNetwork). It uses the later of two
+// reports: the node's NodeState, and the pod's annotation netannotation.Confirmed. culvertd alone
+// can add the annotation to a pod that is there. A copy in a new pod has another UID. A report from
 // before the NodeState does not count any more.
 func confirmedVFs(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) (out []heldVF) {
 	c, err := netannotation.ParseConfirmation(pod.Annotations[netannotation.Confirmed])

@@ -23,16 +23,16 @@ type Decision struct {
 	Refusal string
 }
 
-// Rules are an administrator's, for all Services of a cluster.
+// Rules are the administrator's settings for all Services of a cluster.
 type Rules struct {
-	// Defaults serve Services without an annotation.
+	// Defaults are the networks that serve Services without an annotation.
 	Defaults []service.Network
-	// Off leaves every Service to Kubernetes, also those that are served now.
+	// Off leaves every Service to Kubernetes, also Services that are served now.
 	Off bool
 }
 
-// Decide decides by the Service's annotations, else by the default networks: the first that
-// one of its pods asks for. Pods are those that Selector selects.
+// Decide decides by the Service's annotations, else by the default networks: it takes the first
+// that one of the Service's pods asks for. pods are the pods that Selector selects.
 func (r Rules) Decide(svc *corev1.Service, pods []*corev1.Pod) Decision {
 	if r.Off {
 		return Decision{}
@@ -66,7 +66,7 @@ func (r Rules) Decide(svc *corev1.Service, pods []*corev1.Pod) Decision {
 	return Decision{Network: network, Fallback: asksFallback}
 }
 
-// unservable says why a Service of its kind is never served; empty when it may be.
+// unservable returns the reason why a Service of this kind is never served; empty if it may be.
 func unservable(svc *corev1.Service) string {
 	switch {
 	case svc.Spec.Type != "" && svc.Spec.Type != corev1.ServiceTypeClusterIP:
@@ -77,8 +77,8 @@ func unservable(svc *corev1.Service) string {
 	return ""
 }
 
-// chooseDefault returns the first default network that a pod asks for. A Service without
-// pods keeps the one that it has.
+// chooseDefault returns the first default network that a pod asks for. A Service without pods keeps
+// its present network.
 func chooseDefault(svc *corev1.Service, pods []*corev1.Pod, defaults []service.Network) *service.Network {
 	for _, n := range defaults {
 		if len(pods) == 0 && svc.Spec.Selector[service.SelectorKey] == n.Label() {

@@ -2,8 +2,8 @@ package table
 
 import "slices"
 
-// choose returns the indices of the endpoints that take new connections from pods of the node:
-// those that are ready, and where none is, those that still serve while they terminate.
+// choose returns the indices of the endpoints that take new connections from the node's pods: the
+// ready endpoints or, if there are none, endpoints that serve while they terminate.
 func (n Node) choose(s *Service, all []Endpoint) []int {
 	pick := func(takes func(Endpoint) bool) (out []int) {
 		for i, e := range all {
@@ -23,8 +23,8 @@ func (n Node) choose(s *Service, all []Endpoint) []int {
 	return pick(func(e Endpoint) bool { return e.Serving && e.Terminating })
 }
 
-// meantFor returns whether an endpoint's hints mean it for this node. Hints count where each
-// ready endpoint has them and one of them means the node, or else its zone.
+// meantFor returns a function that reports whether an endpoint's hints name this node. Hints count
+// if each ready endpoint has them and one of them names the node, or else its zone.
 func (n Node) meantFor(all []Endpoint) func(Endpoint) bool {
 	forNode, forZone := n.Name != "", n.Zone != ""
 	nodeFound, zoneFound := false, false

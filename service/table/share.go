@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/service"
 )
 
-// size is how large the rules of a Service are, without making them: the number of its Frontends,
-// and by network of the backends of all of these, at most.
+// size is how large the rules of a Service are, computed without making them. It has the number of
+// the Service's Frontends, and for each network the most backends that these have together.
 type size struct {
 	frontends int
 	backends  map[service.Network]int
@@ -82,9 +82,9 @@ type need struct {
 }
 
 // chooseLost returns the Services that are left out, so that the others fit into a limit. Each
-// namespace has an equal share of it; what one does not need is divided among the others. So a
-// namespace that needs no more than its share keeps all Services (TestI9RoomIsShared). Of one that
-// needs more, the small Services stay, and the first ones by name among equals.
+// namespace has an equal share of the limit; the part that it does not need is divided among the
+// others. So a namespace that needs no more than its share keeps all Services (TestI9RoomIsShared).
+// A namespace that needs more keeps its small Services, and the first by name among equal ones.
 func chooseLost(all []need, limit balance.Limit) map[string]bool {
 	limit = limit.OrUnlimited()
 	byNamespace, sums := map[string][]need{}, map[string]balance.Limit{}

@@ -67,7 +67,7 @@ type Client struct {
 // Node is the node that the pods are on.
 type Node struct{ Name, Zone string }
 
-// Input is everything that a table follows from.
+// Input is everything from which a table is computed.
 type Input struct {
 	Node     Node
 	Services []*Service
@@ -103,12 +103,12 @@ type made struct {
 // than their share of the Limit, sorted.
 func (m *Maker) Lost() []string { return m.lost }
 
-// Make returns the table. A pod sees the Services of the networks it is attached to; those of
-// other networks refuse it, or are left to kube-proxy where their owner chose the fallback (I9:
-// TestI9ForeignServices). A Service can have slices of two networks of a pod, while it changes
-// from one to the other. The pod then sees the slices of the network that has endpoints. Services
-// beyond their namespace's share of the Limit are left to kube-proxy, which refuses them or has
-// their fallback (TestI9RoomIsShared).
+// Make returns the table. A pod sees the Services of the networks it is attached to. Services of
+// other networks refuse its connections, or are left to kube-proxy where their owner chose the
+// fallback (I9: TestI9ForeignServices). A Service can have slices of two networks of a pod, while
+// it changes from one to the other. The pod then sees the slices of the network that has endpoints.
+// Services beyond their namespace's share of the Limit are left to kube-proxy, which refuses them
+// or has their fallback (TestI9RoomIsShared).
 func (m *Maker) Make(in Input) balance.Table {
 	old := m.made
 	if m.node != in.Node {
@@ -197,7 +197,7 @@ func viewID(networks []service.Network) balance.ViewID {
 	return balance.ViewID(max(binary.BigEndian.Uint64(hash[:]), 1)) // 0 is balance.Foreign
 }
 
-// addRules adds rules to a view, in the place of those without backends.
+// addRules adds rules to a view. They replace rules without backends.
 func addRules(view, rules balance.View) {
 	for f, r := range rules {
 		if old := view[f]; old == nil || len(old.Backends) == 0 {

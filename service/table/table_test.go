@@ -53,7 +53,7 @@ func client(id string, networks ...service.Network) Client {
 	return Client{ID: id, Netns: "/run/netns/" + id, Networks: networks}
 }
 
-// show prints what a client sees: for each Frontend its backends, or "refused".
+// show prints the view of a client: for each Frontend its backends, or "refused".
 func show(t balance.Table, id string) []string {
 	out := []string{}
 	for _, p := range t.Pods {
@@ -176,8 +176,8 @@ func portsOf(name string, ports, endpoints int) (*Service, *Slice) {
 }
 
 // TestI9RoomIsShared: Services of one namespace take no room from those of others. A namespace
-// within its share keeps all Services, one beyond it loses its large ones, always the same, and the
-// table fits its limit.
+// within its share keeps all Services. A namespace beyond it loses its large ones, always the same,
+// and the table fits its limit.
 func TestI9RoomIsShared(t *testing.T) {
 	sizes := []struct {
 		name             string
@@ -222,8 +222,8 @@ func TestI9RoomIsShared(t *testing.T) {
 	}
 }
 
-// TestI9GreedyOnesShareTheRest: two namespaces that need more than there is keep as much each, and
-// the first Services by name among equal ones.
+// TestI9GreedyOnesShareTheRest: two namespaces that need more than there is keep equally many
+// Services each, and the first by name among equal ones.
 func TestI9GreedyOnesShareTheRest(t *testing.T) {
 	var all []need
 	for i := range 100 {
@@ -240,8 +240,8 @@ func TestI9GreedyOnesShareTheRest(t *testing.T) {
 	}
 }
 
-// TestI9ShareIsKept: a namespace that needs at most its equal share loses nothing, whatever others
-// need, and what is left fits.
+// TestI9ShareIsKept: a namespace that needs at most its equal share loses no Service, whatever
+// others need, and the Services that stay fit the limit.
 func TestI9ShareIsKept(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		limit := balance.Limit{Rules: rapid.IntRange(1, 50).Draw(r, "rules"), Backends: rapid.IntRange(1, 50).Draw(r, "backends")}
@@ -292,8 +292,8 @@ func TestRenamedService(t *testing.T) {
 	}
 }
 
-// TestManyEndpoints: all of 2,000 endpoints in slices of 100 are backends, and one that is not ready
-// is none.
+// TestManyEndpoints: all of 2,000 endpoints in slices of 100 are backends, except an endpoint that
+// is not ready.
 func TestManyEndpoints(t *testing.T) {
 	var m Maker
 	in := Input{Node: here, Services: []*Service{web()}, Clients: []Client{client("pod", net1)}}
@@ -341,8 +341,8 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
-// TestMakerKeepsRules: rules of unchanged Services are the same ones, and a change of a
-// Service, a slice or the node's zone is seen.
+// TestMakerKeepsRules: a Maker keeps the rules of unchanged Services. It makes them anew after a
+// change of the Service, a slice or the node's zone.
 func TestMakerKeepsRules(t *testing.T) {
 	var m Maker
 	s := slice(net1, ready("172.16.91.1"))

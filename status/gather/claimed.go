@@ -31,7 +31,8 @@ func claimProblems(spec desired.Spec, pfs []vf.PF, all []claims.Claim) []api.Pro
 		}
 		for _, c := range all {
 			if c.PF == pf.Label() && c.Fights(want.MTU) {
-				// Not "PF name" alone: status drops what it derives about that object.
+				// Not "PF name" alone: package status leaves out the problems that it derives about
+				// that object.
 				out = append(out, api.Problem{Object: "PF " + pf.Label() + " and " + c.Manager, Reason: c.What() + ", " + c.Where() + ": " + c.Harm(),
 					Next: strings.Join(c.HandOver, "; ")})
 			}

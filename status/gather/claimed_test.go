@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// TestClaimedByOthers: files that go against host.yaml are problems of their
-// PF; a PF that Culvert leaves alone is anybody's.
+// TestClaimedByOthers: files of other managers that contradict host.yaml are problems of their PF.
+// A PF that host.yaml does not name may be theirs.
 func TestClaimedByOthers(t *testing.T) {
 	pfs := []vf.PF{
 		{Name: "enp1s0f0", PCI: vf.PCIAddr{Bus: 1}, Driver: "igb", MTU: 1500},

@@ -51,8 +51,8 @@ type Gatherer struct {
 // kubeletTimeout is how long Status waits for the kubelet.
 const kubeletTimeout = time.Second
 
-// Status lists the NICs and returns the node's status. An error says that the NICs or the
-// ledger cannot be read; what else cannot be read is left out and logged.
+// Status lists the NICs and returns the node's status. It returns an error if the NICs or the
+// ledger cannot be read. Other facts that cannot be read are left out and logged.
 func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	before, err := journal.ReadRecords(g.Node.Ledger)
 	if err != nil {
@@ -85,7 +85,7 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	return st, nil
 }
 
-// findChanged returns the VFs whose records are in another lease or another phase than before.
+// findChanged returns the VFs whose records have another lease or another phase than before.
 func findChanged(before, after []journal.Record) map[vf.ID]bool {
 	type moment struct {
 		generation uint64
@@ -121,7 +121,7 @@ func hostName() string {
 }
 
 // readGiven returns the VFs that the kubelet gave to pods. They are unknown if the kubelet does not
-// answer in time; the ledger has what Culvert itself did.
+// answer in time; the status then has only the leases of the ledger.
 func (g *Gatherer) readGiven(ctx context.Context) (given map[vf.PCIAddr]string, unknown bool) {
 	if g.Given == nil {
 		return nil, false
@@ -135,8 +135,8 @@ func (g *Gatherer) readGiven(ctx context.Context) (given map[vf.PCIAddr]string, 
 	return given, err != nil
 }
 
-// readUsers returns the processes that have VFs open which user space may drive, and all VFs of PFs
-// whose number of VFs is to change.
+// readUsers returns the processes that have VFs open. It reads the VFs that user space may drive,
+// and all VFs of PFs whose number of VFs is to change.
 func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record, pfs []vf.PF) map[vf.PCIAddr][]vf.Process {
 	var handed []vf.PCIAddr
 	spec := g.Node.Spec()
@@ -177,8 +177,8 @@ func (g *Gatherer) findDark(records []journal.Record) map[vf.ID]bool {
 // readers is how many VFs readAttached reads at a time.
 const readers = 8
 
-// readAttached reads the attached VFs in their owners' network namespaces. It leaves out
-// those that cannot be read.
+// readAttached reads the attached VFs in their owners' network namespaces. It leaves out VFs that
+// cannot be read.
 func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) map[vf.ID]vf.State {
 	states := make([]vf.State, len(records))
 	var group errgroup.Group

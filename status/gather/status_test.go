@@ -184,7 +184,7 @@ func TestStatusFollowsItsSources(t *testing.T) {
 	}
 }
 
-// loseCarrier has the PF answer no VF, until the engine has seen that for long.
+// loseCarrier makes the PF answer no VF, for so long that the engine reports it.
 func (h *host) loseCarrier(t *testing.T) {
 	t.Helper()
 	err := h.kernel.SetMailbox(h.Node.Inventory.PFs()[0].PCI, false)
@@ -204,7 +204,7 @@ func objectsOf(problems []api.Problem) (out []string) {
 	return out
 }
 
-// blindKernel is a kernel of which one kind of reading fails.
+// blindKernel is a kernel that fails one kind of reading.
 type blindKernel struct {
 	*fake.Kernel
 	isBlind string // vf, guard or users
@@ -289,7 +289,8 @@ func TestStatusBoundsTheWaitForTheKubelet(t *testing.T) {
 	}
 }
 
-// Without the NICs or the ledger there is no status, and the error says what cannot be read.
+// Without the NICs or the ledger there is no status, and the error names the one that cannot be
+// read.
 func TestStatusNeedsTheNICsAndTheLedger(t *testing.T) {
 	h := newHost(t)
 	ctx, cancel := context.WithCancel(t.Context())

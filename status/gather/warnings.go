@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// addWarnings adds what intake/cni warned of when it read the configurations of the leases, and
-// guards that do not hold whole.
+// addWarnings adds to each VF the warnings of intake/cni about the configuration in its lease, and
+// a warning if its guard does not hold whole.
 func addWarnings(vfs []api.VF, records []journal.Record) {
 	requests := map[vf.ID][]byte{}
 	for _, r := range records {

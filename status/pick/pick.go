@@ -1,6 +1,6 @@
-// Package pick finds what a person named in a node's status: in go an
-// api.NodeStatus and a word from the command line, out come the VFs it means.
-// The CLI calls it, so that culvertd needs one method for all its questions.
+// Package pick finds the VFs that a person named in a node's status. An api.NodeStatus and a word
+// from the command line go in; the VFs that the word means come out. The CLI calls it, so culvertd
+// needs one method for all these questions.
 package pick
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// VF finds VFs by what people call them: PCI address, PF#index, netdevice, or
-// owner (default/a, "pod default/a", a container's ID or the start of it). An
-// owner may have several. vf.ErrNotFound says what there is.
+// VF finds VFs by the names that people use: PCI address, PF#index, netdevice, or owner (default/a,
+// "pod default/a", a container's ID or the start of it). An owner may have several. The error
+// vf.ErrNotFound lists the existing names.
 func VF(st api.NodeStatus, word string) ([]api.VF, error) {
 	pci, _ := vf.ParsePCIAddr(word)
 	for _, match := range []func(api.VF) bool{
@@ -76,13 +76,13 @@ func IDs(st api.NodeStatus) []string {
 	return all
 }
 
-// Filter says which VFs to list; what is empty asks nothing.
+// Filter says which VFs to list; an empty field admits all.
 type Filter struct {
 	PF, Pool, Phase, Owner string
 }
 
-// VFs returns those that the filter lets through. A PF or pool that is not
-// there is vf.ErrNotFound, so that a typing error does not read as "none".
+// VFs returns the VFs that the filter admits. An unknown PF or pool is vf.ErrNotFound, so that a
+// typing error does not read as "none".
 func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
 	if f.PF != "" && !slices.ContainsFunc(st.PFs, func(p api.PF) bool { return p.Name == f.PF }) {
 		return nil, fmt.Errorf("PF %q: %w: there are %s", f.PF, vf.ErrNotFound, joinNames(PFs(st)))
@@ -130,8 +130,8 @@ func Phases(st api.NodeStatus) []string {
 	return distinctTexts(st.VFs, func(v api.VF) string { return v.Phase })
 }
 
-// distinctTexts returns what tell says of things, each once, in their order: nodes of
-// one cluster have PFs and pools of the same name.
+// distinctTexts returns the texts of things, each once, in their order: nodes of one cluster have
+// PFs and pools of the same name. tell returns the text of a thing.
 func distinctTexts[T any](things []T, tell func(T) string) []string {
 	var all []string
 	for _, v := range things {

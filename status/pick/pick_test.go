@@ -35,8 +35,8 @@ func names(vfs []api.VF) string {
 	return strings.Join(all, " ")
 }
 
-// Nodes of a cluster have PFs and pools of one name: a name is offered once, and
-// chooses on all of them.
+// Nodes of a cluster have PFs and pools of one name. Completion offers a name once, and the name
+// selects VFs of all nodes.
 func TestOfACluster(t *testing.T) {
 	st := node(t)
 	want := PFs(st)
@@ -84,7 +84,7 @@ func TestVF(t *testing.T) {
 	}
 }
 
-// TestIDsAreFound: what completion offers, show finds.
+// TestIDsAreFound: VF finds every word that IDs offers for completion.
 func TestIDsAreFound(t *testing.T) {
 	st := node(t)
 	ids := IDs(st)

@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// What an application did, and why a file is not applied, ends with the next step.
+// The output of an application, and the reason why a file is not applied, end with the next step.
 func TestApplied(t *testing.T) {
 	held := api.Plan{PFs: []api.PFPlan{{PF: "enp1s0", Hurts: []api.Holder{{Owner: vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, VF: "enp1s0#0"}}}}}
 	refused := api.Plan{PFs: []api.PFPlan{{PF: "enp1s0", Refused: "it has no SR-IOV"}}}

@@ -8,8 +8,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// barCells is how many VFs a bar shows one by one; more are shown in
-// proportion.
+// barCells is how many VFs a bar shows with a cell each; of more VFs it shows the proportions.
 const barCells = 16
 
 // drawBar draws VFs as a bar: used, free, quarantined, being made, unmanaged.
@@ -29,8 +28,8 @@ func drawBar(c api.Counts, o Options) screen.Cell {
 	return screen.Cell{Text: "[" + bare.String() + "]", Painted: "[" + painted.String() + "]"}
 }
 
-// scaleParts scales parts to cells in all when there are more; what is not zero
-// keeps one cell at least, taken from the largest.
+// scaleParts scales parts down so that they have the given number of cells together. A part that is
+// not zero keeps at least one cell, which the largest part loses.
 func scaleParts(parts [5]int, cells int) [5]int {
 	total := 0
 	for _, n := range parts {
@@ -55,7 +54,7 @@ func scaleParts(parts [5]int, cells int) [5]int {
 	return out
 }
 
-// describeCounts returns the same counts as text, without those that are 0.
+// describeCounts returns the counts of a bar as text, without those that are 0.
 func describeCounts(c api.Counts) string {
 	var parts []string
 	for _, p := range []struct {

@@ -108,7 +108,7 @@ func networkTable(st api.ClusterStatus) *screen.Table {
 	return t
 }
 
-// describeGranted says how many of a network's addresses are in blocks of nodes.
+// describeGranted returns how many of a network's addresses are in blocks of nodes.
 func describeGranted(n api.Network) string {
 	switch n.Addresses {
 	case 0:

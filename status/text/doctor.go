@@ -90,8 +90,7 @@ func doctorFinding(b *strings.Builder, f api.Finding, o Options) {
 	doctorCommands(b, "mend: ", f.Mend, o)
 }
 
-// doctorText writes s from the column on; the lines that follow are indented
-// by more.
+// doctorText writes s from the column on. Its further lines are indented by more as well.
 func doctorText(b *strings.Builder, s string, o Options, more string) {
 	width := 0
 	if o.Width > 0 {
@@ -117,9 +116,8 @@ func doctorCommands(b *strings.Builder, head string, lines []string, o Options) 
 	}
 }
 
-// wrapCommand breaks a line that is too long where a shell goes on with the next:
-// after &&, or with a backslash before a redirection or between words of kubectl. Others
-// are text.
+// wrapCommand breaks a line that is too long where a shell continues it: after &&, or with a
+// backslash before a redirection or between words of kubectl. It wraps other lines as text.
 func wrapCommand(s string, width int) []string {
 	if width <= 0 || screen.Columns(s) <= width {
 		return []string{s}

@@ -190,8 +190,7 @@ func TestHurtAndRefused(t *testing.T) {
 	}
 }
 
-// TestHostileText: what others wrote cannot break a line or steer the
-// terminal.
+// TestHostileText: text from other programs cannot break a line or control the terminal.
 func TestHostileText(t *testing.T) {
 	st := read[api.NodeStatus](t, "node.json")
 	st.Node = "a\x1b[2Jb\nc"

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A guest runs with the VFs that QEMU has open; its others are reserved. Pods, VFs
-// that are not on the bus, and those of a cluster's picture have neither.
+// The VFs that QEMU has open are running with their guest; the guest's others are reserved. Pods'
+// VFs, VFs that are not on the bus, and those of a cluster's picture are neither.
 func TestRunningAndReserved(t *testing.T) {
 	guest := func(change func(*api.VF)) api.VF {
 		v := api.VF{Name: "enp1s0#0", Phase: "attached", Owner: &vf.Owner{Kind: vf.OwnerGuest, UID: "8a1c", Name: "db1", Interface: "net1"}}

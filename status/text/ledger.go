@@ -41,7 +41,7 @@ func Ledger(l api.Ledger, o Options) string {
 	a.WriteBelow(&b, o.Look)
 	writeSandboxes(&b, l.Sandboxes, o)
 	for _, r := range l.Records {
-		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems tell of those
+		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems name damaged records
 			b.WriteByte('\n')
 			writeEntry(&b, o, 0, "", excerpt.Clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
 		}
@@ -102,7 +102,7 @@ func LedgerCheck(l api.Ledger, o Options) string {
 	return b.String()
 }
 
-// LedgerRepair says what a repair does.
+// LedgerRepair describes the result of a repair.
 func LedgerRepair(did []string, o Options) string {
 	var b strings.Builder
 	b.WriteString("\nA repair writes a new ledger, in which\n\n")

@@ -6,7 +6,8 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// The column LINK says of a link that is flapping only that, so that it does not change with it.
+// For a flapping link, the column LINK says only that it is flapping, so the column does not change
+// with the link.
 func TestFlappingLink(t *testing.T) {
 	for _, carrier := range []bool{true, false} {
 		if got := linkCell(api.PF{Up: true, Carrier: carrier, SpeedMbps: 1000, Flapping: true}).Text; got != "flapping" {

@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The status lists each bond of the host once, with its PFs and what a VF of them does when the
-// bond fails over.
+// The status lists each bond of the host once, with its PFs and the effect of a fail-over on their
+// VFs.
 func TestHostBond(t *testing.T) {
 	bond, bridge := vf.Master{Name: "bond0", Kind: vf.MasterBond, Mode: vf.BondActiveBackup, Active: "enp1s0"}, vf.Master{Name: "br0", Kind: vf.MasterBridge}
 	pf := func(name string, m *vf.Master) api.PF { return api.PF{Name: name, Master: m, FailOver: m.FailOver()} }

@@ -112,8 +112,8 @@ func pfTable(st api.NodeStatus, o Options) *screen.Table {
 	return t
 }
 
-// writeMasters lists the bonds and other interfaces of the host that have PFs as members, each
-// with what a VF does when it fails over.
+// writeMasters lists the bonds and other interfaces of the host that have PFs as members, each with
+// the effect of a fail-over on a VF.
 func writeMasters(b *strings.Builder, pfs []api.PF, o Options) {
 	members := map[string][]string{}
 	var masters []api.PF // the first member of each
@@ -210,8 +210,8 @@ func writeProblem(b *strings.Builder, o Options, p api.Problem, since string) {
 	}
 }
 
-// writeEntry writes a wrapped paragraph, indented, behind a mark of one column or
-// none.
+// writeEntry writes a wrapped, indented paragraph after a mark of one column. If mark is empty, it
+// writes a space.
 func writeEntry(b *strings.Builder, o Options, indent int, mark, s string) {
 	if mark == "" {
 		mark = " "

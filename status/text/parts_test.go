@@ -24,7 +24,7 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// FuzzShare: a scaled bar has all its cells, and what there is shows.
+// FuzzShare: a scaled bar has all its cells, and each part that is not zero has one.
 func FuzzShare(f *testing.F) {
 	f.Add(uint16(1), uint16(2), uint16(3), uint16(4), uint16(5))
 	f.Fuzz(func(t *testing.T, a, b, c, d, e uint16) {

@@ -83,7 +83,7 @@ func Hurt(p api.Plan) string {
 	return excerpt.Clean(strings.Join(all, ", "))
 }
 
-// Refused lists what cannot be done at all, for a message.
+// Refused lists the parts of a plan that are impossible, for a message.
 func Refused(p api.Plan) string {
 	var all []string
 	for _, pf := range p.PFs {

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// setting is one attribute of a VF in four views. Empty means that nothing is
-// asked (wanted), or that there is nothing to tell (the others).
+// setting is one attribute of a VF in four views. An empty text means that nothing is requested
+// (wanted), or that there is no value to show (the others).
 type setting struct {
 	name                     string
 	ability                  vf.Setting // empty: every VF has it
@@ -59,8 +59,8 @@ func listSettings(v api.VF) []setting {
 	return all
 }
 
-// describeBriefly lists what a VF has beyond its baseline, on one line: "vlan 100,
-// trust on". A MAC is left out: it has no meaning to the eye.
+// describeBriefly lists the settings in which a VF differs from its baseline, on one line: "vlan
+// 100, trust on". A MAC is left out: people cannot read anything from it.
 func describeBriefly(v api.VF) string {
 	if v.Missing || v.Unread {
 		return ""
@@ -92,7 +92,7 @@ func onOff(b *bool) string {
 }
 
 func formatSwitch(t vf.Tri) string {
-	return map[vf.Tri]string{vf.Yes: "on", vf.No: "off"}[t] // unknown: nothing to tell
+	return map[vf.Tri]string{vf.Yes: "on", vf.No: "off"}[t] // empty if it is unknown
 }
 
 func rateAsked(mbps *uint32) string {

@@ -1,7 +1,7 @@
-// Package text writes what culvertd answers for people: tables that fit the
-// width they are given, without trailing spaces, coloured when asked; and, for
-// programs, the same values as JSON or YAML. The CLI calls it with an api value
-// and a writer's settings; nothing here asks the terminal or the environment.
+// Package text writes culvertd's answers for people: tables that fit the given width, without
+// trailing spaces, coloured if requested. For programs it writes the same values as JSON or YAML.
+// The CLI calls it with an api value and a writer's settings; nothing here asks the terminal or the
+// environment.
 package text
 
 import (

@@ -111,7 +111,7 @@ func describeDevice(v api.VF) string {
 	return fmt.Sprintf("%s, device %s:%s, driver %s", v.PCI, v.Vendor, v.Device, cmp.Or(v.Driver, "none"))
 }
 
-// clockSlack is how far in the future a time may be that was only just taken.
+// clockSlack is how far in the future the time of an event may seem that has only just happened.
 const clockSlack = time.Minute
 
 func phaseLine(v api.VF, st api.NodeStatus, o Options) string {

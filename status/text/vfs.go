@@ -81,8 +81,8 @@ func formatOwner(v api.VF) string {
 	return v.Owner.String()
 }
 
-// formatRunning says of a VF that a guest has whether it runs with it: QEMU has the VF open
-// then. Empty for others, and on a picture of a cluster, which does not tell.
+// formatRunning returns whether a guest runs with a VF that it has: QEMU then has the VF open. It
+// is empty for other VFs, and in the picture of a cluster, which does not have that.
 func formatRunning(v api.VF) string {
 	switch {
 	case v.Node != "" || v.Missing || v.Unread || v.Owner == nil || v.Owner.Kind != vf.OwnerGuest || v.Phase != string(journal.Attached):
@@ -93,7 +93,7 @@ func formatRunning(v api.VF) string {
 	return "reserved"
 }
 
-// phaseCell of a VF, with ! when it is not as it should be.
+// phaseCell returns the cell with the phase of a VF, with ! if the VF is not as it should be.
 func phaseCell(v api.VF) screen.Cell {
 	c := screen.Cell{Text: v.Phase}
 	switch v.Phase {

@@ -1,5 +1,5 @@
-// Package apiserver runs a real kube-apiserver with its etcd for a test: RBAC is
-// on, nothing else of a cluster is there. tools/part builds both once.
+// Package apiserver runs a real kube-apiserver with its etcd for a test. RBAC is on, and the
+// cluster has no other parts. tools/part builds both programs once.
 package apiserver
 
 import (
@@ -29,23 +29,23 @@ import (
 	"github.com/culvert-net/culvert/test/child"
 )
 
-// Server is one. It ends with the test.
+// Server is an API server with its etcd. It ends with the test.
 type Server struct {
 	t     testing.TB
 	dir   string
-	etcd  string // where it answers
+	etcd  string // its URL
 	port  string
 	args  []string // more flags of the API server
 	ended func()
 }
 
-// Viewer is a user without any rights; the others' token is an administrator's.
+// Viewer is the token of a user without any rights, and admin that of an administrator.
 const (
 	Viewer = "viewer"
 	admin  = "admin"
 )
 
-// New starts one with more flags, and waits until it is ready.
+// New starts a Server, with more flags for the API server, and waits until it is ready.
 func New(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, args: args, dir: t.TempDir(), etcd: "http://127.0.0.1:" + ReservePort(t), port: ReservePort(t)}
@@ -83,7 +83,7 @@ func (s *Server) askEtcd() error {
 	return nil
 }
 
-// Start starts the API server that Stop ended; etcd runs on in between.
+// Start starts the API server again after Stop; etcd has kept running.
 func (s *Server) Start() {
 	s.t.Helper()
 	s.ended = s.runProgram("kubernetes", "kube-apiserver", append([]string{"--etcd-servers", s.etcd, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--cert-dir", s.dir + "/certs",
@@ -96,22 +96,22 @@ func (s *Server) Start() {
 // Stop ends the API server at once.
 func (s *Server) Stop() { s.ended() }
 
-// Config returns the administrator's configuration of a client.
+// Config returns a client's configuration for the administrator.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: "https://127.0.0.1:" + s.port, BearerToken: admin, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000}
 }
 
-// Kubeconfig returns a file by which Viewer reaches it; it calls the cluster "test".
+// Kubeconfig returns the path of a kubeconfig for Viewer, which names the cluster "test".
 func (s *Server) Kubeconfig() string { return s.kubeconfigOf(Viewer) }
 
-// AdminKubeconfig returns a file by which the administrator reaches it.
+// AdminKubeconfig returns the path of a kubeconfig for the administrator.
 func (s *Server) AdminKubeconfig() string { return s.kubeconfigOf(admin) }
 
 func (s *Server) kubeconfigOf(token string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "kubeconfig-"+token)
-	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "test", "contexts": [{"name": "test", "context": {"cluster": "test", "user": "viewer"}}],
-		"clusters": [{"name": "test", "cluster": {"server": "https://127.0.0.1:%s", "insecure-skip-tls-verify": true}}], "users": [{"name": "viewer", "user": {"token": %q}}]}`, s.port, token)
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "test", "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+		"clusters": [{"name": "test", "cluster": {"server": "https://127.0.0.1:%s", "insecure-skip-tls-verify": true}}], "users": [{"name": "test", "user": {"token": %q}}]}`, s.port, token)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (s *Server) RunControllers(names ...string) {
 		"--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", ReservePort(s.t), "--cert-dir", s.dir+"/manager")
 }
 
-// RunDNS runs CoreDNS, and returns where it answers for the zone cluster.local.
+// RunDNS runs CoreDNS, and returns the address at which it answers for the zone cluster.local.
 func (s *Server) RunDNS() (address string) {
 	s.t.Helper()
 	port, corefile := ReservePort(s.t), s.dir+"/Corefile"
@@ -138,8 +138,8 @@ func (s *Server) RunDNS() (address string) {
 	return "127.0.0.1:" + port
 }
 
-// Do sends one request as the administrator, with a body in JSON or YAML; an answer that
-// refuses it is an error.
+// Do sends one request as the administrator, with a body in JSON or YAML. It returns an error if
+// the API server refuses the request.
 func (s *Server) Do(method, path, body string, into any) error {
 	config := s.Config()
 	client, err := rest.HTTPClientFor(config)
@@ -174,7 +174,7 @@ func (s *Server) Must(method, path, body string) {
 	}
 }
 
-// CRDs makes Culvert's, and waits until they are served.
+// CRDs creates Culvert's CRDs, and waits until the API server serves them.
 func (s *Server) CRDs() {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(treeRoot(s.t), "dist/kubernetes/crds/*.yaml"))
@@ -220,8 +220,8 @@ func Program(t testing.TB, part, name string) string {
 	return filepath.Join(strings.TrimSpace(string(dir)), name)
 }
 
-// Eventually waits until is returns nil, five minutes at most: it is about other programs, which
-// take ten times as long on a machine that is busy.
+// Eventually waits until is returns nil, five minutes at most. Programs of other projects take
+// ten times as long on a busy machine.
 func Eventually(t testing.TB, what string, is func() error) {
 	t.Helper()
 	err := is()
@@ -260,12 +260,13 @@ func (s *Server) runProgram(part, name string, args ...string) (stop func()) {
 	return stop
 }
 
-// The ports that ReservePort returns. The kernel gives none of them to a program that leaves the
-// choice to it (ip_local_port_range).
+// The ports that ReservePort returns. The kernel gives none of them to a program that binds port
+// 0 (ip_local_port_range).
 const firstPort, portCount = 20000, 10000
 
 // ReservePort returns a port of 127.0.0.1 on which nothing listens. Until the test ends, no other
-// call returns that port, in this process or another: each holds an abstract socket of that name.
+// call returns that port, in this process or another: each call holds an abstract socket named
+// after its port.
 func ReservePort(t testing.TB) string {
 	t.Helper()
 	var err error

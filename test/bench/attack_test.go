@@ -21,11 +21,11 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// What tenants of the attacked cluster wrote: networks of each size, and pods that name
-// one of them up to 64 times, the most that there may be.
+// The objects that tenants of the attacked cluster wrote: networks of each size, and pods
+// that name one of them 64 times, the most that culvertd accepts.
 const (
 	hugeNetworks   = 40
-	largeNetworks  = 400 // each as large as culvertd takes
+	largeNetworks  = 400 // each as large as culvertd accepts
 	attackingPods  = 24
 	networksOfAPod = 64
 )
@@ -36,13 +36,15 @@ func networkConfig(name string) string {
 	return fmt.Sprintf(`{"cniVersion":"1.0.0","type":"bridge","name":%q,"x":%q}`, name, strings.Repeat("x", size))
 }
 
-// podNetworks is the annotation of a pod: every third pod names each size of network.
+// podNetworks returns the annotation of a pod. Each third of the pods names networks of one
+// size.
 func podNetworks(pod int) string {
 	name := fmt.Sprintf("%c%d", "hls"[pod%3], pod%hugeNetworks)
 	return strings.TrimSuffix(strings.Repeat("d/"+name+",", networksOfAPod), ",")
 }
 
-// attackedCluster is an API server whose lists have what tenants wrote. Nothing changes.
+// attackedCluster is an API server that lists the objects of the tenants. They never
+// change.
 type attackedCluster struct {
 	reads atomic.Int64
 }
@@ -166,9 +168,9 @@ func bloatLedger(t *testing.T, path string) {
 	}
 }
 
-// TestMemoryUnderAttack does to a culvertd with 256 VFs what tenants can do: networks
-// that are large and many, pods that name one 64 times, large annotations, and a ledger
-// that such pods have bloated. Its memory stays within the budget all the time.
+// TestMemoryUnderAttack attacks a culvertd with 256 VFs as tenants can: by many large
+// networks, pods that name one 64 times, large annotations, and a ledger that such pods
+// have bloated. Its memory stays within the budget all the time.
 func TestMemoryUnderAttack(t *testing.T) {
 	if programs != "" {
 		t.Skip("in a node")
@@ -182,7 +184,7 @@ func TestMemoryUnderAttack(t *testing.T) {
 	}
 	cluster := &attackedCluster{}
 	server := httptest.NewServer(cluster)
-	defer server.CloseClientConnections() // of the watches
+	defer server.CloseClientConnections() // the watches' connections
 	program := buildFakenode(t)
 	within, unlimited := newLimit(t)
 	if unlimited == nil {
@@ -250,7 +252,7 @@ func runPods(t *testing.T, f func(pod int) error) {
 	}
 }
 
-// peakMemory is the most that a process had resident since it started, in bytes.
+// peakMemory returns the peak of a process's resident memory since its start, in bytes.
 func peakMemory(pid int) (int, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

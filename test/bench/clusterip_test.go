@@ -33,10 +33,10 @@ type balancer interface {
 const byEBPF, byNftables, server = 0, 2, 1
 
 // BenchmarkClusterIP compares a ClusterIP with the pod's own VF address, by `culvert bench`, in one
-// measurement of both mechanisms. The pods have VFs that culvertd attached. Everything is compared
-// with the own address as the client without nftables reaches it: in the other one the kernel tracks
-// those connections too, which own-throughput and own-requests show. Each repetition
-// (-test.count) reports one round.
+// measurement of both mechanisms. The pods have VFs that culvertd attached. All figures are
+// compared with the pod's own address as the client without nftables reaches it. For the other
+// client the kernel also tracks the connections to that address; own-throughput and own-requests
+// show the cost. Each repetition (-test.count) reports one round.
 func BenchmarkClusterIP(b *testing.B) {
 	for _, pod := range []int{byEBPF, server, byNftables} {
 		if err := host.add(pod); err != nil {
@@ -67,8 +67,8 @@ func BenchmarkClusterIP(b *testing.B) {
 	}
 }
 
-// findArm returns the arm over VFs of a workload from a pod: to the ClusterIP where it is replaced,
-// else to the server's own address.
+// findArm returns the arm over VFs of a workload from a pod. It goes to the ClusterIP if replaced
+// names a mechanism, else to the server's own address.
 func findArm(b *testing.B, r bench.Result, kind bench.Kind, pod int, replaced bench.Replacement) int {
 	b.Helper()
 	i := slices.IndexFunc(r.Arms, func(a bench.Arm) bool {
@@ -95,7 +95,7 @@ func reportRounds(b *testing.B, name string, ratios []float64) {
 	})
 }
 
-// balanceTo has a mechanism balance the ClusterIP to a backend, for one pod.
+// balanceTo makes a mechanism balance the ClusterIP to a backend, for one pod.
 func balanceTo(b *testing.B, by balancer, backend netip.Addr, pod int) {
 	b.Helper()
 	view := balance.View{}
@@ -157,7 +157,8 @@ func openFilter(b *testing.B) balancer {
 	return tracking{f}
 }
 
-// tracking has the kernel track more connections, once the rules have loaded its modules.
+// tracking makes the kernel track more connections, once the rules have loaded the modules for
+// that.
 type tracking struct{ balancer }
 
 func (t tracking) Apply(table balance.Table) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/bench/floor"
 )
 
-// BenchmarkShimExec is what it costs to start the shim: it answers VERSION by
+// BenchmarkShimExec measures the start of the shim, which answers VERSION by
 // itself. x-empty compares it with a Go program that does nothing.
 func BenchmarkShimExec(b *testing.B) {
 	var shim, empty []time.Duration

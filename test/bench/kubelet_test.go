@@ -13,9 +13,9 @@ import (
 	"github.com/culvert-net/culvert/kubelet"
 )
 
-// podResources answers in the place of the node's kubelet, which is stopped since it would start
-// the pods itself: each pod of testdata/pods.yaml was given the same VF. Culvert and Multus both
-// ask it at each attach.
+// podResources answers in place of the node's kubelet, which is stopped since it would start the
+// pods itself. By its answer the kubelet gave the same VF to each pod of testdata/pods.yaml.
+// Culvert and Multus both ask it at each attach.
 type podResources struct {
 	podresources.UnimplementedPodResourcesListerServer
 	device string
@@ -43,6 +43,6 @@ func serveKubelet(device string) error {
 	}
 	s := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(s, podResources{device: device})
-	go func() { _ = s.Serve(l) }() // its error is that the process ends
+	go func() { _ = s.Serve(l) }() // it returns only when the process ends
 	return nil
 }

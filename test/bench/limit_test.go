@@ -17,7 +17,7 @@ import (
 type limit struct {
 	dir   string
 	bytes int
-	peak  string // its file with the most that was charged to it
+	peak  string // its file with the peak of its memory
 	kills string // its file with the number of processes that the kernel ended
 }
 
@@ -59,7 +59,8 @@ func newLimit(t *testing.T) (limit, error) {
 	return limit{}, failed
 }
 
-// remove ends what a test that failed has left in the cgroup, and removes it.
+// remove kills the processes that a failed test has left in the cgroup, and removes the
+// cgroup.
 func (l limit) remove(t *testing.T) {
 	var err error
 	for range 50 {

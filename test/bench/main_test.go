@@ -1,8 +1,7 @@
-// Package bench measures Culvert against its budgets (docs/design/0005): real
-// culvertd, the real shim exec'd as a runtime does, a real VF and a netns, in a
-// lab node. What is compared is measured in turns, in one run, so that the
-// noise of an emulated machine falls on both sides; a ratio is the median of
-// the ratios of all turns.
+// Package bench measures Culvert against its budgets (docs/design/0005): real culvertd, the
+// real shim exec'd as a runtime does, a real VF and a netns, in a lab node. Two ways that are
+// compared are measured in turns, in one run, so that the noise of an emulated machine falls on
+// both. A ratio is the median of the ratios of all turns.
 //
 // tools/bench builds the programs, runs this in a fast node (no udev) and in a
 // whole one, and prints which budgets are met.
@@ -24,7 +23,7 @@ var programs = os.Getenv("CULVERT_BENCH")
 // comparison with the usual chain. It is empty elsewhere.
 var cluster = os.Getenv("CULVERT_BENCH_CLUSTER")
 
-// smoke is whether the benchmarks only have to run: no figure is kept.
+// smoke says that the benchmarks only have to run, and no figure is kept.
 var smoke = os.Getenv("CULVERT_BENCH_SMOKE") != ""
 
 // host is the node that this runs in; nil outside of one.
@@ -32,7 +31,7 @@ var host *node
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if programs == "" { // not in a node: only what boots one
+	if programs == "" { // not in a node: only the tests that boot one
 		os.Exit(m.Run())
 	}
 	os.Exit(run(m))

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// apply makes culvertd have that many VFs on the first PF.
+// apply makes culvertd create that many VFs on the first PF.
 func (n *node) apply(first int, kept bool) error {
 	var got api.ApplyResult
 	req := api.HostRequest{File: "host.yaml", Content: n.hostYAML(first, kept)}
@@ -30,8 +30,8 @@ func (n *node) noVFs() error {
 	return os.WriteFile(filepath.Join("/sys/class/net", n.pfs[0], "device/sriov_numvfs"), []byte("0"), 0)
 }
 
-// makes are the times of making 7 VFs, by culvertd and by the kernel alone: as interfaces,
-// and with the host's driver kept off them.
+// makes has the times to make 7 VFs, by culvertd and by the kernel alone: as interfaces, and
+// with the host's driver kept off them.
 type makes struct{ culvert, floor, kept, floorKept []time.Duration }
 
 func (m *makes) round(n *node) error {
@@ -76,7 +76,7 @@ func take(n *node, into *[]time.Duration, fn func() error) error {
 	return err
 }
 
-// makesFor returns what the benchmarks share, as turnsFor does.
+// makesFor returns the times that the benchmarks share, as turnsFor does.
 func (n *node) makesFor(b *testing.B) *makes {
 	b.Helper()
 	i := n.calls[b.Name()]

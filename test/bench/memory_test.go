@@ -23,13 +23,14 @@ const (
 	maxMemory = 40 * mib // the design's budget, for a node of a cluster
 	maxGrowth = 1.15     // of memory at rest, from one tenth of the cycles to their end
 
-	// The most that docs/design/0005 has, and a quarter or more for noise: a host has no
-	// cluster to remember. A change that needs more says there what for.
+	// The largest figures of docs/design/0005, and a quarter or more for noise. A host
+	// needs less memory, since it keeps no state of a cluster. A change that needs more
+	// explains it there.
 	maxIdle  = 36 * mib // culvertd at rest on a host with 14 VFs
-	maxBurst = 20 * mib // fakenode as its 256 VFs are taken at once, without pages of files
+	maxBurst = 20 * mib // fakenode when its 256 VFs are attached at once, without pages of files
 )
 
-// call asks a culvertd as the shim does, without the exec.
+// call calls culvertd as the shim does, without the exec.
 func call(socket, command, netns, container, ifName string) error {
 	req := api.CNIRequest{
 		Command: command, ContainerID: container, Netns: netns, IfName: ifName, Path: programs, Config: []byte(culvertConfig),
@@ -44,8 +45,8 @@ func call(socket, command, netns, container, ifName string) error {
 	return nil
 }
 
-// size is a process's memory in bytes and its open files. Of the resident memory own is
-// what is not pages of files: the kernel keeps more or fewer of those, as it likes.
+// size is a process's memory in bytes and its open files. own is the resident memory
+// without pages of files, of which the kernel keeps a varying number.
 type size struct{ rss, own, files int }
 
 func sizeOf(b *testing.B, pid int) size {
@@ -117,7 +118,8 @@ func hold(b *testing.B, warm, after size) {
 	}
 }
 
-// startFakenode starts a culvertd with 256 VFs of a kernel in memory.
+// startFakenode starts a culvertd with 256 VFs of a kernel in memory, and returns its
+// socket.
 func startFakenode(tb testing.TB, program string) (cmd *exec.Cmd, socket string) {
 	return startFakenodeIn(tb, program, tb.TempDir())
 }
@@ -158,8 +160,8 @@ func endFakenode(tb testing.TB, cmd *exec.Cmd) {
 	}
 }
 
-// TestMemoryOfABurst asks on this machine what BenchmarkMemory256 asks in a node, once: it
-// fails when culvertd needs a third more memory than it did.
+// TestMemoryOfABurst runs one round of BenchmarkMemory256 on this machine. It fails when
+// culvertd needs a third more memory than before.
 func TestMemoryOfABurst(t *testing.T) {
 	if programs != "" {
 		t.Skip("in a node")
@@ -179,8 +181,8 @@ func TestMemoryOfABurst(t *testing.T) {
 	}
 }
 
-// BenchmarkMemory256 is culvertd with 256 VFs of a kernel in memory: 16 pods
-// with 16 networks each come at once and go, b.N times.
+// BenchmarkMemory256 measures culvertd with 256 VFs of a kernel in memory. 16 pods with
+// 16 networks each are attached and detached at once, b.N times.
 func BenchmarkMemory256(b *testing.B) {
 	cmd, socket := startFakenode(b, filepath.Join(programs, "fakenode"))
 	idle := sizeOf(b, cmd.Process.Pid)

@@ -29,12 +29,12 @@ type node struct {
 	socket string
 	cmd    *exec.Cmd
 	pfs    []string // names of the PFs' netdevices
-	vfs    []api.VF // what culvertd made
+	vfs    []api.VF // the VFs that culvertd made
 	udev   bool
 	turns  map[string][]*turns // by b.N and benchmark, in order
 	calls  map[string]int
 	made   []*makes // of VFCreate, in order
-	tried  bool     // the ways to a pod's networks work
+	tried  bool     // the ways to a pod's networks were tried, and work
 	broken error    // why no turns can be taken
 }
 
@@ -90,7 +90,8 @@ func start(ctx context.Context) (n *node, err error) {
 	return n, err
 }
 
-// hostYAML wants so many VFs of the first PF; kept has the host's driver kept off them.
+// hostYAML requests so many VFs of the first PF. If kept is set, the host's driver is
+// kept off them.
 func (n *node) hostYAML(first int, kept bool) string {
 	text := fmt.Sprintf(`pfs:
 - {name: %s, vfs: %d, autoprobe: %t}
@@ -122,7 +123,7 @@ func (n *node) startDaemon() error {
 	return child.Start(n.cmd)
 }
 
-// ready waits until culvertd has made all its VFs, and nobody has one.
+// ready waits until culvertd has made all its VFs and all of them are free.
 func (n *node) ready(ctx context.Context) (st api.NodeStatus, err error) {
 	for range 1200 {
 		if err = rpc.Call(ctx, n.socket, api.MethodStatus, nil, &st); err == nil && st.Ready && allFree(st.VFs) {
@@ -156,8 +157,8 @@ func (n *node) stop() error {
 	return errors.Join(append(errs, os.RemoveAll(n.dir))...)
 }
 
-// freeze stops culvertd for the time that fn runs: what it would do about the
-// devices that fn changes is no part of fn's time.
+// freeze stops culvertd while fn runs, so that culvertd's work on the devices that fn
+// changes adds nothing to fn's time.
 func (n *node) freeze(fn func() error) error {
 	if err := n.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -165,9 +166,9 @@ func (n *node) freeze(fn func() error) error {
 	return errors.Join(fn(), n.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// quiet waits until nobody in the node has anything to do: udevd, culvertd's
-// look after an event, the kernel's clean-up. What is timed next starts alike.
-// A busy host may leave a node no rest, which is no failure where no figure is kept.
+// quiet waits until the node is idle: udevd, culvertd's pass after an event and the
+// kernel's clean-up have ended. So each timed action starts from the same state. A
+// node of a busy host may never be idle, which is no failure if no figure is kept.
 func (n *node) quiet() error {
 	const (
 		window = 150 * time.Millisecond
@@ -200,8 +201,8 @@ func (n *node) quiet() error {
 	return errors.New("the node does not come to rest within 30 s")
 }
 
-// busy is how long the node's processors have worked (proc_stat(5)), at
-// USER_HZ of 100.
+// busy returns how long the node's processors have worked (proc_stat(5)), at USER_HZ
+// of 100.
 func busy() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -222,7 +223,7 @@ func busy() (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// processorTime is what culvertd has used of the processors, by its CPU clock
+// processorTime returns the processor time that culvertd has used, by its CPU clock
 // (clock_getcpuclockid(3), MAKE_PROCESS_CPUCLOCK of the kernel).
 func (n *node) processorTime() (time.Duration, error) {
 	const sched = 2 // CPUCLOCK_SCHED

@@ -57,7 +57,8 @@ func (n *node) del(pod int) error {
 	return n.run(invocation{"culvert-cni", "DEL", culvertConfig, pod})
 }
 
-// floor runs the bare kernel work, on the pod's own VF: culvertd is frozen.
+// floor runs the bare kernel work, on the pod's own VF. culvertd must be
+// frozen.
 func (n *node) floor(w floor.Work) error {
 	return checked(exec.Command(filepath.Join(programs, "floor"), w.Args()...))
 }
@@ -72,7 +73,7 @@ func (n *node) floorDel(pod int) error {
 	return n.floor(floor.Detach{Netns: podNetns(pod), Name: ifName, HostName: n.vfs[pod].Netdevice})
 }
 
-// timed measures fn from rest.
+// timed returns the time that fn takes, from the moment when the node is idle.
 func (n *node) timed(fn func() error) (time.Duration, error) {
 	if err := n.quiet(); err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 )
 
-// Where a node of a cluster has its plugins and network configurations.
+// The places of plugins and network configurations on a node of a cluster.
 const (
 	pluginDir      = "/opt/cni/bin"
 	confDir        = "/etc/cni/net.d"
@@ -30,7 +30,8 @@ type podRuntime struct {
 	has  []string
 }
 
-// multusConfig is what Multus' DaemonSet writes, with the account that it makes.
+// multusConfig returns the configuration that Multus' DaemonSet writes, with the account that it
+// makes.
 func multusConfig() []byte {
 	return fmt.Appendf(nil, `{"cniVersion": "0.3.1", "name": "multus-cni-network", "plugins": [{"type": "multus",
 		"capabilities": {"portMappings": true}, "kubeconfig": %q, "clusterNetwork": %q}]}`, filepath.Join(cluster, "multus.kubeconfig"), defaultNetwork)
@@ -86,7 +87,7 @@ func (r *podRuntime) del(pod int) error {
 }
 
 // try adds a pod once and looks whether its interfaces have their addresses. It also leaves
-// behind what only the first pod of a node pays for, such as Flannel's bridge.
+// behind the parts that only the first pod of a node has to make, such as Flannel's bridge.
 func (r *podRuntime) try() error {
 	if err := r.add(0); err != nil {
 		return err
@@ -140,7 +141,8 @@ func (n *node) takePodTurns(rounds int) (*turns, error) {
 	return t, nil
 }
 
-// over is what a way takes beyond the pod's default network alone: what the VF costs the pod.
+// over returns the times that a way takes beyond those of the pod's default network alone: the
+// cost of the VF.
 func over(all, plain []time.Duration) []time.Duration {
 	out := make([]time.Duration, len(all))
 	for i := range all {

@@ -41,14 +41,15 @@ func measured(t *testing.T, out string, names ...string) {
 	}
 }
 
-// The benchmarks run, each once, but for those that take long.
+// TestSmoke runs each benchmark once, except those that take long.
 func TestSmoke(t *testing.T) {
 	measured(t, runPart(t, "smoke"), "Attach", "AttachFloor", "Detach", "DetachFloor", "AttachBond", "AttachParallel", "ShimExec", "Memory",
 		"ClusterIP/eBPF/throughput", "ClusterIP/eBPF/requests", "ClusterIP/nftables/throughput", "ClusterIP/nftables/requests")
 }
 
-// The comparison with the usual chain runs in a cluster: the benchmark itself fails where a way
-// does not give the pod both interfaces, and here the chain is seen to ask the API server.
+// TestSmokePods runs the comparison with the usual chain in a cluster. The benchmark itself
+// fails if a way does not give the pod both interfaces. The test also checks that the chain
+// asks the API server.
 //
 // It boots a cluster for one figure, so make soak runs it and make test does not.
 func TestSmokePods(t *testing.T) {

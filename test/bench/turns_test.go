@@ -53,7 +53,8 @@ func (n *node) takeTurns(rounds int) (*turns, error) {
 	return t, nil
 }
 
-// counted is fn, and what it cost culvertd in processor time.
+// counted returns fn, and the processor time that culvertd used in the last
+// call of it.
 func (n *node) counted(fn func(pod int) error) (func(pod int) error, *time.Duration) {
 	var used time.Duration
 	return func(pod int) error {

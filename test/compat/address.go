@@ -21,7 +21,7 @@ import (
 	"github.com/culvert-net/culvert/node"
 )
 
-// addressInput is a call of the plugin that hands out addresses.
+// addressInput has the arguments of a plugin that gives out addresses.
 type addressInput struct {
 	IPAM any `yaml:"ipam"`
 	// Version of the CNI specification; 1.0.0 when empty.
@@ -32,12 +32,12 @@ type addressInput struct {
 	IPs []string `yaml:"ips"`
 	// Runtime is runtimeConfig.
 	Runtime map[string]any `yaml:"runtimeConfig"`
-	// Pods are attached one after another; 1 when not given. The first asks by Args, IPs and
-	// Runtime, and the others ask for nothing, but for Each.
+	// Pods are attached one after another; 1 when not given. The first pod requests addresses
+	// by Args, IPs and Runtime. The others request none unless Each is set.
 	Pods int `yaml:"pods"`
-	// Each says that all pods ask.
+	// Each says that all pods request the addresses.
 	Each bool `yaml:"each"`
-	// Release is the number of a pod that goes before the last one comes.
+	// Release is the number of a pod that is detached before the last one is attached.
 	Release int `yaml:"release"`
 }
 
@@ -78,7 +78,7 @@ func (in addressInput) podRequest(command string, n int) (api.CNIRequest, error)
 
 func netnsOf(n int) string { return fmt.Sprintf("/run/netns/pod%d", n) }
 
-// tryAddresses attaches pods to a network and says which addresses and routes each has. It runs
+// tryAddresses attaches pods to a network and returns the addresses and routes of each. It runs
 // Culvert's CNI handler over a kernel in memory.
 func tryAddresses(input *yaml.Node) (_ Outcome, err error) {
 	var in addressInput
@@ -161,9 +161,9 @@ func newNode() (*cni.Handler, func() error, error) {
 	return cni.New(n.Engine), closeNode, nil
 }
 
-// describeResult says which addresses and routes a CNI result has. A route without a gateway
-// goes over that of the first address of its family, as ipam.ConfigureIface of the CNI
-// project's plugins has it.
+// describeResult lists the addresses and routes of a CNI result. A route without a gateway gets
+// that of the first address of its family, as in ipam.ConfigureIface of the CNI project's
+// plugins.
 func describeResult(raw []byte) (string, error) {
 	var result struct {
 		IPs      []address
@@ -202,7 +202,7 @@ func describeResult(raw []byte) (string, error) {
 type address struct {
 	Address netip.Prefix
 	Gateway string
-	// IP and Routes are those of a version before 0.3.0.
+	// IP and Routes are fields of versions before 0.3.0.
 	IP     netip.Prefix
 	Routes []route
 }

@@ -34,7 +34,8 @@ func tryAnnotation(input *yaml.Node) (Outcome, error) {
 	return out, nil
 }
 
-// describeElement says which network a pod gets under which name, and what else it asks for.
+// describeElement names the network that a pod gets, its interface, and the other settings
+// that the pod requests.
 func describeElement(e netannotation.Element) string {
 	out := []string{e.Namespace + "/" + e.Name + " as " + e.Interface}
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

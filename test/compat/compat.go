@@ -16,14 +16,14 @@ var files embed.FS
 // Group is the cases of one kind of input.
 type Group struct {
 	Name string `yaml:"-"`
-	// Title says what the inputs are.
+	// Title names the kind of the inputs.
 	Title string `yaml:"title"`
 	// Peer is the project whose outcome counts, and its version.
 	Peer string `yaml:"peer"`
-	// Least is how many cases the group has to have at least.
+	// Least is the least number of cases in the group.
 	Least int `yaml:"least"`
-	// Floor is how many cases have to be the same. It only rises: raise it in the change that
-	// makes more cases the same.
+	// Floor is the number of cases that must have the peer's outcome. It only rises: raise it
+	// in the change that makes more cases the same.
 	Floor int    `yaml:"floor"`
 	Cases []Case `yaml:"cases"`
 
@@ -41,10 +41,10 @@ type Case struct {
 	Different string `yaml:"different"`
 }
 
-// Outcome is what becomes of an input, in words: one line for each network, pool or pod.
+// Outcome describes the effect of an input in words: one line for each network, pool or pod.
 type Outcome []string
 
-// Refused is the outcome of an input that is not served.
+// Refused is the outcome of an input that the project does not accept.
 const Refused = "refused"
 
 // UnmarshalYAML reads one line or a list of them.
@@ -58,7 +58,7 @@ func (o *Outcome) UnmarshalYAML(n *yaml.Node) error {
 
 func (o Outcome) String() string { return strings.Join(o, "; ") }
 
-// runner gives an input to Culvert. An error is a refusal, and says why.
+// runner gives an input to Culvert. It returns an error if Culvert refuses the input.
 type runner func(input *yaml.Node) (Outcome, error)
 
 // Verdict compares Culvert's outcome with the peer's.
@@ -71,7 +71,7 @@ const (
 	NotYet    Verdict = "not yet"
 )
 
-// Result is what became of a case.
+// Result is a case with Culvert's outcome.
 type Result struct {
 	Case
 	Got     Outcome

@@ -7,7 +7,7 @@ import (
 )
 
 // TestCompatibility gives every case to Culvert and prints, for each group, how many have the
-// peer's outcome. With -v it lists the cases that have not.
+// peer's outcome. With -v it lists the cases that have another outcome.
 func TestCompatibility(t *testing.T) {
 	groups, err := Groups()
 	if err != nil {

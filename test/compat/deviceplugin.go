@@ -11,7 +11,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// testHardware returns the node that configurations of the device plugin are tried on:
+// testHardware returns the NICs of a node on which the configurations of the device
+// plugin are tried:
 //
 //	ens1f0  8086:1572 i40e       VFs 154c: 0 to 5 bound to iavf, 6 and 7 to vfio-pci
 //	ens1f1  8086:1572 i40e       VFs 154c: 0 to 3 bound to vfio-pci

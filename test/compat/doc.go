@@ -1,6 +1,6 @@
-// Package compat measures how far Culvert serves what people wrote for other projects: networks of
-// type sriov, annotations of pods, configurations of the device plugin, and addresses of
-// host-local, static and whereabouts.
+// Package compat measures how far Culvert accepts inputs of other projects: networks of type
+// sriov, annotations of pods, configurations of the device plugin, and addresses of host-local,
+// static and whereabouts.
 //
 // Each group has a file of cases. A case has an input, the outcome that the other project
 // reaches (the peer), and where its documentation or tests show it. Inputs are written for this

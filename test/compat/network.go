@@ -18,9 +18,9 @@ import (
 // device is the VF that the kubelet gave to the pod.
 const device = "0000:3b:02.1"
 
-// tryNetwork gives spec.config of a NetworkAttachmentDefinition to what serves it: the parser of the
-// admission webhook and of pods without Multus, and the one of calls by Multus. Where they
-// differ, the outcome has both.
+// tryNetwork gives spec.config of a NetworkAttachmentDefinition to both of Culvert's parsers: that
+// of the admission webhook and of pods without Multus, and that of calls by Multus. If their
+// outcomes differ, tryNetwork returns both.
 func tryNetwork(input *yaml.Node) (Outcome, error) {
 	var config string
 	if err := input.Decode(&config); err != nil {
@@ -55,8 +55,8 @@ func withoutMultus(config string) (string, error) {
 	return describeConfigs(all)
 }
 
-// besideMultus calls each plugin of Culvert's as Multus and libcni do: with the name and the
-// version of the list, and the device.
+// besideMultus parses the configuration of each plugin of Culvert's as Multus and libcni pass it:
+// with the name and the version of the list, and the device.
 func besideMultus(config string) (string, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(config), &top); err != nil {
@@ -97,7 +97,7 @@ func besideMultus(config string) (string, error) {
 	return describeConfigs(all)
 }
 
-// describeConfigs says what the VFs of a network will look like.
+// describeConfigs describes the settings of the VFs of a network.
 func describeConfigs(all []cni.Config) (string, error) {
 	var out []string
 	for _, c := range all {

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestPeersAgree gives the cases of host-local and static to the CNI project's own plugins: what
-// the cases say of the peer is what it does.
+// TestPeersAgree gives the cases of host-local and static to the CNI project's own plugins. The
+// plugins must have the outcomes that the cases name for them.
 func TestPeersAgree(t *testing.T) {
 	built, err := exec.Command("../../tools/part", "cni").Output()
 	if err != nil {
@@ -57,7 +57,7 @@ func TestPeersAgree(t *testing.T) {
 	}
 }
 
-// plugin is a peer's program, with a folder of its own for what it gave out.
+// plugin is a peer's program, with a folder of its own for the addresses that it gave out.
 type plugin struct {
 	program string
 	input   addressInput
@@ -84,7 +84,7 @@ func (p plugin) call(command string, pod int) ([]byte, error) {
 	return out, nil
 }
 
-// inFolder has host-local keep its addresses in the folder.
+// inFolder makes host-local keep its addresses in the folder.
 func (p plugin) inFolder(config []byte) ([]byte, error) {
 	var c map[string]any
 	if err := json.Unmarshal(config, &c); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/demo/node"
 )
 
-// event is a failure that happens to a bond while its active member is on the PF sends.
+// event is a failure that happens to a bond whose active member is on the PF sends.
 type event struct {
 	name   string
 	bond   string

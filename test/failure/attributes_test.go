@@ -132,8 +132,9 @@ func withoutXPS(b vf.Baseline) vf.Baseline {
 	return b
 }
 
-// I2 has a limit: culvertd does not read some attributes. One that the owner changed stays
-// until the driver is bound anew, as it is when the owner changed another one as well.
+// I2 has a limit: culvertd does not read some attributes. If the owner changed such an
+// attribute, it stays changed until the driver is bound anew. culvertd binds it anew when
+// the owner has also changed an attribute that culvertd reads.
 func TestUnreadAttributesEndWithABind(t *testing.T) {
 	for _, name := range fake.UnreadAttributeNames() {
 		alone, both := leftOf(t, name), leftOf(t, name, "rings")
@@ -143,7 +144,8 @@ func TestUnreadAttributesEndWithABind(t *testing.T) {
 	}
 }
 
-// leftOf returns what is left after the DEL of an owner that changed attributes.
+// leftOf returns the attributes that are still changed after the DEL of an owner that
+// changed these.
 func leftOf(t *testing.T, attributes ...string) string {
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()

@@ -10,20 +10,21 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// members are the pods of a cluster that culvertd is in. A nil one is no cluster.
+// members has the state of the pods in culvertd's cluster. If it is nil, there is no
+// cluster.
 type members struct {
 	gone map[string]bool // pods that neither API server nor kubelet knows
-	ever map[string]bool // those that have been gone
+	ever map[string]bool // pods that were gone at some time
 	away bool            // the API server or the kubelet does not answer
 }
 
-// joinCluster makes the containers from now on pods of a cluster.
+// joinCluster makes all later containers pods of a cluster.
 func (w *world) joinCluster() {
 	w.members = &members{gone: map[string]bool{}, ever: map[string]bool{}}
 	w.followCluster(w.node.Engine)
 }
 
-// followCluster has this life of culvertd ask the cluster about pods.
+// followCluster makes this life of culvertd ask the cluster about pods.
 func (w *world) followCluster(e *attach.Engine) {
 	if w.members == nil {
 		return
@@ -57,7 +58,7 @@ func (w *world) vanish(pod string) {
 	}
 }
 
-// minutes pass, with a look at everything in each.
+// minutes lets n minutes pass, with one pass of the reconciler in each.
 func (w *world) minutes(n int) {
 	for range n {
 		w.skew += time.Minute
@@ -65,8 +66,8 @@ func (w *world) minutes(n int) {
 	}
 }
 
-// lostAreOver: I2, I4, I6: what a pod had whose DEL was lost is free some minutes after
-// all works, and no lease of another pod has ended like that.
+// lostAreOver checks I2, I4 and I6: some minutes after everything works, a pod whose
+// DEL was lost has no VF. culvertd has ended no lease of a pod that was never gone.
 func (w *world) lostAreOver() {
 	w.t.Helper()
 	w.minutes(8)

@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// story is work that culvertd may be killed in: what comes before, and the
-// work. Errors are no concern here: a killed culvertd answers nothing.
+// story is a kind of work during which culvertd may be killed, and the preparation for it. It
+// ignores errors, since a killed culvertd gives no answer.
 type story struct {
 	name   string
 	before func(*world)
@@ -26,11 +26,11 @@ var (
 	podB  = attachment{pod: "b", pool: "net", plain: true}
 	podC  = attachment{pod: "c", pool: "user"}
 	bondA = attachment{pod: "a", pool: "net", bond: true}
-	// podSix gets an address of IPv6 too, and podNamed asks for one by name.
+	// podSix also gets an IPv6 address, and podNamed requests a given one.
 	podSix   = attachment{pod: "a", pool: "net", six: true}
 	podNamed = attachment{pod: "a", pool: "net", six: true, named: "fd00::2"}
 	bondSix  = attachment{pod: "a", pool: "net", six: true, bond: true}
-	// guestD is asked for by another way in, and taken back as any other.
+	// guestD gets its VF from the engine without CNI, and gives it back by DEL as the others do.
 	guestD = attachment{pod: "d", pool: "net"}
 )
 
@@ -141,8 +141,8 @@ func stories() []story {
 	}
 }
 
-// addDuplicate adds an attachment while another machine has fd00::2. The attachment never has that
-// address in the end, unless the kernel gave no result in time.
+// addDuplicate adds an attachment while another machine has fd00::2. In the end the attachment
+// cannot use that address, unless the kernel gave no result in time.
 func (w *world) addDuplicate(a attachment) {
 	_ = w.add(a)
 	for _, v := range w.vfs() {
@@ -177,9 +177,9 @@ func (w *world) remakeByForce() {
 	w.pass()
 }
 
-// I1, I2, I3, I4, I6, I8: culvertd is killed before and after each kernel call, each
-// commit and each answer of every kind of work. The next one finds everything in order,
-// and the runtime goes on.
+// I1, I2, I3, I4, I6, I8: culvertd is killed before and after each kernel call, each commit and
+// each answer of every kind of work. The next culvertd finds everything in order, and the
+// runtime goes on.
 func TestKilledAtEveryMoment(t *testing.T) {
 	for name, profile := range profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestKilledAtEveryMoment(t *testing.T) {
 	}
 }
 
-// I1, I2, I5: the same while the VFs are made for the first time.
+// I1, I2, I5: culvertd is killed at every moment while it makes the VFs for the first time.
 func TestKilledWhileVFsAreMade(t *testing.T) {
 	for name, profile := range profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -282,8 +282,8 @@ func TestPowerCutAtEveryMoment(t *testing.T) {
 	t.Logf("%d crash points", total)
 }
 
-// dies does the work in a culvertd that is killed at the nth moment of it, and
-// says whether it came to that.
+// dies does the work with a culvertd that is killed at its nth moment, and reports whether the
+// work had so many moments.
 func (w *world) dies(n int, work func(*world)) bool {
 	w.gate.killAfter(n)
 	work(w)
@@ -292,8 +292,8 @@ func (w *world) dies(n int, work func(*world)) bool {
 	return w.gate.killed() != ""
 }
 
-// recovers starts culvertd again, which finds everything in order; then the
-// runtime goes on as runtimes do, with a DEL and another ADD.
+// recovers starts culvertd again, which must find everything in order. Then it sends a DEL and
+// another ADD, as a runtime does.
 func (w *world) recovers(what string) {
 	w.t.Helper()
 	w.want(vfsPerPF)
@@ -321,8 +321,8 @@ func (w *world) recovers(what string) {
 	}
 }
 
-// rest lets time pass, until what is in quarantine has been tried again and
-// what somebody changed is mended.
+// rest lets an hour pass, and makes a pass. culvertd then resets quarantined VFs again, and
+// mends changes that were made outside Culvert.
 func (w *world) rest() {
 	w.skew += time.Hour
 	w.pass()
@@ -334,8 +334,8 @@ func (w *world) rest() {
 	}
 }
 
-// fastDir is a folder for a ledger, in memory where there is such a place:
-// bbolt syncs a new file whatever it is told.
+// fastDir returns a folder for a ledger, in memory if there is /dev/shm: bbolt syncs a new file
+// even if it has the option NoSync.
 func fastDir(t *testing.T) string {
 	t.Helper()
 	parent := "/dev/shm"
@@ -370,14 +370,14 @@ func profiles() map[string]fake.Profile {
 	return fake.Profiles()
 }
 
-// meddle is somebody else who changes a VF.
+// meddle changes a VF outside Culvert.
 func (w *world) meddle(v vf.PCIAddr, change func(*vf.State)) {
 	w.t.Helper()
 	w.dirty[v] = true
 	must(w, w.k.Meddle(v, change))
 }
 
-// soil is somebody who uses a free VF as if it were his.
+// soil changes a free VF outside Culvert, as a program that uses the VF would.
 func (w *world) soil(v vf.PCIAddr) {
 	w.t.Helper()
 	w.meddle(v, func(st *vf.State) {
@@ -386,7 +386,7 @@ func (w *world) soil(v vf.PCIAddr) {
 	})
 }
 
-// change sets what the driver has.
+// change sets the VLAN and the trust, each if the driver supports it.
 func (w *world) change(a *vf.Admin, vlan uint16, trust vf.Tri) {
 	if w.able(vf.SetVLAN) {
 		a.VLAN.ID = vlan

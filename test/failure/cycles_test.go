@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/fake"
 )
 
-// usage is what a process may leak.
+// usage has the resources that a process may leak.
 type usage struct {
 	heap       uint64 // bytes in use after a collection
 	goroutines int
@@ -20,7 +20,7 @@ type usage struct {
 func (w *world) usage(t *testing.T) usage {
 	t.Helper()
 	runtime.GC()
-	runtime.GC() // what finalizers let go of
+	runtime.GC() // frees the memory that finalizers have released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	files, err := os.ReadDir("/proc/self/fd")

@@ -22,8 +22,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// behind is every single thing of an attachment that somebody may change behind
-// our back, and the word for it in messages.
+// behind has each property of an attachment that may change outside Culvert, and the
+// word for it in messages.
 var behind = []struct {
 	word   string
 	change func(*vf.State)
@@ -48,8 +48,8 @@ var behind = []struct {
 	{"route", func(st *vf.State) { st.Link.Routes = nil }},
 }
 
-// CHECK fails on each single thing that was changed behind our back and says
-// which, with the code and the next step for it.
+// CHECK fails on each property that was changed outside Culvert. The error names the
+// property, and has the code and the next step for it.
 func TestCheckSaysWhatWasChanged(t *testing.T) {
 	for _, b := range behind {
 		w := made(t, fake.ICE, fastDir(t))
@@ -86,8 +86,9 @@ func failed(t *testing.T, err error) (answer api.CNIError) {
 	return answer
 }
 
-// What the PF holds for a VF that an owner has is set again, or told, as the
-// pool says; both at the next look, and told once.
+// If a setting that the PF holds for an attached VF has changed, culvertd sets it
+// again or only reports it, as the pool says. It does so at the next pass, with one
+// event.
 func TestDriftOfAnAttachedVF(t *testing.T) {
 	for policy, want := range map[string][]string{
 		"mend":   {"DriftMended: vlan is 7, not 100"},
@@ -124,8 +125,9 @@ func TestDriftOfAnAttachedVF(t *testing.T) {
 	}
 }
 
-// A lease ends when its VF is gone from the bus: the address is free again, the
-// owner is told, DEL succeeds, and when the VF is back it is given out again.
+// A lease ends when its VF is gone from the bus: the address is free again, an event
+// names the owner, and DEL succeeds. When the VF is back, culvertd gives it out
+// again.
 func TestLeaseEndsWithItsVF(t *testing.T) {
 	for name, unplug := range map[string]func(*world){
 		"VF": func(w *world) { must(w, w.k.RemoveVF(w.heldBy("a"))) },
@@ -216,7 +218,7 @@ func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 	defer w.close()
 	wanted := w.vfs()[0].PCI
 	guest := func(name string) bool { return len(name) == len(guestE) }
-	// None is one of owners(): who wins is not known before.
+	// No name is in owners(), since the winner is not known before.
 	names := []string{"p0", strings.ReplaceAll(guestE, "e", "c"), "p2", strings.ReplaceAll(guestE, "e", "d"), "p4", strings.ReplaceAll(guestE, "e", "f")}
 	for _, name := range names {
 		w.k.AddNetns(netnsOf(name))
@@ -259,7 +261,8 @@ func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 	}
 }
 
-// GC with valid attachments removes exactly the rest of its own network.
+// GC removes exactly the attachments of its own network that it does not name as
+// valid.
 func TestGCRemovesExactlyTheRest(t *testing.T) {
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()
@@ -280,8 +283,8 @@ func TestGCRemovesExactlyTheRest(t *testing.T) {
 	}
 }
 
-// STATUS answers 50 with the reason while no ADD can work, and nothing wrong
-// when one can.
+// STATUS answers error 50 with the reason while no ADD can succeed, and no error when
+// an ADD can.
 func TestSTATUSSaysWhyNot(t *testing.T) {
 	w := newWorld(t, fake.IGB, fastDir(t))
 	defer func() { w.close() }()
@@ -302,7 +305,7 @@ func TestSTATUSSaysWhyNot(t *testing.T) {
 	}
 }
 
-// events are those whose reason begins so.
+// events returns the events whose reason begins with this text.
 func (w *world) events(reason string) (out []journal.Event) {
 	w.t.Helper()
 	err := w.ledger.View(func(tx *journal.Tx) error {
@@ -320,8 +323,8 @@ func (w *world) events(reason string) (out []journal.Event) {
 
 var sorting = cmpopts.SortSlices(func(a, b string) bool { return a < b })
 
-// An attachment that once had a VF which is in quarantine since gets another one,
-// also while the old one is tried again; and its DEL takes the new one.
+// After a failed ADD its VF is in quarantine. The next ADD gets another VF, also
+// while culvertd resets the old one again, and DEL releases the new VF.
 func TestOldQuarantineIsNoAttachment(t *testing.T) {
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()

@@ -15,16 +15,17 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// fault is a way in which a step can go wrong. It is asked at each moment of a
-// step that is to fail.
+// fault is a way in which a step can go wrong. Its hook is called at each moment
+// of a step that is to fail.
 type fault struct {
 	name string
 	hook func(*world, faulty.Moment, step.Step) error
 }
 
-// faults are all ways that a kernel has: an error before the step had any
-// effect or after it had all of it, a success without effect or with another
-// one, and a time-out whose effect comes when nobody expects it any more.
+// faults returns all ways in which a kernel can fail a step. The step returns an
+// error before or after its effect, or it reports success without the effect or
+// with another one. Or it hangs past its bound, and its effect comes late or
+// never.
 func faults() []fault {
 	var all []fault
 	for _, errno := range []syscall.Errno{syscall.EBUSY, syscall.ENODEV, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EOPNOTSUPP} {
@@ -39,7 +40,7 @@ func faults() []fault {
 	}
 	return append(all,
 		fault{"success without effect", func(_ *world, m faulty.Moment, s step.Step) error {
-			if _, isReadBack := s.(step.SetNumVFs); m == faulty.Before && !isReadBack { // by package kernel
+			if _, isReadBack := s.(step.SetNumVFs); m == faulty.Before && !isReadBack { // package kernel reads this step back
 				return faulty.ErrIgnored
 			}
 			return nil
@@ -65,7 +66,7 @@ func faults() []fault {
 	)
 }
 
-// twist makes of what a step did something else.
+// twist changes the effect of a step into another one.
 func (w *world) twist(s step.Step) {
 	admin := func(pf vf.PCIAddr, index int, change func(*vf.Admin)) {
 		for _, v := range w.vfs() {
@@ -96,8 +97,8 @@ func (w *world) twist(s step.Step) {
 	}
 }
 
-// arm has the nth step from now fail, and with again set every later one like
-// it. It returns what was hit.
+// arm makes the nth step from now fail, and if again is set also each later step
+// of the same kind. The returned function returns the step that failed, or nil.
 func (w *world) arm(f fault, n int, again bool) (hit func() step.Step) {
 	var (
 		mu   sync.Mutex // guards the rest: steps of several VFs run side by side
@@ -129,8 +130,9 @@ func (w *world) arm(f fault, n int, again bool) (hit func() step.Step) {
 func sameStep(a, b step.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
 // I1, I2, I3, I4, I6: every step of every kind of work fails in every way, once
-// and for good. Whatever is free is clean, whatever was promised is so, and
-// when the kernel works again all is as new.
+// and for good. Free VFs are clean, and attachments are as culvertd answered.
+// When the kernel works again, everything can be brought back to its first
+// state.
 func TestEveryStepFailsInEveryWay(t *testing.T) {
 	for name, profile := range profiles() {
 		for i, f := range faults() {
@@ -166,8 +168,7 @@ func TestEveryStepFailsInEveryWay(t *testing.T) {
 	}
 }
 
-// survives is what holds after a failure, and after the kernel has come to its
-// senses.
+// survives checks the world after a failure, and again when the kernel works.
 func (w *world) survives(what string) {
 	w.t.Helper()
 	w.sound()
@@ -176,11 +177,11 @@ func (w *world) survives(what string) {
 	if len(w.fault.Hung()) > 0 {
 		w.rest()
 		w.sound()
-		_ = w.fault.EndHangs(context.Background()) // now, of all times
+		_ = w.fault.EndHangs(context.Background()) // the late effects come only now
 	}
 	w.want(vfsPerPF)
 	w.rest()
-	w.rest() // what the late effects did
+	w.rest() // mends the late effects
 	w.settled()
 	w.k.AddNetns(netnsOf("a"))
 	w.asNew()
@@ -190,8 +191,8 @@ func (w *world) survives(what string) {
 	w.close()
 }
 
-// The message of an attach that fails names the VF, its PF and what was being
-// done, and there is a next step.
+// The error of an attach that fails names the VF, its PF, the owner and the
+// failed step, and has a next step.
 func TestFailureIsExplained(t *testing.T) {
 	for _, f := range faults() {
 		if strings.HasPrefix(f.name, "success") {
@@ -234,8 +235,8 @@ func TestFailureIsExplained(t *testing.T) {
 func verb(s step.Step) string { v, _, _ := strings.Cut(fmt.Sprint(s), " "); return v }
 
 // I3, I7: the ledger's disk is full at every commit of every kind of work, for
-// that commit and for the next three. Nothing is half done and called done; when
-// there is room again everything is finished.
+// that commit and for the next three. culvertd reports no unfinished work as
+// done, and finishes everything when there is room again.
 func TestFullDiskAtEveryCommit(t *testing.T) {
 	total := 0
 	for _, s := range stories() {

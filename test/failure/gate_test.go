@@ -15,18 +15,19 @@ import (
 
 var errKilled = errors.New("culvertd was killed")
 
-// gate is a life of culvertd. Everything that it does to the kernel and the
-// ledger, and every answer, passes the gate before and after; at the moment
-// that a test chose the gate closes for good. From then on nothing has an
-// effect, as after kill -9, whatever the code that still runs tries.
+// gate stands for one life of culvertd, from its start to its kill. Each kernel
+// call, commit and answer of culvertd passes the gate before and after. At the
+// moment that a test chose, the gate closes for good. From then on nothing that
+// the code still tries has an effect, as after kill -9.
 type gate struct {
 	mu   sync.Mutex // guards the rest
 	at   int        // moments so far
-	kill int        // the moment to die at; 0 lives
-	last string     // the moment it died at
+	kill int        // the moment of the kill; 0: none
+	last string     // the moment at which culvertd was killed
 }
 
-// pass is one moment.
+// pass counts one moment. It returns errKilled if culvertd is killed at this
+// moment, or was before.
 func (g *gate) pass(format string, args ...any) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,14 +49,15 @@ func (g *gate) killAfter(n int) {
 	g.kill = g.at + n
 }
 
-// spare calls a killing off that has not come yet.
+// spare cancels a kill that has not happened yet.
 func (g *gate) spare() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.kill = 0
 }
 
-// killed is the moment of death, empty while alive.
+// killed returns the moment at which culvertd was killed. It is empty while
+// culvertd lives.
 func (g *gate) killed() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +81,7 @@ func (k mortalKernel) Do(ctx context.Context, s step.Step) error {
 	if n, ok := s.(step.SetNumVFs); ok {
 		k.before(n)
 	}
-	if add, ok := s.(step.AddBond); ok { // of two messages to the kernel
+	if add, ok := s.(step.AddBond); ok { // it sends two messages to the kernel
 		if err := k.gate.pass("within %s", s); err != nil {
 			return errors.Join(err, k.cutAddBond(add))
 		}
@@ -140,7 +142,7 @@ type mortalLedger struct {
 	disk *disk
 }
 
-// disk may be full.
+// disk is the disk of the ledger, which may be full.
 type disk struct {
 	mu          sync.Mutex // guards the rest
 	commits     int        // so far
@@ -148,8 +150,8 @@ type disk struct {
 	hit         bool
 }
 
-// fill leaves no room for the nth commit from now and those after it, count of
-// them altogether.
+// fill makes count commits fail for lack of room, beginning with the nth from
+// now.
 func (d *disk) fill(n, count int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,7 +22,7 @@ var meddlings = map[string]func(*vf.Guard){
 }
 
 // P12: CHECK says that a guard is missing or altered, the next look at drift sets it again, and
-// an event says so. With drift: report, the event is all.
+// an event says so. With the pool's "drift: report" there is only the event.
 func TestMissingGuard(t *testing.T) {
 	for name, change := range meddlings {
 		for _, policy := range []desired.Drift{desired.MendDrift, desired.ReportDrift} {

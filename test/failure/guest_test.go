@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// definition is that of a guest whose device net1 is the VF, with every setting that
-// the PF can hold.
+// definition returns the definition of a guest whose device net1 is the VF, with
+// every setting that the PF can hold.
 func (w *world) definition(uuid string, pci vf.PCIAddr) string {
 	settings := fmt.Sprintf("mac='02:aa:00:00:00:%02x'", uuid[0])
 	for _, s := range []struct {
@@ -38,7 +38,7 @@ func (w *world) definition(uuid string, pci vf.PCIAddr) string {
 </hostdev></devices></domain>`, uuid, uuid, settings, pci.Domain, pci.Bus, pci.Device, pci.Function)
 }
 
-// report is a hook of libvirt; a refusal is an error.
+// report calls a hook of libvirt. It returns a refusal as an error.
 func (w *world) report(hook rpc.Handler, definition string) error {
 	params, err := json.Marshal(api.GuestReport{XML: []byte(definition)})
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *world) report(hook rpc.Handler, definition string) error {
 	return err
 }
 
-// starts is libvirt that starts the guest with the first VF.
+// starts reports, as libvirt's hook, that the guest with the first VF starts.
 func (w *world) starts() error {
 	err := w.report(w.vms.Start, w.definition(guestE, w.vfs()[0].PCI))
 	switch {
@@ -66,7 +66,7 @@ func (w *world) starts() error {
 	return err
 }
 
-// stops is its end.
+// stops reports, as libvirt's hook, that the guest with the first VF has ended.
 func (w *world) stops() error {
 	err := w.report(w.vms.Stop, w.definition(guestE, w.vfs()[0].PCI))
 	if w.expect[guestE] = absent; err != nil {
@@ -75,8 +75,8 @@ func (w *world) stops() error {
 	return err
 }
 
-// listed compares libvirt's list, which has the guest with the first VF; something
-// happens while libvirt is asked.
+// listed makes culvertd compare libvirt's list, which has the guest with the first
+// VF. It calls happens while culvertd asks libvirt.
 func (w *world) listed(running bool, happens func()) ([]api.Problem, error) {
 	return w.list.Compare(context.Background(), func(context.Context) ([]guestintake.Seen, error) {
 		happens()
@@ -105,7 +105,7 @@ func TestI8ALateListHurtsNobody(t *testing.T) {
 				must(w, w.stops())
 				must(w, w.add(attachment{pod: "a", pool: "net", vf: first}))
 			})
-			if err != nil || running && len(problems) > 0 { // one that is off cannot start now, which is so
+			if err != nil || running && len(problems) > 0 { // the problem is right for a guest that is off: it cannot start now
 				t.Errorf("it says %v, %v", problems, err)
 			}
 			if got := w.heldBy("a"); got != first {
@@ -121,8 +121,8 @@ func TestI8ALateListHurtsNobody(t *testing.T) {
 	}
 }
 
-// untold is the life of a guest of which no hook tells: libvirt binds its VF, and
-// QEMU has it open until it ends.
+// untold runs a guest that no hook reports: libvirt binds its VF, and QEMU has the
+// VF open until the guest ends.
 func (w *world) untold() {
 	first := w.vfs()[0]
 	w.dirty[first.PCI] = true

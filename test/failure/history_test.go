@@ -23,8 +23,8 @@ import (
 //
 //	go test ./test/failure -run Histories
 //
-// A history that fails is made as short as it gets,
-// and printed with the seed that repeats it (-rapid.seed).
+// Package rapid makes a history that fails as short as it can, and prints the history
+// with the seed that repeats it (-rapid.seed).
 func TestHistories(t *testing.T) {
 	for name, profile := range profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -42,11 +42,11 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// history is a world to which things happen.
+// history is a world in which random events happen.
 type history struct {
 	*world
 	t        *rapid.T
-	unplug   []vf.PCIAddr // PFs that are out
+	unplug   []vf.PCIAddr // PFs that are unplugged
 	cableOut bool
 }
 
@@ -89,7 +89,7 @@ func (h *history) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// holds is what is true at any time.
+// holds checks the facts that must be true at any time.
 func (h *history) holds() {
 	h.sound()
 	h.clean()
@@ -119,8 +119,7 @@ func (h *history) collect(t *rapid.T) {
 	_ = h.gc(attachment{pod: "gc", pool: rapid.SampledFrom([]string{"net", "user"}).Draw(t, "pool")}, valid...)
 }
 
-// killed is culvertd killed in the middle of something, and started again,
-// which may kill it again.
+// killed kills culvertd in the middle of some work, and starts it again.
 func (h *history) killed(t *rapid.T) {
 	h.gate.killAfter(rapid.IntRange(1, 60).Draw(t, "moment"))
 	work := rapid.SampledFrom([]string{"ADD", "DEL", "GC", "pass", "host.yaml"}).Draw(t, "at")
@@ -145,8 +144,8 @@ func (h *history) powerCut() {
 	h.pass()
 }
 
-// meddling is what other people do to a VF: what the driver has to have for it,
-// and the change.
+// meddling has changes to a VF outside Culvert, each with the setting that the driver
+// must support.
 var meddling = map[string]struct {
 	needs  vf.Setting
 	change func(*vf.State)
@@ -200,7 +199,8 @@ func (h *history) ownerTunes(t *rapid.T) {
 	must(h.world, h.k.SetAttribute(v.PCI, name, "eth0"))
 }
 
-// touched: what is known of a VF is no longer true.
+// touched notes that a VF was changed outside Culvert, so that its owner may not have
+// it as promised.
 func (h *history) touched(pci vf.PCIAddr) {
 	h.dirty[pci] = true
 	for _, r := range h.records() {
@@ -277,7 +277,8 @@ func (h *history) cable(t *rapid.T) {
 	}
 }
 
-// speed is another switch at the other end. Some drivers then drop all rates.
+// speed sets the link speed of all PFs, as another switch at the other end would. Some
+// drivers then drop all rates.
 func (h *history) speed(mbps int) {
 	if vf.DriverOf(h.profile.Driver).DropsRates {
 		for _, v := range h.vfs() {
@@ -310,8 +311,8 @@ func (h *history) breakKernel(t *rapid.T) {
 	h.arm(f, rapid.IntRange(1, 12).Draw(t, "step"), rapid.Bool().Draw(t, "always"))
 }
 
-// hangReads: from now on reading a VF hangs, or a PF with all of its VFs, or the open
-// files of processes.
+// hangReads makes reads hang from now on: those of a VF, of a PF with all of its VFs,
+// or of the open files of processes.
 func (h *history) hangReads(t *rapid.T) {
 	objects := []vf.PCIAddr{openFiles}
 	for _, v := range h.vfs() {
@@ -327,7 +328,7 @@ func (h *history) hangReads(t *rapid.T) {
 	}
 }
 
-// healKernel: the kernel works again, and what it hung in takes effect.
+// healKernel makes the kernel work again, and the steps in which it hung take effect.
 func (h *history) healKernel() {
 	h.fault.Fail(nil)
 	for _, s := range h.fault.Hung() {
@@ -340,14 +341,15 @@ func (h *history) healKernel() {
 	_ = h.fault.EndHangs(h.t.Context())
 }
 
-// concerns is generous: what a late step may have done to a VF.
+// concerns reports whether a late step may have changed a VF: any step counts that
+// names the VF or its PF.
 func (h *history) concerns(s step.Step, v vf.State) bool {
 	text := fmt.Sprint(s)
 	return strings.Contains(text, v.PCI.String()) || strings.Contains(text, h.pfOf(v.ID).String())
 }
 
-// letGo has others let go of VFs that they use and that are not Culvert's yet:
-// it does not take such a VF over.
+// letGo sets the interfaces of VFs down that Culvert has not taken over yet. culvertd
+// does not take over a VF that another program uses.
 func (h *history) letGo() {
 	ours := map[vf.ID]bool{}
 	for _, r := range h.records() {
@@ -360,7 +362,7 @@ func (h *history) letGo() {
 	}
 }
 
-// end brings everything to a good end.
+// end repairs everything, ends all owners, and checks that the machine is as new.
 func (h *history) end() {
 	_ = h.disk.wasFull()
 	h.healKernel()
@@ -386,7 +388,7 @@ func (h *history) end() {
 	for range 3 {
 		h.rest()
 	}
-	h.k.DropEmptyBonds() // of pods whose PFs were all unplugged; a later bond takes the place of such a one
+	h.k.DropEmptyBonds() // bonds of pods whose PFs were all unplugged; a later bond takes the place of such a bond
 	h.asNew()
 	for _, pod := range pods {
 		if err := h.add(attachment{pod: pod, pool: "net"}); err != nil {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestMain has ten thousand histories run, on eight drivers, the same ones each
-// time, unless the command line says otherwise (-rapid.seed=0 makes up others, as
-// make soak does); some of them under the race detector.
+// TestMain sets the defaults of package rapid: ten thousand histories on eight
+// drivers, the same ones each time. Under the race detector there are fewer. With
+// -rapid.seed=0, as in make soak, each run makes up new ones.
 func TestMain(m *testing.M) {
 	checks := "1250"
 	if raceEnabled {

@@ -2,6 +2,6 @@
 
 package failure
 
-// raceEnabled is whether the race detector watches, which makes everything some
-// five times slower: with it a sample runs, without it everything.
+// raceEnabled says whether the race detector is on. The tests are then some
+// five times slower, so only a sample of them runs.
 const raceEnabled = false

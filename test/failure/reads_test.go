@@ -7,18 +7,18 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// reads are the reads of the kernel that hang: of PFs and VFs by their address, and of
-// the open files of processes. They fail at once, as a kernel.Kernel has them fail after
-// the first one. A hang outlives culvertd.
+// reads has the reads of the kernel that hang: of PFs and VFs by their address, and of
+// the open files of processes. Such a read fails at once, as it does in a kernel.Kernel
+// after the first one. A hang outlives culvertd.
 type reads struct {
 	mu   sync.Mutex // guards hung
 	hung map[vf.PCIAddr]bool
 }
 
-// openFiles is in place of an address: the open files of all processes.
+// openFiles stands for the open files of all processes, in place of an address.
 var openFiles = vf.PCIAddr{}
 
-// hang has the reads of one more object hang.
+// hang makes the reads of one more object hang.
 func (r *reads) hang(object vf.PCIAddr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,14 +28,14 @@ func (r *reads) hang(object vf.PCIAddr) {
 	r.hung[object] = true
 }
 
-// comeBack has all reads work again.
+// comeBack makes all reads work again.
 func (r *reads) comeBack() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hung = nil
 }
 
-// hangs is the error of a read of an object, nil for one that works.
+// hangs returns the error of a read of an object, or nil if the read works.
 func (r *reads) hangs(object vf.PCIAddr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *reads) hangs(object vf.PCIAddr) error {
 	return nil
 }
 
-// listed is a listing in which PFs that hang have an error and nothing else.
+// listed returns a listing in which PFs that hang have only their address and an error.
 func (r *reads) listed(pfs []vf.PF) []vf.PF {
 	for i, pf := range pfs {
 		if err := r.hangs(pf.PCI); err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// sandboxID is the pod whose networks Culvert sets up itself: the default one, one
-// of somebody else's and one with a VF.
+// sandboxID is the pod whose networks Culvert sets up itself: the default network,
+// a network of another plugin, and a network with a VF.
 const sandboxID = "p"
 
-// plugins are those of other people, which the shim runs. What they have made
-// outlives culvertd.
+// plugins stands for the CNI plugins of other projects, which the shim runs. The
+// networks that they make outlive culvertd.
 type plugins struct {
 	mu  sync.Mutex      // guards has
 	has map[string]bool // type, container, interface
@@ -54,8 +54,8 @@ func (p *plugins) left() (out []string) {
 	return out
 }
 
-// ask is the shim, as one life of culvertd sees it: before and after a plugin runs
-// are moments to die at.
+// ask is the shim, as one life of culvertd sees it. culvertd may be killed before
+// and after a plugin runs.
 func (w *world) ask(_ context.Context, _ string, params, result any) error {
 	raw, err := json.Marshal(params)
 	must(w, err)
@@ -129,8 +129,9 @@ func (w *world) metaPlugin() *pod.Handler {
 	return w.meta
 }
 
-// sandboxed: I8, whatever other people's plugins have made, the ledger tells how it
-// is deleted; and of a sandbox that was told to be there all is there.
+// sandboxed checks I8: if other plugins have made networks, the ledger has the
+// sandbox by which culvertd deletes them. It also checks I6: a sandbox that is
+// added has all of its networks.
 func (w *world) sandboxed() {
 	w.t.Helper()
 	var all []journal.Sandbox
@@ -157,7 +158,7 @@ func (w *world) sandboxed() {
 	}
 }
 
-// gone: nothing is left of the pod's networks.
+// gone detaches the pod's networks, and checks that nothing is left of them.
 func (w *world) gone() {
 	w.t.Helper()
 	if err := w.pod("DEL"); err != nil {

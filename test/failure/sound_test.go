@@ -12,9 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// sound reports everything that the invariants forbid of the machine and the
-// ledger as they are, between two calls. It trusts neither the engine nor what
-// it answered.
+// sound reports each violation of the invariants by the machine and the ledger,
+// between two calls. It trusts neither the engine nor the engine's answers.
 func (w *world) sound() {
 	w.t.Helper()
 	records := w.records()
@@ -35,7 +34,8 @@ func (w *world) sound() {
 	w.sandboxed()
 }
 
-// owned: I1, a VF that is in somebody's netns has that owner in the ledger.
+// owned checks I1: a VF that is in the netns of a pod has that owner in the
+// ledger.
 func (w *world) owned(records []journal.Record) {
 	w.t.Helper()
 	for _, v := range w.vfs() {
@@ -55,15 +55,15 @@ func (w *world) owned(records []journal.Record) {
 	}
 }
 
-// promised: I6, what was answered with success is so; and an attachment that
-// is over, or failed, has no VF.
+// promised checks I6: an attachment that culvertd answered with success has its
+// VF, and an attachment that has ended or failed has none.
 func (w *world) promised(records []journal.Record) {
 	w.t.Helper()
 	has := map[string][]journal.Record{}
 	for _, r := range records {
 		pod := r.Lease.Owner.UID
 		if pod == "" || r.Phase == journal.Quarantined || r.Phase == journal.Releasing {
-			continue // it was the pod's
+			continue // the pod no longer has it
 		}
 		for _, other := range has[pod] {
 			if !r.IsMemberWith(other) || r.ID.PF == other.ID.PF {
@@ -87,7 +87,8 @@ func (w *world) promised(records []journal.Record) {
 	}
 }
 
-// given: I6, a pod has the VF that it was given, or all VFs of its bond.
+// given checks I6: a pod has the VF that culvertd gave it, or all VFs of its
+// bond.
 func (w *world) given(pod string, records []journal.Record) {
 	w.t.Helper()
 	if len(records) == 0 || records[0].Lease.Bond != nil && len(records) != records[0].Lease.Bond.Links {
@@ -102,7 +103,7 @@ func (w *world) given(pod string, records []journal.Record) {
 	}
 }
 
-// lacks compares the kernel with a lease.
+// lacks returns how the kernel's state differs from a lease.
 func (w *world) lacks(r journal.Record) string {
 	st, err := w.k.VF(context.Background(), r.PCI, r.Lease.Netns)
 	if err != nil {
@@ -118,7 +119,8 @@ func (w *world) lacks(r journal.Record) string {
 	return vf.Differences(attach.LeaseDiff(r, st))
 }
 
-// mayRemake: I5, the count is never written while somebody has a VF of the PF.
+// mayRemake checks I5: culvertd never writes the number of VFs while a VF of
+// the PF has an owner.
 func (w *world) mayRemake(s step.SetNumVFs) {
 	w.t.Helper()
 	for _, r := range w.records() {
@@ -128,7 +130,7 @@ func (w *world) mayRemake(s step.SetNumVFs) {
 	}
 }
 
-// addressed: I4, no two netdevices have one address.
+// addressed checks I4: no two netdevices have one address.
 func (w *world) addressed() {
 	w.t.Helper()
 	seen := map[string]string{}
@@ -156,7 +158,7 @@ func (w *world) addressed() {
 	}
 }
 
-// clean: I2 and I3, every VF that is free is as it was when it was made.
+// clean checks I2 and I3: every free VF is as it was when it was made.
 func (w *world) clean() {
 	w.t.Helper()
 	for _, r := range w.records() {
@@ -168,7 +170,7 @@ func (w *world) clean() {
 		}
 		st, err := w.k.VF(context.Background(), r.PCI, "")
 		if errors.Is(err, vf.ErrNotFound) {
-			continue // it is gone from the bus, and nobody gets it: settled counts them
+			continue // it is gone from the bus, so no owner gets it; settled counts the VFs
 		}
 		if err != nil {
 			w.t.Errorf("free VF %s: %v", r.PCI, err)
@@ -183,7 +185,8 @@ func (w *world) clean() {
 	}
 }
 
-// settled is sound and clean, and nothing is under way or in quarantine.
+// settled calls sound and clean, and checks that no VF is under way or in
+// quarantine.
 func (w *world) settled() {
 	w.t.Helper()
 	w.sound()
@@ -204,7 +207,8 @@ func (w *world) settled() {
 	}
 }
 
-// asNew is settled, with nobody left: the machine is as it was at first.
+// asNew detaches all owners, and checks that the machine is settled and as it
+// was at first.
 func (w *world) asNew() {
 	w.t.Helper()
 	for _, pod := range owners() {

@@ -35,8 +35,8 @@ type tester interface {
 // vfsPerPF keeps a world small enough for ten thousand of them.
 const vfsPerPF = 3
 
-// hostYAML gives the VFs of the first PF to pods, and of those of the second
-// the last to user space.
+// hostYAML gives the first two VFs of each PF to pool net, and the last one to user
+// space.
 const hostYAML = `
 pfs:
 - name: "*"
@@ -48,7 +48,7 @@ pools:
   deviceType: vfio-pci
 `
 
-// world is a machine, and the lives of culvertd on it.
+// world is a machine, and the culvertds that run on it one after the other.
 type world struct {
 	t       tester
 	k       *fake.Kernel
@@ -74,16 +74,16 @@ type world struct {
 
 	pristine map[vf.ID]vf.Baseline // VFs as they are when they have been made
 	whole    string                // the machine with all VFs made and free
-	expect   map[string]promise    // what the runtime was told, by attachment
-	dirty    map[vf.PCIAddr]bool   // VFs that somebody else changed
+	expect   map[string]promise    // the answers to the runtime, by attachment
+	dirty    map[vf.PCIAddr]bool   // VFs that were changed outside Culvert
 }
 
-// promise is what the answers so far say of an attachment.
+// promise is the state of an attachment by the answers so far.
 type promise int
 
-// An attachment is absent until an ADD has succeeded and after a DEL has; while
-// one has failed or its answer was lost it may be either; and one whose VF
-// somebody meddled with is not as it was promised until that is mended.
+// An attachment is absent until an ADD has succeeded, and after a DEL has. If a call
+// failed or its answer was lost, it may be either. If its VF was changed outside Culvert,
+// it is meddled until that is mended.
 const (
 	absent promise = iota
 	present
@@ -91,7 +91,7 @@ const (
 	meddled
 )
 
-// newWorld is a machine on which culvertd has not run yet.
+// newWorld returns a machine on which culvertd has not run yet.
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
@@ -107,7 +107,7 @@ func newWorld(t tester, p fake.Profile, dir string) *world {
 	return w
 }
 
-// made is a machine with its VFs made and free.
+// made returns a machine with its VFs made and free.
 func made(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	w := newWorld(t, p, dir)
@@ -117,7 +117,7 @@ func made(t tester, p fake.Profile, dir string) *world {
 	return w
 }
 
-// remember takes what the machine looks like now as the way it should be.
+// remember saves the present state of the machine, with which later checks compare.
 func (w *world) remember() {
 	w.t.Helper()
 	w.pristine = map[vf.ID]vf.Baseline{}
@@ -162,8 +162,8 @@ func (w *world) open() {
 	w.list = guestintake.NewComparer(w.node.Engine, mortalLedger{l, w.gate, &w.disk}, now)
 }
 
-// start is what culvertd does before it answers; a killing may end it. It is
-// tried again, as systemd would, when the disk is full.
+// start does the work that culvertd does before it answers; a kill may end it. If the
+// disk is full, start tries again, as systemd would.
 func (w *world) start() {
 	w.t.Helper()
 	for {
@@ -179,7 +179,7 @@ func (w *world) start() {
 	}
 }
 
-// pass looks at everything once. What it cannot do it reports.
+// pass makes one pass of the reconciler, which may fail, and waits for the engine.
 func (w *world) pass() {
 	_ = w.node.Reconciler.Pass(context.Background())
 	w.node.Engine.Wait()
@@ -198,7 +198,7 @@ func (w *world) close() {
 	_ = w.ledger.Close()
 }
 
-// reboot takes VFs, pods and everything volatile away.
+// reboot removes VFs, pods and all other volatile state.
 func (w *world) reboot() {
 	w.close()
 	w.boot++
@@ -219,7 +219,7 @@ func (w *world) records() []journal.Record {
 	return all
 }
 
-// attachment is one that a runtime asks for.
+// attachment is an attachment that a runtime requests.
 type attachment struct {
 	pod, pool string
 	vf        vf.PCIAddr // zero: any
@@ -241,8 +241,8 @@ func netnsOf(pod string) string { return "/run/netns/" + pod }
 
 func (w *world) able(s vf.Setting) bool { return w.profile.Abilities[s] == vf.Yes }
 
-// settings asks for all that the profile's driver has, beside what every one
-// has.
+// settings requests all settings that the profile's driver supports, and those that every
+// driver supports.
 func (w *world) settings(a attachment) string {
 	out := fmt.Sprintf(`"mtu":1400,"mac":"02:aa:00:00:00:%02x",`, a.pod[0])
 	if a != guestD { // no guard holds against a guest
@@ -299,7 +299,8 @@ func (w *world) config(a attachment, command string, valid ...string) []byte {
 	return fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"type":"culvert",%s"logLevel":"info"}`, a.network(), settings)
 }
 
-// primary is the PF that a bond prefers: the second one, or none while that is unplugged.
+// primary returns the PF that a bond prefers: the second one, or none while that PF is
+// unplugged.
 func (w *world) primary() string {
 	pfs, err := w.k.PFs(context.Background())
 	if err != nil || len(pfs) < 2 {
@@ -321,10 +322,11 @@ func joinAttachments(pods []string) string {
 	return s
 }
 
-// errAnswerLost is a call whose answer nobody got.
+// errAnswerLost is the error of a call whose answer did not reach the caller.
 var errAnswerLost = errors.New("culvertd was killed before it answered")
 
-// call is one call of the runtime, and what culvertd does after its answer.
+// call makes one call as a runtime, and waits for the work that culvertd does after its
+// answer.
 func (w *world) call(command string, a attachment, config []byte) error {
 	err := w.serve(command, a, config)
 	w.node.Engine.Wait() // for the announcement
@@ -350,7 +352,7 @@ func (w *world) serve(command string, a attachment, config []byte) error {
 	return nil
 }
 
-// add is CNI ADD, and what its answer promises.
+// add calls CNI ADD, and notes what its answer promises.
 func (w *world) add(a attachment) error {
 	err := w.call("ADD", a, w.config(a, "ADD"))
 	switch {
@@ -362,8 +364,8 @@ func (w *world) add(a attachment) error {
 	return err
 }
 
-// guest gives a guest a VF, with every setting that the PF can hold, and has what
-// its answer promises.
+// guest gives a guest a VF, with every setting that the PF can hold, and notes what the
+// answer promises.
 func (w *world) guest() error {
 	c, err := cni.ParseConfig(w.config(guestD, "ADD"))
 	must(w, err)
@@ -384,7 +386,7 @@ func (w *world) guest() error {
 	return err
 }
 
-// del is CNI DEL.
+// del calls CNI DEL.
 func (w *world) del(a attachment) error {
 	err := w.call("DEL", a, w.config(a, "DEL"))
 	if err == nil {
@@ -395,7 +397,7 @@ func (w *world) del(a attachment) error {
 	return err
 }
 
-// gc is CNI GC of a's network, for the pods that live on.
+// gc calls CNI GC of a's network. The pods in valid keep their attachments.
 func (w *world) gc(a attachment, valid ...string) error {
 	var stale []string
 	for _, r := range w.records() {

@@ -16,7 +16,7 @@ import (
 var bare = &site{names: twoNodes.names}
 
 // make demo-k8s installs Culvert on a bare cluster, gives VFs to pods, measures, and finds
-// nothing wrong. It is the first test, since the others go on with its installation.
+// no fault. It is the first test, since the others continue with its installation.
 func TestDemo(t *testing.T) {
 	need(t, bare)
 	dir := t.TempDir()

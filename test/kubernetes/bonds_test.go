@@ -14,9 +14,9 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// I2: a pod with a bond of VFs of both PFs reaches the other pod while the switch of either PF fails.
-// The pod requests nothing but the network. A NodeState shows which VFs are one bond, and they come
-// back clean.
+// I2: a pod with a bond of VFs of both PFs reaches the other pod while the switch of either PF
+// fails. The pod requests nothing but the network. A NodeState shows which VFs form one bond, and
+// the VFs come back clean.
 func TestI2BondOutlivesAPulledWire(t *testing.T) {
 	soak.Only(t, "a cluster of its own, and bonds that search for each other")
 	networks(t)
@@ -59,7 +59,7 @@ func TestI2BondOutlivesAPulledWire(t *testing.T) {
 	allFree(t, allVFs)
 }
 
-// logBonds logs the members of each pod's bond and what they counted, if the test has failed.
+// logBonds logs the members of each pod's bond and their counters, if the test has failed.
 func logBonds(t *testing.T, pods ...string) {
 	if !t.Failed() {
 		return

@@ -17,9 +17,8 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-// A lab's cluster is one: pods reach each other over Flannel's overlay, by name and
-// through a Service, the control plane reaches pods, and the audit log has who
-// asked.
+// A lab's cluster works as a cluster. Pods reach each other over Flannel's overlay, by name and
+// through a Service, the control plane reaches pods, and the audit log names the users of requests.
 func TestCluster(t *testing.T) {
 	need(t, twoNodes)
 	again, err := cluster.Open(k8s.Lab.Name())
@@ -37,8 +36,8 @@ func TestCluster(t *testing.T) {
 	ready(t, "pod/near", "pod/far")
 	far := kubectl(t, "get", "pod", "far", "--output", "jsonpath={.status.podIP}")
 	kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far) // over the overlay
-	// CoreDNS and kube-proxy hear of endpoints after the pods are ready, and that is when the server
-	// in the pod begins to listen.
+	// CoreDNS and kube-proxy get the endpoints some time after the pods are ready. The server in
+	// the pod begins to listen about then.
 	answers := func(what, want string, command ...string) {
 		t.Helper()
 		eventually(t, what, func() error {
@@ -55,8 +54,8 @@ func TestCluster(t *testing.T) {
 	audited(t, "admin", "flannel", "system:kube-proxy", "system:node:worker01", "system:node:worker02")
 }
 
-// controlPlaneReaches sees that the control plane's namespace has a way to pods,
-// which webhooks need.
+// controlPlaneReaches checks that the control plane's network namespace has a route to pods, which
+// webhooks need.
 func controlPlaneReaches(t *testing.T, pod string) {
 	t.Helper()
 	address, err := k8s.Lab.Relay(t.Context(), pod+":8080")
@@ -77,7 +76,7 @@ func controlPlaneReaches(t *testing.T, pod string) {
 	}
 }
 
-// audited sees that users are in the API server's audit log.
+// audited waits until the API server's audit log has requests of all these users.
 func audited(t *testing.T, users ...string) {
 	t.Helper()
 	eventually(t, "the audit log has requests of all", func() error {
@@ -108,7 +107,7 @@ type request struct {
 	} `json:"responseStatus"`
 }
 
-// auditLog reads what the API server has answered so far.
+// auditLog returns the requests that the API server has answered so far.
 func auditLog(t *testing.T) (all []request) {
 	t.Helper()
 	body, err := os.ReadFile(k8s.AuditLog)
@@ -127,8 +126,9 @@ func auditLog(t *testing.T) (all []request) {
 	}
 }
 
-// countWrites counts by resource what the culvertds of the nodes wrote of pods: to their objects, and
-// events about them, whose names begin with the pod's. A write that failed was repeated.
+// countWrites counts, by resource, the writes of the nodes' culvertds about pods: those to the
+// pods' objects, and events about them, whose names begin with the pod's. It leaves out failed
+// writes, which culvertd repeats.
 func countWrites(all []request, pods ...string) map[string]int {
 	out := map[string]int{}
 	for _, r := range all {

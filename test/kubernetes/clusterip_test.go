@@ -18,8 +18,8 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// servicePods are pods and Services over the network first: a client and two backends on two
-// nodes, a pod of another network, and one without.
+// servicePods makes pods and Services over the network first: a client and two backends on two
+// nodes, a pod of another network, and a pod without a network.
 func servicePods(t *testing.T) requests.Site {
 	t.Helper()
 	networks(t)
@@ -80,7 +80,7 @@ func clusterIP(t *testing.T, service string) string {
 	return kubectl(t, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
 }
 
-// packets returns what an interface of a pod has received.
+// packets returns how many packets an interface of a pod has received.
 func packets(t *testing.T, pod, iface string) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(kubectl(t, "exec", pod, "--", "cat", "/sys/class/net/"+iface+"/statistics/rx_packets")))
@@ -90,9 +90,10 @@ func packets(t *testing.T, pod, iface string) int {
 	return n
 }
 
-// A ClusterIP is balanced inside the client pod, over its VF: both backends answer, the overlay is
-// quiet. A pod of another network (I9), a pod without one and the node are refused at once; where
-// the owner chose the fallback they reach the pods by kube-proxy.
+// Connections to a ClusterIP are balanced inside the client pod, over its VF: both backends answer,
+// and the overlay carries nothing. A pod of another network (I9), a pod without one and the node
+// are refused at once. If the owner of the Service chose the fallback, they reach the pods by
+// kube-proxy.
 func TestI9ClusterIPOverVFs(t *testing.T) {
 	s := servicePods(t)
 	vf, overlay := packets(t, "web-b", "net1"), packets(t, "web-b", "eth0")
@@ -119,7 +120,7 @@ func TestI9ClusterIPOverVFs(t *testing.T) {
 			"the worker02": on(t, "worker02", curl+name+" 2>&1 || true"),
 		}
 	}
-	// kube-proxy of each node hears of the Services in its own time, and of all at once.
+	// kube-proxy of each node gets the Services some time later, and all of them at once.
 	eventually(t, "pods and nodes reach a Service with the fallback by kube-proxy", func() error {
 		for who, said := range calls(open) {
 			if !strings.Contains(said, "web-") {
@@ -140,8 +141,8 @@ func TestI9ClusterIPOverVFs(t *testing.T) {
 	weighCulvertd(t)
 }
 
-// weighCulvertd fails the test when what the kernel counts for culvertd's containers, eBPF maps
-// among it, comes near to the limit of the DaemonSet.
+// weighCulvertd fails the test if the memory that the kernel charges to culvertd's containers, with
+// eBPF maps, comes near the limit of the DaemonSet.
 func weighCulvertd(t *testing.T) {
 	t.Helper()
 	for _, node := range twoNodes.names {
@@ -160,10 +161,10 @@ func weighCulvertd(t *testing.T) {
 	}
 }
 
-// Connections are balanced while culvertd is killed, and follow what changed meanwhile. A change of
-// the endpoints is followed at once: by no connection that begins later than a second after it,
-// here where others keep the machine busy; the log has the time itself. Changes count that were made
-// while there were requests, which begin and end when the machine has time for it.
+// Connections are balanced while culvertd is killed, and afterwards follow the changes made
+// meanwhile. New connections follow a change of the endpoints at once: here, on a busy machine,
+// within a second, by the median. The log has the times. Only changes made while there were
+// requests count, which begin and end when the machine has time for them.
 func TestClusterIPUnderLoad(t *testing.T) {
 	soak.Only(t, "requests for minutes while endpoints change")
 	s := servicePods(t)
@@ -176,7 +177,7 @@ func TestClusterIPUnderLoad(t *testing.T) {
 		return err
 	})
 	time.Sleep(5 * time.Second)
-	changed := map[time.Time]string{} // a label that goes and comes
+	changed := map[time.Time]string{} // when a label was removed or set
 	for range 3 {
 		for _, change := range []string{"app-", "app=web"} {
 			since := time.Now()
@@ -213,7 +214,7 @@ func TestClusterIPUnderLoad(t *testing.T) {
 		t.Logf("%s: new connections follow the endpoint's change after %v", changed[at], follow)
 		all = append(all, follow)
 	}
-	// One change may meet a moment in which the machine does something else.
+	// The machine may be busy with other work during one of the changes.
 	if slices.Sort(all); len(all) < 3 || all[len(all)/2] > time.Second {
 		t.Errorf("new connections follow changes of the endpoints after %v; want three and more", all)
 	}
@@ -227,8 +228,8 @@ func TestClusterIPUnderLoad(t *testing.T) {
 	kubectl(t, "-n", "culvert-system", "rollout", "status", "daemonset/culvertd", "--timeout="+soon.String())
 }
 
-// followed returns how long after a change the last connection began that went to web-b, which
-// left, or the first that did, where it joined.
+// followed returns the time from a change to a connection. If web-b has left, this is the last
+// connection to web-b; if web-b has joined, the first one.
 func followed(l requests.Log, at time.Time, change string) time.Duration {
 	if change == "app-" {
 		if last := l.LastTo("web-b"); !last.IsZero() {

@@ -15,10 +15,10 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-// attempt is a command that succeeds only with a right.
+// attempt is a command that succeeds only with a certain right.
 type attempt struct{ name, command string }
 
-// needed are attempts at what culvertd does, with what it has for it.
+// needed are attempts at actions that culvertd needs, by the means that it uses.
 var needed = []attempt{
 	{"write sysfs", `f=/sys/class/net/enp1s0/device/sriov_drivers_autoprobe; cat $f >$f`},
 	{"write a sysctl", `f=/host/proc/sys/net/ipv6/conf/lo/disable_ipv6; cat $f >$f`},
@@ -27,7 +27,7 @@ var needed = []attempt{
 	{"load and pin an eBPF program", `/run/culvert/bpf.test -test.v -test.run TestPinned | grep -- "--- PASS"`},
 }
 
-// attacks are attempts at what culvertd does not need.
+// attacks are attempts at actions that culvertd does not need.
 var attacks = []attempt{
 	{"load a module", `insmod /run/culvert/attack.ko`},
 	{"make a device node", `rm -f /run/culvert/node; mknod /run/culvert/node b 254 0`},
@@ -47,8 +47,8 @@ var attacks = []attempt{
 	{"bind a privileged port", `timeout 10 socat -u TCP-LISTEN:81 STDOUT; test $? -ge 124`},
 }
 
-// prober is a pod with the rights of the DaemonSet's container, as a function changes
-// them, that makes attempts with a shell.
+// prober starts a pod that makes attempts with a shell. It has the rights of the DaemonSet's
+// container, which change may alter.
 func prober(t *testing.T, name string, change func(spec, container map[string]any)) {
 	t.Helper()
 	var set struct {
@@ -82,7 +82,7 @@ func prober(t *testing.T, name string, change func(spec, container map[string]an
 	ready(t, "pod/"+name, "--namespace", cluster.Namespace)
 }
 
-// try makes attempts in a prober, each in a subshell of one exec, which is what costs time. It
+// try makes attempts in a prober, each in a subshell of one exec, since an exec takes long. It
 // returns the output of each that failed, by name.
 func try(t *testing.T, pod string, all []attempt) map[string]string {
 	t.Helper()
@@ -176,7 +176,8 @@ PID namespaces 2
 the runtime has a profile for others
 `
 
-// setStage puts what attempts need into a folder of the node that the prober has.
+// setStage puts the files that attempts need into a folder of the node that is mounted in the
+// prober.
 func setStage(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "bpf.test")
@@ -199,7 +200,7 @@ func setStage(t *testing.T) {
 }
 
 // The systemd unit's filters of system calls and its capabilities let culvertd load eBPF
-// programs, as those of the DaemonSet do.
+// programs, as the rights of the DaemonSet do.
 func TestI10UnitLoadsEBPF(t *testing.T) {
 	need(t, twoNodes)
 	setStage(t)

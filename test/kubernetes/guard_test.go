@@ -14,8 +14,8 @@ import (
 // I9: a pod with the capabilities that containerd grants by default sends packets with another
 // host's address. They arrive in a network without a guard. In a network with a guard only those
 // with the pod's own address do, also after culvertd was killed. The pod gets the event
-// GuardNotEnforced, since a container with NET_RAW has other ways; a pod without NET_RAW gets none,
-// and cannot open such a socket.
+// GuardNotEnforced, since a container with NET_RAW has other ways to forge packets. A pod without
+// NET_RAW gets no event, and cannot open a raw socket.
 func TestI9GuardedPodCannotForge(t *testing.T) {
 	networks(t)
 	objects, err := os.ReadFile("testdata/guarded.yaml")
@@ -37,8 +37,8 @@ func TestI9GuardedPodCannotForge(t *testing.T) {
 		_, err := k8s.Kubectl(t.Context(), "exec", "victim", "--", "grep", "-q", ":1B58 ", "/proc/net/udp")
 		return err
 	})
-	// hears sends a packet from a forged address, and after it one from the pod's own, until the victim
-	// has heard those that are wanted. It returns what the victim has heard.
+	// hears sends a packet from a forged address, and after it one from the pod's own, until the
+	// victim has received the wanted ones. It returns all that the victim has received.
 	hears := func(network int, round string, wanted ...string) (heard string) {
 		t.Helper()
 		from, to := has["forger"][network], has["victim"][network]
@@ -57,7 +57,7 @@ func TestI9GuardedPodCannotForge(t *testing.T) {
 		})
 		return heard
 	}
-	hears(1, "open", "honest", "forged") // or the test shows nothing
+	hears(1, "open", "honest", "forged") // otherwise the test would prove nothing
 	if heard := hears(0, "guarded", "honest"); strings.Contains(heard, "forged in guarded\n") {
 		t.Errorf("a forged packet passed the guard: %q", heard)
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// annotateLayers is the annotation of a pod with a VF, a VLAN and a macvlan over it that have
-// addresses ending in last, and further networks.
+// annotateLayers returns the annotation of a pod with a VF, a VLAN and a macvlan over it, and
+// further networks. The addresses of the VLAN and the macvlan end in last.
 func annotateLayers(uplink string, last int, more ...string) string {
 	all := []string{fmt.Sprintf(`{"name": %q}, {"name": "lan", "ips": ["10.97.37.%d/24"]}, {"name": "mac", "ips": ["10.97.50.%[2]d/24"]}`, uplink, last)}
 	for _, name := range more {
@@ -110,7 +110,7 @@ func putStandIns(t *testing.T, plugins ...string) {
 	}
 }
 
-// checkSandbox calls CHECK for a pod, as a runtime does that does.
+// checkSandbox calls CHECK for a pod, as some runtimes do.
 func checkSandbox(t *testing.T, node, name string) {
 	t.Helper()
 	on(t, node, `

@@ -31,14 +31,14 @@ type site struct {
 // labPolicy makes the VFs of the emulated NICs.
 const labPolicy = "testdata/policy.yaml"
 
-// twoNodes has Culvert by the one manifest, serving all networks of pods.
+// twoNodes has Culvert from the one manifest, which serves all networks of pods.
 var twoNodes = &site{names: []string{"worker01", "worker02"}, install: func(ctx context.Context, c *cluster.Cluster) error {
 	return c.InstallCulvert(ctx, top)
 }, policy: labPolicy}
 
 const top = "../.."
 
-// k8s is the cluster that is up, of the site there.
+// k8s is the cluster that is up. there is the site that it belongs to.
 var (
 	k8s   *cluster.Cluster
 	there *site
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// need makes sure that a site is up, and no other.
+// need brings a site up, unless it is up, and takes any other site down.
 func need(t *testing.T, s *site) {
 	t.Helper()
 	if there == s {
@@ -86,7 +86,7 @@ func enter(s *site) (err error) {
 	if err := k8s.LoadCulvert(ctx, top); err != nil {
 		return err
 	}
-	for _, node := range s.names { // for what is asked of nodes here; the installation needs it not
+	for _, node := range s.names { // for the scripts of the tests; the installation does not need it
 		if err := k8s.Lab.Copy(ctx, node, top+"/build/bin/culvert", "/usr/local/bin/culvert"); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func enter(s *site) (err error) {
 	return nil
 }
 
-// leave takes down what is up.
+// leave takes down the cluster that is up, and reports processes that it leaves.
 func leave() error {
 	there = nil
 	if k8s == nil {
@@ -118,7 +118,8 @@ func leave() error {
 	return err
 }
 
-// state is what a person would look at first.
+// state returns the parts of the cluster's state that a person would look at
+// first.
 func state() string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

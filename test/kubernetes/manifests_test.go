@@ -19,7 +19,7 @@ const (
 	allVFs  = 28
 )
 
-// kernelAddress is what a pod's net1 has, by the kernel.
+// kernelAddress returns the address of a pod's net1, by the kernel.
 func kernelAddress(t *testing.T, pod string) netip.Addr {
 	t.Helper()
 	a, err := askKernel(pod)
@@ -94,8 +94,8 @@ func TestI4XL710AsItStands(t *testing.T) {
 	allFree(t, allVFs)
 }
 
-// iperf3 returns the throughput in Gb/s from pod iperf3-client to an address of pod iperf3-server, whose
-// iperf3 serves one client at a time, and listens a while after its pod began to run.
+// iperf3 returns the throughput in Gb/s from pod iperf3-client to an address of pod iperf3-server.
+// That server accepts one client at a time, and listens some time after its pod began to run.
 func iperf3(t *testing.T, network, server string) float64 {
 	t.Helper()
 	var bitsPerSecond float64
@@ -124,8 +124,8 @@ func iperf3(t *testing.T, network, server string) float64 {
 	return bitsPerSecond / 1e9
 }
 
-// applyTagged applies what R0 applied besides, beside its pods: the device plugin's own ConfigMap, whose pools
-// for other NICs have no VF here, and the network with a VLAN tag.
+// applyTagged applies the other objects of R0: the device plugin's own ConfigMap, whose pools for
+// other NICs have no VF here, and the network with a VLAN tag.
 func applyTagged(t *testing.T) {
 	t.Helper()
 	const file = "testdata/r0-more.yaml"

@@ -21,7 +21,7 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// make soak asks for more of both.
+// make soak sets higher values of both.
 var (
 	outage = flag.Duration("outage", 30*time.Second, "how long the API server is down in TestI2I7OutageOfTheAPIServer")
 	many   = flag.Int("pods", 6, "how many pods start and go while culvertd is killed")
@@ -42,10 +42,10 @@ func networks(t *testing.T) {
 	apply(t, string(objects))
 }
 
-// What cannot work is refused at apply, with a message that names the field.
+// Objects that cannot work are refused at apply, with a message that names the field.
 func TestRefusedAtApply(t *testing.T) {
 	need(t, twoNodes)
-	offered(t, intel, "7") // what its PFs can do is known then
+	offered(t, intel, "7") // only then culvertd has reported the abilities of its PFs
 	network := func(config string) string {
 		return "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: bad, annotations: {k8s.v1.cni.cncf.io/resourceName: " + intel + "}}\nspec:\n  config: '" + config + "'\n"
 	}
@@ -72,7 +72,7 @@ func TestRefusedAtApply(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "Warning: spec.config: vlann 5: unknown key, ignored: did you mean vlan?") {
 		t.Errorf("a network of type sriov with a key that is not known: %v: %s", err, out)
 	}
-	// A pool that selects nothing may select something tomorrow: a warning.
+	// A pool that selects no VF may select one later: a warning.
 	out, err := k8s.KubectlCommand(t.Context(), "apply", "--dry-run=server", "-f", "testdata/empty-pool.yaml").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Warning: ") || !strings.Contains(string(out), "selects no VF") {
 		t.Errorf("a pool that selects nothing: %v: %s", err, out)
@@ -108,8 +108,8 @@ func TestResourcesFollowFromTheNetwork(t *testing.T) {
 	}
 }
 
-// I2, I4, I8: culvertd is killed -9 on both nodes while pods start, and again while
-// they go. All start with addresses of their own, and nothing is left.
+// I2, I4, I8: culvertd is killed -9 on both nodes while pods start, and again while they go. All
+// pods start with addresses of their own, and nothing is left.
 func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 	networks(t)
 	kill := func(after time.Duration) {
@@ -120,7 +120,7 @@ func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 	}
 	objects := pods(*many, twoNodes.names, bothNetworks)
 	apply(t, objects)
-	eventually(t, "the kubelets admit all pods", func() error { // one that is admitted while culvertd is away fails for good
+	eventually(t, "the kubelets admit all pods", func() error { // a pod that is admitted while culvertd is away fails for good
 		pods, err := get("pods")
 		for _, p := range pods {
 			if p.Status.StartTime == "" {
@@ -139,9 +139,9 @@ func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 	allToldFree(t)
 }
 
-// I2, I7: while the API server is away, pods whose sandboxes die get new ones with a VF
-// each, from culvertd's informers. The VFs of the dead sandboxes are free again. The
-// reports to the cluster are right once it is back.
+// I2, I7: while the API server is away, pods whose sandboxes die get new ones with a VF each, from
+// culvertd's informers. The VFs of the dead sandboxes are free again. The reports to the cluster
+// are right once the API server is back.
 func TestI2I7OutageOfTheAPIServer(t *testing.T) {
 	soak.Only(t, "the API server is away for half a minute, and new sandboxes take more")
 	networks(t)
@@ -210,8 +210,9 @@ func TestP1UpgradeAndRestarts(t *testing.T) {
 	for _, service := range []string{"kubelet", "containerd"} {
 		on(t, "worker01", "systemctl restart "+service)
 	}
-	// A kubelet that was just started fails pods for good until device plugins have
-	// registered, and what it offers is told from before: so do as a Deployment does.
+	// A kubelet that was just started fails pods for good until device plugins have registered,
+	// although the node already shows the resources of before. So the test makes the pod again, as
+	// a Deployment does.
 	later := pod("later", "worker01", "first")
 	apply(t, later)
 	eventually(t, "a new pod gets a VF", func() error {
@@ -233,8 +234,8 @@ func TestP1UpgradeAndRestarts(t *testing.T) {
 	sameVFs(t, before, after)
 }
 
-// Two policies of one priority want different things of one PF: both say so and
-// name the other, and what is there stays whole.
+// Two policies of one priority request different settings of one PF: each reports the conflict and
+// names the other, and the existing VFs stay as they are.
 func TestPoliciesThatContradict(t *testing.T) {
 	networks(t)
 	apply(t, "apiVersion: culvert.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: other}\nspec: {pfs: [{name: enp1s0, vfs: 3}]}\n")
@@ -269,9 +270,9 @@ func TestI2DeletedWhileAttaching(t *testing.T) {
 	allFree(t, allVFs)
 }
 
-// I5: a PF gets another number of VFs on one node. Only the pods that have VFs of that
-// PF go, and not before their PodDisruptionBudget allows it. The node takes pods again
-// afterwards.
+// I5: a PF gets another number of VFs on one node. Only the pods that have VFs of that PF are
+// evicted, and not before their PodDisruptionBudget allows it. Afterwards pods can run on the node
+// again.
 func TestI5Drain(t *testing.T) {
 	soak.Only(t, "evictions that are refused, and a drain")
 	networks(t)
@@ -282,7 +283,7 @@ func TestI5Drain(t *testing.T) {
 	t.Cleanup(func() {
 		kubectl(t, "label", "node", "worker02", "fewer-")
 		feed(t, "", "delete", "pod", "--all", "--wait")
-		allFree(t, allVFs) // what the nodes offer may be told from before
+		allFree(t, allVFs) // the nodes' allocatable may be older
 		offered(t, intel, "7")
 	})
 	apply(t, "apiVersion: culvert.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: fewer}\nspec: {priority: 10, nodeSelector: {fewer: \"yes\"}, pfs: [{name: enp1s0, vfs: 4}]}\n")
@@ -319,11 +320,10 @@ func TestI5Drain(t *testing.T) {
 	}
 }
 
-// A node is rebooted: it has the same VFs again (P1), and its pods come back with
-// VFs and addresses, those of a Deployment, since a kubelet that was just started
-// ends pods with devices for good (kubernetes/kubernetes#125579). (That culvertd
-// loses nothing when power is cut is tested elsewhere; containerd does:
-// docs/troubleshooting.md.)
+// A node is rebooted: it has the same VFs again (P1), and the pods of a Deployment come back with
+// VFs and addresses. The test has a Deployment since a kubelet that was just started ends pods with
+// devices for good (kubernetes/kubernetes#125579). (Other tests check that culvertd loses nothing
+// when power is cut; containerd does: docs/troubleshooting.md.)
 func TestP1Reboot(t *testing.T) {
 	soak.Only(t, "the reboot of a node of a cluster")
 	networks(t)
@@ -369,8 +369,9 @@ func TestP1Reboot(t *testing.T) {
 	sameVFs(t, before, after)
 }
 
-// Deleting what was installed leaves the nodes as they were found, as
-// docs/kubernetes.md says, and Services as their owners wrote them. It is the last test of this site.
+// After Culvert's objects are deleted, the nodes are as they were before the installation, as
+// docs/kubernetes.md says, and Services are as their owners wrote them. It is the last test of this
+// site.
 func TestUninstall(t *testing.T) {
 	need(t, twoNodes)
 	allFree(t, allVFs)

@@ -25,8 +25,8 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-// byHand is a node with VFs by Multus, the SR-IOV CNI plugin, whereabouts and a stand-in for the
-// device plugin, and without Culvert, whose image is there.
+// byHand is a node with Culvert's image but without Culvert. Its pods get VFs by Multus, the SR-IOV
+// CNI plugin, whereabouts and a stand-in for the device plugin.
 var byHand = &site{names: []string{"worker1"}, install: installStack, joined: true}
 
 // stackDaemon is a DaemonSet of that stack: its name and what its container runs.
@@ -159,7 +159,7 @@ func copyStack(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// whereaboutsTypes lists the files with the types of whereabouts, which are in its module.
+// whereaboutsTypes lists the files with the CRDs of whereabouts, which are in its module.
 func whereaboutsTypes(ctx context.Context) ([]string, error) {
 	const module = "github.com/k8snetworkplumbingwg/whereabouts"
 	var dir []byte
@@ -184,15 +184,15 @@ func podWith(name, network, resource string) string {
 	return strings.Replace(pod(name, "worker1", network), "command: [sleep, infinity]}", one, 1)
 }
 
-// pageRun follows a page in a folder of its own.
+// pageRun runs the commands of a page in a folder of its own.
 type pageRun struct {
 	*testing.T
 	dir      string
 	commands []string
 }
 
-// newPageRun takes the commands of a section of docs/migrate.md, and writes the files that it shows
-// with the names of this cluster's NICs.
+// newPageRun takes the commands of a section of docs/migrate.md. It writes the files that the
+// section shows, with the names of this cluster's NICs.
 func newPageRun(t *testing.T, section string) *pageRun {
 	t.Helper()
 	text, err := os.ReadFile(top + "/docs/migrate.md")
@@ -201,7 +201,7 @@ func newPageRun(t *testing.T, section string) *pageRun {
 	}
 	_, rest, _ := strings.Cut(string(text), "\n## "+section+"\n")
 	rest, _, _ = strings.Cut(rest, "\n## ")
-	isBlock := func(s string) bool { return strings.Contains(rest, "    "+s) } // sentences only name the others
+	isBlock := func(s string) bool { return strings.Contains(rest, "    "+s) } // other commands are only named in sentences
 	p := &pageRun{T: t, dir: t.TempDir()}
 	for _, command := range promises.Commands(rest) {
 		if isBlock(command) {
@@ -226,8 +226,8 @@ func newPageRun(t *testing.T, section string) *pageRun {
 	return p
 }
 
-// run runs the next command of the page, which has a text in it: on the node, where its
-// sentence says so.
+// run runs the next command of the page, which must contain a text. It runs the command on the node
+// if the page says so.
 func (p *pageRun) run(has string) string {
 	p.Helper()
 	if len(p.commands) == 0 || !strings.Contains(p.commands[0], has) {
@@ -265,7 +265,7 @@ type traffic struct {
 	stop func() string
 }
 
-// startTraffic begins a ping in a pod. Its lines have the time when each answer came.
+// startTraffic begins a ping in a pod. The lines of its output have the time when each answer came.
 func startTraffic(t *testing.T, from string, to netip.Addr) *traffic {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -289,9 +289,9 @@ func startTraffic(t *testing.T, from string, to netip.Addr) *traffic {
 	}}
 }
 
-// requireNoGap ends the ping, and fails the test when traffic stood still for longer than most. The
-// log has how long it did, and how long the pod itself sent nothing: an emulated node whose processor
-// is busy stops all its pods for seconds, and then nothing is lost.
+// requireNoGap ends the ping, and fails the test if traffic stood still for longer than most. It
+// logs that time, and how long the pod itself sent nothing: an emulated node with a busy processor
+// stops all its pods for seconds, in which nothing is lost.
 func (r *traffic) requireNoGap(most time.Duration) {
 	r.t.Helper()
 	out := r.stop()
@@ -308,13 +308,14 @@ func (r *traffic) requireNoGap(most time.Duration) {
 	}
 }
 
-// answer is an answer to a ping: its number, when the question was sent, and how long it took, in s.
+// answer is an answer to a ping: its number, when the ping was sent, and how long the answer took,
+// in s.
 type answer struct {
 	number     int
 	sent, took float64
 }
 
-// answered is a line of ping -D, which begins with the time when the answer came.
+// answered matches a line of ping -D, which begins with the time when the answer came.
 var answered = regexp.MustCompile(`(?m)^\[([0-9.]+)\] [0-9]+ bytes from .* icmp_seq=([0-9]+) .* time=([0-9.]+) ms`)
 
 func parseAnswers(t *testing.T, out string) (all []answer) {
@@ -331,9 +332,9 @@ func parseAnswers(t *testing.T, out string) (all []answer) {
 	return all
 }
 
-// standstill returns for how long traffic stood still at most: how late an answer was, or, where
-// questions had no answer, the time between the answered ones around them. silent is the longest time
-// in which nothing was sent.
+// standstill returns the longest time in which traffic stood still: the delay of an answer or, if
+// pings had no answer, the time between the answered pings around them. silent is the longest time
+// in which the pod sent nothing.
 func standstill(answers []answer) (still, silent float64) {
 	for i, a := range answers {
 		still = max(still, a.took)
@@ -375,7 +376,7 @@ func TestFindLost(t *testing.T) {
 	}
 }
 
-// Questions without an answer and late answers are a standstill; a sender that is stopped is none.
+// Pings without an answer and late answers are a standstill; a sender that is stopped is none.
 func TestStandstill(t *testing.T) {
 	lines := func(answers ...answer) (out string) {
 		for _, a := range answers {
@@ -414,7 +415,7 @@ func requireAllocations(t *testing.T, want int) {
 	})
 }
 
-// offerAll waits until the node offers all VFs of that stack's pools.
+// offerAll waits until the node offers all VFs of the stack's pools.
 func offerAll(t *testing.T) {
 	t.Helper()
 	for resource, want := range map[string]string{"intel.com/uplink": "7", "intel.com/backup": "4", "intel.com/dpdk": "3"} {
@@ -426,10 +427,10 @@ func offerAll(t *testing.T) {
 // TestMigrationPage, which runs the page's commands against an API server.
 var migration = flag.Bool("migration", false, "run TestMigrationKeepsTraffic, on a cluster of its own")
 
-// A cluster of Multus, the SR-IOV CNI plugin, whereabouts and a device plugin becomes Culvert's and
-// goes back, by the commands of docs/migrate.md as they stand. Pods that run keep their VFs, their
-// addresses and their traffic; no pod gets an address that one of them has. whereabouts serves
-// its network beside Multus and without it. Programs in user space keep the VFs that they have open.
+// A cluster with Multus, the SR-IOV CNI plugin, whereabouts and a device plugin migrates to Culvert
+// and back, by the unchanged commands of docs/migrate.md. Running pods keep their VFs, their
+// addresses and their traffic; no new pod gets an address of a running one. whereabouts serves its
+// network beside Multus and without it. Programs in user space keep the VFs that they have open.
 func TestMigrationKeepsTraffic(t *testing.T) {
 	if !*migration {
 		t.Skip("make soak runs it: it takes minutes (-args -migration)")
@@ -445,7 +446,7 @@ func TestMigrationKeepsTraffic(t *testing.T) {
 	flow := startTraffic(t, "old-a", before["old-b"])
 	began := time.Now()
 
-	if out, err := page.shell("culvert migrate plan"); err != nil { // status 2: something would not work
+	if out, err := page.shell("culvert migrate plan"); err != nil { // status 2: a network or pod would not work
 		t.Fatalf("culvert migrate plan: %v\n%s", err, out)
 	}
 	page.run("get daemonset")
@@ -488,8 +489,8 @@ func TestMigrationKeepsTraffic(t *testing.T) {
 	goBack(t, page, before["old-b"], user)
 }
 
-// goBack follows the way back, and sees that pods from before and from after it work, and that
-// nothing is left of those from between.
+// goBack runs the commands of the way back. It checks that pods from before and after the time with
+// Culvert work, and that nothing is left of the pods from that time.
 func goBack(t *testing.T, page *pageRun, oldB netip.Addr, user *userSpace) {
 	t.Helper()
 	flow := startTraffic(t, "old-a", oldB)

@@ -36,7 +36,7 @@ var besideMultus = &site{names: []string{"worker1"}, install: func(ctx context.C
 
 func quiet(string, ...any) {}
 
-// helm runs it against the cluster.
+// helm runs Helm against the cluster.
 func helm(ctx context.Context, c *cluster.Cluster, args ...string) error {
 	dir, err := parts.Find(ctx, top, "helm", quiet)
 	if err != nil {
@@ -50,8 +50,8 @@ func helm(ctx context.Context, c *cluster.Cluster, args ...string) error {
 	return nil
 }
 
-// installMultus does what Multus' own DaemonSet does on a node. It speaks to the
-// API server as the kubelet, which reads networks too.
+// installMultus installs Multus on a node as its own DaemonSet does. Multus uses the kubelet's
+// account at the API server, which may read networks here.
 func installMultus(ctx context.Context, c *cluster.Cluster, node string) error {
 	dir, err := parts.Find(ctx, top, "multus", quiet)
 	if err != nil {
@@ -84,9 +84,9 @@ subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: "system:node
 	return err
 }
 
-// R1's objects apply as they stand, with Multus calling Culvert: the pod has its
-// VF and address. The device plugin's ConfigMap selects a NIC that is not there;
-// the policy's pool of that name is followed.
+// R1's objects apply as they stand, with Multus calling Culvert: the pod has its VF and address.
+// The device plugin's ConfigMap selects a NIC that the node does not have; culvertd uses the
+// policy's pool of that name.
 func TestChelsioAsItStandsBesideMultus(t *testing.T) {
 	need(t, besideMultus)
 	offered(t, chelsio, "7")
@@ -110,8 +110,9 @@ func TestChelsioAsItStandsBesideMultus(t *testing.T) {
 	allFree(t, allVFs/2)
 }
 
-// helm upgrade keeps the installation. helm uninstall leaves the node as it was found: no plugin, no
-// configuration, pods still get their default network. Services are as their owners wrote them.
+// helm upgrade keeps the installation. helm uninstall leaves the node as it was before: it has no
+// plugin and no configuration, and pods still get their default network. Services are as their
+// owners wrote them.
 func TestHelmUninstall(t *testing.T) {
 	need(t, besideMultus)
 	if err := helm(t.Context(), k8s, "upgrade", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--set", "controller.replicas=1"); err != nil {
@@ -128,8 +129,8 @@ func TestHelmUninstall(t *testing.T) {
 	gone(t, "worker1")
 }
 
-// gone waits until a node has nothing of Culvert where container runtimes look and no
-// eBPF program of Services, and sees that pods start there.
+// gone waits until a node has no file of Culvert where container runtimes look, and no eBPF
+// program of Services. Then it checks that pods start there.
 func gone(t *testing.T, node string) {
 	t.Helper()
 	eventually(t, node+" has no plugin, no configuration and no eBPF program of Culvert", func() error {

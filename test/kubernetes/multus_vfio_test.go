@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// userSpace are pods with VFs that were bound to vfio-pci before Culvert came. They have them open,
-// as testpmd has: old-net by a network with a VLAN, old-plain by its resource alone.
+// userSpace has pods with VFs that were bound to vfio-pci before Culvert was installed. They have
+// their VFs open, as testpmd has: old-net by a network with a VLAN, old-plain by its resource
+// alone.
 type userSpace struct {
 	*testing.T
 	vfs []string          // all that are bound to vfio-pci, by their PCI addresses
@@ -24,7 +25,8 @@ func userPod(name, network string) string {
 	return strings.Replace(text, "[sleep, infinity]", program, 1)
 }
 
-// startUserSpace starts the two pods, and records what is bound and unbound on the node from then on.
+// startUserSpace starts the two pods, and begins to record all binds and unbinds of PCI devices on
+// the node.
 func startUserSpace(t *testing.T) *userSpace {
 	t.Helper()
 	u := &userSpace{T: t, has: map[string]string{}}
@@ -38,7 +40,7 @@ func startUserSpace(t *testing.T) *userSpace {
 	return u
 }
 
-// start starts a pod, which has to get a VF that no other has, and to open it.
+// start starts a pod, which must get a VF that no other pod has, and open it.
 func (u *userSpace) start(name, network string) {
 	u.Helper()
 	feed(u.T, userPod(name, network), "apply", "-f", "-")
@@ -63,7 +65,7 @@ func (u *userSpace) end(name string) {
 	delete(u.has, name)
 }
 
-// requireOpen wants every pod to have run without a restart, with its VF open.
+// requireOpen checks that every pod has run without a restart, with its VF open.
 func (u *userSpace) requireOpen() {
 	u.Helper()
 	for name, address := range u.has {
@@ -77,8 +79,8 @@ func (u *userSpace) requireOpen() {
 	}
 }
 
-// requireKept wants the pods from before to have their VFs, and to be named as those that have them.
-// A new pod gets the VF that is left. No VF in user space was bound anew.
+// requireKept checks that the pods from before have their VFs, and that culvertd names them as the
+// owners. A new pod gets the VF that is left. No VF in user space was bound anew.
 func (u *userSpace) requireKept() {
 	u.Helper()
 	for name, address := range u.has {
@@ -95,8 +97,8 @@ func (u *userSpace) requireKept() {
 	u.requireBinding()
 }
 
-// requireHandedOn wants the VF of a pod from before to be Culvert's when that pod has ended: the
-// next pod gets it without the VLAN that the SR-IOV CNI plugin left on it (I2).
+// requireHandedOn checks that culvertd takes over the VF of a pod from before when that pod has
+// ended. The next pod gets it without the VLAN that the SR-IOV CNI plugin left on it (I2).
 func (u *userSpace) requireHandedOn() {
 	u.Helper()
 	address := u.has["old-net"]
@@ -119,8 +121,9 @@ func (u *userSpace) requireHandedOn() {
 	u.requireBinding()
 }
 
-// requireBack wants the device plugin to serve the VFs again that Culvert served, while the pod from
-// before runs on, and the one that has its VF from Culvert and no network.
+// requireBack checks that the device plugin gives out the VFs again that Culvert gave out.
+// Meanwhile the pod from before runs on, and so does the pod with a VF from Culvert but without a
+// network.
 func (u *userSpace) requireBack() {
 	u.Helper()
 	u.requireOpen()
@@ -130,7 +133,7 @@ func (u *userSpace) requireBack() {
 	on(u.T, "worker1", "systemctl stop pci-events")
 }
 
-// requireState waits until the NodeState says so of a VF.
+// requireState waits until the NodeState has this phase and owner of a VF.
 func (u *userSpace) requireState(address, phase, owner string) {
 	u.Helper()
 	eventually(u.T, fmt.Sprintf("VF %s is %s %s", address, phase, owner), func() error {
@@ -152,8 +155,8 @@ func (u *userSpace) requireState(address, phase, owner string) {
 	})
 }
 
-// requireBinding wants the VFs to be bound to vfio-pci, and to have been all the time. Other VFs were
-// bound anew meanwhile, so the record is one of what happened.
+// requireBinding checks that the VFs are bound to vfio-pci, and were all the time. Other VFs were
+// bound anew meanwhile, which shows that the record of binds works.
 func (u *userSpace) requireBinding() {
 	u.Helper()
 	if now := strings.Fields(on(u.T, "worker1", "cd /sys/bus/pci/drivers/vfio-pci && ls -d 0000:*")); !slices.Equal(now, u.vfs) {

@@ -18,11 +18,10 @@ import (
 	"github.com/culvert-net/culvert/lab"
 )
 
-// soon is how long something may take that is under way, on an emulated node
-// that others keep busy.
+// soon is the time that an action may take on an emulated node that other work keeps busy.
 const soon = 10 * time.Minute
 
-// kubectl runs it, and ends the test when it fails.
+// kubectl runs kubectl, and ends the test if that fails.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := k8s.Kubectl(context.Background(), args...)
@@ -47,7 +46,7 @@ func feed(t *testing.T, in string, args ...string) {
 	}
 }
 
-// refused runs kubectl, which is to fail with all those words.
+// refused runs kubectl, which must fail with all those words.
 func refused(t *testing.T, in string, words []string, args ...string) {
 	t.Helper()
 	_, err := k8s.KubectlIn(context.Background(), strings.NewReader(in), args...)
@@ -100,7 +99,7 @@ func eventually(t *testing.T, what string, so func() error) {
 			return
 		}
 		if took > soon {
-			t.Log(state()) // first, since a report of many tests keeps the end of an output
+			t.Log(state()) // before the error, since a report of many tests keeps only the end of an output
 			t.Fatalf("%s: not after %s: %v", what, soon, err)
 		}
 	}
@@ -139,7 +138,7 @@ func get(args ...string) ([]object, error) {
 	return list.Items, err
 }
 
-// offered waits until each node offers as many VFs of a resource.
+// offered waits until each node offers that many VFs of a resource.
 func offered(t *testing.T, resource, want string) {
 	t.Helper()
 	eventually(t, "each node offers "+want+" "+resource, func() error {
@@ -153,9 +152,9 @@ func offered(t *testing.T, resource, want string) {
 	})
 }
 
-// running waits until there are as many pods in the namespace default, and all
-// run and have their network-status. It passes over a pod that has failed for good if the pod has
-// an owner, which makes another one. Without an owner it fails the test.
+// running waits until there are that many pods in the namespace default, and all run and have their
+// network-status. It passes over a pod that has failed for good if the pod has an owner, which
+// makes another one. Without an owner it fails the test.
 func running(t *testing.T, want int) (pods []object) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d pods run", want), func() error {
@@ -189,8 +188,8 @@ func running(t *testing.T, want int) (pods []object) {
 
 const statusAnnotation = "k8s.v1.cni.cncf.io/network-status"
 
-// distinct fails the test when two pods tell of one address (I4), or one tells
-// of none.
+// distinct fails the test if two pods have one address by their network-status (I4), or a pod has
+// none.
 func distinct(t *testing.T, pods []object) map[string]netip.Addr {
 	t.Helper()
 	has, owner := map[string]netip.Addr{}, map[netip.Addr]string{}
@@ -227,7 +226,7 @@ func addresses(p object) (all []netip.Addr, err error) {
 	return all, err
 }
 
-// vfs are all that the nodes tell of, by node.
+// vfs returns the VFs of all NodeStates, by node.
 func vfs() (map[string][]v1alpha1.VFState, error) {
 	var list v1alpha1.NodeStateList
 	err := k8s.Get(context.Background(), &list, "nodestates")
@@ -285,8 +284,8 @@ func allToldFree(t *testing.T) {
 	})
 }
 
-// pod is one that waits to be deleted. Where names a node, or nothing; networks
-// is the annotation, or nothing.
+// pod returns a pod that sleeps until it is deleted. where names its node, and networks is its
+// annotation; both may be empty.
 func pod(name, where, networks string) string {
 	node := ""
 	if where != "" {
@@ -306,7 +305,7 @@ spec:
 `, name, name, networks, node)
 }
 
-// deployment is one of such pods, which the scheduler places on a node.
+// deployment returns a Deployment of such pods, which the scheduler places on the node.
 func deployment(name, node, networks string, replicas int) string {
 	return fmt.Sprintf(`---
 apiVersion: apps/v1
@@ -327,7 +326,7 @@ spec:
 `, name, node, networks, replicas)
 }
 
-// pods are many, named by their number, in turns on nodes and networks.
+// pods returns count pods, named by their number, in turns on the nodes and networks.
 func pods(count int, on, networks []string) string {
 	var all strings.Builder
 	for i := range count {
@@ -336,9 +335,9 @@ func pods(count int, on, networks []string) string {
 	return all.String()
 }
 
-// stream pings from a pod until the end of what do does, and fails the test
-// when a packet is lost. Afterwards another ping shows that the answers to the last ones, which may
-// be on their way when the first ping is ended, were not the first that were lost.
+// stream pings from a pod while do runs, and fails the test if a packet is lost. When the first
+// ping is ended, the last answers may still be on their way. So another ping shows that packets
+// still arrive.
 func stream(t *testing.T, from string, to netip.Addr, do func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -392,8 +391,8 @@ func findLost(out string, answers []answer) string {
 	return ""
 }
 
-// sameVFs fails the test when other VFs are there than before: at another place,
-// of another PF, or in another pool (P1).
+// sameVFs fails the test if the VFs are not those of before: at another PCI address, of another PF,
+// or in another pool (P1).
 func sameVFs(t *testing.T, before, after map[string][]v1alpha1.VFState) {
 	t.Helper()
 	for node := range maps.Keys(before) {

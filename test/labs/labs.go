@@ -1,5 +1,5 @@
 // Package labs names the labs of tests after the process that runs them, so that two
-// runs at once do not meet, and takes down those of runs that were killed.
+// runs at once do not share a lab. It takes down the labs of runs that were killed.
 package labs
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/culvert-net/culvert/lab"
 )
 
-// Name is the name of a lab of this process.
+// Name returns the name of a lab of this process.
 func Name(prefix string) string { return fmt.Sprintf("%s-%d", prefix, os.Getpid()) }
 
-// ClearDead takes down the labs with that prefix whose process is gone. L is a lab that
-// is up: the others are beside it.
+// ClearDead takes down the labs with that prefix whose process is gone. l is a lab that
+// is up; the run folders of the others are beside its own.
 func ClearDead(ctx context.Context, l *lab.Lab, prefix string) error {
 	st, err := l.Status()
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // engineList is the file that names the engines of measurements.
 const engineList = "bench/engine/engines.go"
 
-// checkEngines finds names of engines in the code of bench/ outside the list of them: a
-// branch on such a name is a fact of the engine that belongs into the list.
+// checkEngines finds names of engines in the code of bench/ outside their list. A
+// branch on such a name is a fact about the engine, which belongs in the list.
 func checkEngines(tree fs.FS) ([]string, error) {
 	all, err := files(tree)
 	if err != nil {

@@ -48,8 +48,8 @@ func visitStrings(tree fs.FS, visit func(file string, at token.Position, value s
 	return nil
 }
 
-// namesDrivers are the files that may name a NIC driver: the table of what is
-// known of them, and the model NICs of the fake kernel.
+// namesDrivers are the files that may name a NIC driver: the table with the facts
+// about drivers, and the model NICs of the fake kernel.
 var namesDrivers = []string{"vf/drivers.go", "kernel/fake/profile.go"}
 
 // checkDrivers finds code that decides by the name of a NIC driver.
@@ -88,8 +88,8 @@ func TestCheckDrivers(t *testing.T) {
 // errorText matches code that decides by the text of an error.
 var errorText = regexp.MustCompile(`strings\.(Contains|HasPrefix|HasSuffix|EqualFold|Index|TrimPrefix|TrimSuffix|CutPrefix|Cut)\([^()]*\.Error\(\)|\.Error\(\) [!=]= |MatchString\([^()]*\.Error\(\)`)
 
-// readsErrorText are the files that may: a comment there says why the library gives
-// nothing else.
+// readsErrorText are the files that may decide by the text of an error. A comment
+// there says why the library offers nothing else.
 var readsErrorText = []string{"bench/read.go"}
 
 func checkErrorText(tree fs.FS) ([]string, error) {

@@ -14,8 +14,7 @@ import (
 // quoted is a test or a story as documents name it.
 var quoted = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+|[a-z-]+\\.txtar)`")
 
-// checkProofs finds tests that documents name and that are not there (any
-// more).
+// checkProofs finds tests that documents name but that do not exist.
 func checkProofs(tree fs.FS) ([]string, error) {
 	all, err := files(tree)
 	if err != nil {

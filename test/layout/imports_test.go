@@ -11,16 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// mayImport says, for every package, which others of this module it may use.
-// A name that ends in /... means a folder and all below it. Tests are free:
-// they put parts together that do not know each other.
+// mayImport lists, for every package, the other packages of this module that it may
+// import. A name that ends in /... means a folder and all below it. Tests may import any
+// package: they combine parts that do not import each other.
 //
 //	host:    desired -> reconcile -> kernel -> inventory -> status
 //	pod/VM:  intake -> alloc -> attach -> kernel -> status
 //
-// Only daemon and the program culvert import kernel itself and make
-// one: reconcile, attach, inventory and doctor/gather name steps or ask, and are
-// handed something that does them.
+// Only daemon and the program culvert import package kernel itself and make a
+// kernel.Kernel. Packages reconcile, attach, inventory and doctor/gather name steps or
+// read state, and their callers hand in the kernel that does it.
 var mayImport = map[string][]string{
 	// values and words
 	"vf":          {"excerpt"},
@@ -53,8 +53,8 @@ var mayImport = map[string][]string{
 	"kernel":     {"change", "excerpt", "kernel/...", "vf"},
 	"kernel/...": {"change", "kernel/...", "vf"},
 
-	// the parts that keep something or change something
-	"journal":       {"change", "durable", "journal/pages", "netconf", "vf"}, // netconf: what a sandbox's plugins are
+	// parts that keep or change state
+	"journal":       {"change", "durable", "journal/pages", "netconf", "vf"}, // netconf: the plugins of a sandbox
 	"journal/pages": {},
 	"inventory":     {"change", "vf"},
 	"reconcile":     {"change", "desired", "excerpt", "journal", "kernel/step", "keylock", "vf"},
@@ -65,37 +65,37 @@ var mayImport = map[string][]string{
 	"rpc":           {"api", "vf"},
 	"install":       {"durable", "intake/cni/place", "kernel/balance", "netconf", "program"},
 
-	// judging a host
+	// diagnosis of a host
 	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netannotation", "netconf", "screen", "vf"},
 	"doctor/gather": {"api", "claims", "desired", "doctor", "excerpt", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
 	"doctor/mend":   {"api", "doctor", "durable", "kernel/survey"},
 
-	// the node's kubelet, as a source of who has what
+	// the node's kubelet, as a source of the owners of VFs
 	"kubelet": {"vf"},
-	// services of ours to it: how a socket is kept, whoever serves what on it
+	// the sockets on which Culvert serves the kubelet
 	"kubelet/socket": {"change"},
 
-	// the host's libvirt, as a source of which guests there are
+	// the host's libvirt, as a source of guests
 	"libvirt": {"vf"},
 
-	// a host's libvirt and culvertd together, for what a person does to guests
+	// changes to guests by a person, through libvirt and culvertd
 	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// objects of other projects -> Culvert's
 	"verdict": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "intake/pod", "migrate", "netannotation", "suggest", "vf"},
 	"migrate": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "journal", "netannotation", "netconf", "vf"},
 
-	// the cluster, alone with controller in importing client-go
+	// the cluster: only these packages and controller import client-go
 	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "kernel/balance", "netannotation", "netconf", "service", "service/table", "vf"},
 	"kube/view": {"api", "api/v1alpha1", "netannotation", "vf"},
 
-	// the ways in
+	// requests from outside
 	"intake/deviceplugin": {"api", "change", "desired", "durable", "journal", "kubelet/socket", "vf"},
 	"intake/pod":          {"api", "durable", "excerpt", "intake/cni", "journal", "kernel/step", "keylock", "netannotation", "netconf", "vf"},
 	"intake/guest":        {"api", "attach", "guest", "journal", "libvirt", "trouble", "vf"},
 	"intake/...":          {"api", "attach", "desired", "durable", "excerpt", "ipam", "journal", "netannotation", "netconf", "strictjson", "suggest", "vf"},
 
-	// a node put together: its wanted Spec, its parts, its status, its side of the cluster
+	// a whole node: its wanted Spec, its parts, its status, its membership in the cluster
 	"wanted":        {"api", "api/v1alpha1", "change", "desired", "durable", "excerpt", "vf"},
 	"node":          {"api", "attach", "excerpt", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
 	"status/gather": {"excerpt", "api", "claims", "desired", "intake/cni", "journal", "node", "status", "vf"},
@@ -132,10 +132,10 @@ var mayImport = map[string][]string{
 	"test/...":  {"..."},
 }
 
-// pure lists packages that neither open a file nor ask the system anything.
+// pure lists packages that neither open files nor make system calls.
 var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "guest/moving", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "screen", "trouble", "keylock", "change", "excerpt", "service", "kernel/balance", "service/table"}
 
-// impure is what they do not import.
+// impure lists the packages that pure packages must not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}
 
 // within reports whether pkg is pattern, or below it when it ends in "...".
@@ -147,8 +147,8 @@ func within(pattern, pkg string) bool {
 	return dir == "" || pkg+"/" == dir || strings.HasPrefix(pkg, dir)
 }
 
-// rule finds the entry of mayImport that is about pkg: its own, else the
-// longest that has it within.
+// rule finds the entry of mayImport for pkg: its own, else the longest pattern that
+// matches it.
 func rule(pkg string) (pattern string, found bool) {
 	if _, own := mayImport[pkg]; own {
 		return pkg, true
@@ -185,7 +185,7 @@ func checkImports(tree fs.FS) ([]string, error) {
 	return complaints, nil
 }
 
-// complain says what is wrong with one import, and is empty when it is right.
+// complain returns the complaint about one import, or "" if the import is allowed.
 func complain(s source, pattern string, i imported) string {
 	if slices.Contains(pure, s.pkg) && slices.ContainsFunc(impure, func(p string) bool { return within(p, i.path) }) {
 		return fmt.Sprintf("%s:%d: %s is pure and imports %s: read outside, and hand the value in", s.name, i.line, s.pkg, i.path)

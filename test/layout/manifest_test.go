@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// The manifests are what tools/manifest makes of the chart that is there. To make
-// them takes Helm; this compares what they say that they were made of.
+// The manifests must be those that tools/manifest makes of the present chart. To
+// make them takes Helm, so the test only compares the chart with the hash in the
+// manifests.
 func TestManifestIsCurrent(t *testing.T) {
 	const chart = "dist/kubernetes/chart"
 	tree := os.DirFS("../..")

@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// methodArgument says which argument of a function of package rpc, and of its Server,
-// is the name of a method.
+// methodArgument has the index of the argument that is the name of a method, for
+// functions of package rpc and of its Server.
 var methodArgument = map[string]int{"Call": 2, "Stream": 2, "Converse": 2, "Handle": 0, "HandleStream": 0, "HandleDialog": 0}
 
-// checkMethods finds the names of RPC methods that stand elsewhere than in package
-// api: any text in the programs, and in tests one that culvertd serves. The tests of
-// package rpc have methods of their own.
+// checkMethods finds names of RPC methods that are written out outside package api.
+// In programs it finds every such text, in tests only names of methods that culvertd
+// serves. The tests of package rpc have methods of their own.
 func checkMethods(tree fs.FS) ([]string, error) {
 	served, err := methodNames(tree)
 	if err != nil {
@@ -45,7 +45,7 @@ func checkMethods(tree fs.FS) ([]string, error) {
 	return complaints, err
 }
 
-// methodText returns the text that a call has as the name of a method.
+// methodText returns the text that a call passes as the name of a method.
 func methodText(n ast.Node) (string, bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -62,7 +62,7 @@ func methodText(n ast.Node) (string, bool) {
 	return literal(call.Args[i])
 }
 
-// literal returns the value of a text that is written out.
+// literal returns the value of a string literal.
 func literal(e ast.Expr) (string, bool) {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {

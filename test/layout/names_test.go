@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// empty lists names that say nothing of what is inside.
+// empty lists names of files and packages that do not describe their content.
 var empty = []string{"util", "utils", "helper", "helpers", "common", "type", "types", "const", "consts", "vars", "misc", "shared", "base", "core", "lib"}
 
 func checkNames(tree fs.FS) ([]string, error) {
@@ -41,14 +41,14 @@ func TestNamesSaySomething(t *testing.T) {
 	report(t, complaints, err)
 }
 
-// download matches hosts that packages come from: which mirror a machine uses
-// is its owner's affair, and apt and go know it.
+// download matches hosts that serve packages. The owner of a machine chooses
+// the mirror, and the configurations of apt and go name it.
 var download = regexp.MustCompile(`(?i)\b(?:(?:deb|security|snapshot|archive|cdn|httpredir|ftp)[a-z0-9.-]*\.(?:debian\.org|ubuntu\.com)|` +
 	`(?:proxy|sum)\.golang\.(?:org|com)|goproxy\.[a-z]+|go\.dev/dl|registry\.npmjs\.org|pypi\.org|files\.pythonhosted\.org|` +
 	`crates\.io|repo1?\.maven\.org|registry-1\.docker\.io|(?:registry\.)?k8s\.gcr\.io|registry\.k8s\.io|quay\.io|ghcr\.io)\b`)
 
-// hints are what every match of download has one of; looking for them first
-// makes the check quick.
+// hints are words of which every match of download has one. To look for them
+// first makes the check quick.
 var hints = []string{"debian.org", "ubuntu.com", "golang.", "goproxy", "go.dev", "npmjs", "pypi", "pythonhosted", "crates", "maven", "docker", "gcr", "k8s", "quay", "ghcr"}
 
 func hinted(line string) bool {
@@ -86,8 +86,8 @@ func TestNoHostToDownloadFrom(t *testing.T) {
 	report(t, complaints, err)
 }
 
-// checkSysfs finds paths under /sys in code that is not the kernel's: what
-// depends on the kernel's files is under kernel/. Messages may name one.
+// checkSysfs finds paths under /sys outside kernel/, where all code that
+// depends on the kernel's files belongs. Messages may name one.
 func checkSysfs(tree fs.FS) (complaints []string, err error) {
 	err = visitStrings(tree, func(file string, at token.Position, v string) {
 		top, _, _ := strings.Cut(file, "/")

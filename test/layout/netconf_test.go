@@ -14,11 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// podNetworks are the packages on the way of a pod's networks.
+// podNetworks are the packages that handle the networks of pods.
 var podNetworks = []string{"controller", "daemon", "install", "intake/...", "journal", "kube", "netannotation", "status"}
 
-// checkPluginTypes finds what package netconf owns and another package on the way of
-// a pod's networks writes out: the type sriov, and the bound on a text.
+// checkPluginTypes finds constants of package netconf that another package of
+// podNetworks writes out: the type sriov, and the bound on a text.
 func checkPluginTypes(tree fs.FS) ([]string, error) {
 	var complaints []string
 	err := eachSource(tree, func(name string, set *token.FileSet, f *ast.File) {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// mechanism is something that one package owns. Other files that match the pattern
-// are a new copy of it, unless they are listed with the reason.
+// mechanism is a mechanism that one package owns. Another file that matches the
+// pattern has a new copy of it, unless it is listed with the reason.
 type mechanism struct {
 	pattern *regexp.Regexp
 	owner   string

@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// budget bounds what one program is made of.
+// budget bounds the parts of one program.
 type budget struct {
 	packages  int     // besides those of the standard library
 	megabytes float64 // of the program as `make build` links it
-	// never are packages that it has not, and functions (package.Name) that are not
-	// linked into it. A pattern that ends in /... means a folder and all below it.
+	// never lists packages that the program must not have, and functions (package.Name) that must
+	// not be linked into it. A pattern that ends in /... means a folder and all below it.
 	never []string
 }
 
@@ -35,12 +35,12 @@ var (
 	shim      = slices.Concat(labs, measurements, ebpf, ssh, []string{"k8s.io/...", "github.com/spf13/...", "github.com/vishvananda/..."})
 )
 
-// budgets are those of the folders of cmd/, with some room above what they are today.
-// A commit that raises a budget says why.
+// budgets has the budgets of the programs in cmd/, with some room above their present size. A
+// commit that raises a budget says why.
 var budgets = map[string]budget{
-	// Since its budget was 175 it came to read an interface's tuning and a network's
-	// annotation, as the packages do whose types it shows.
-	// AddressPools with subnets added 0.03 MB to it and to culvertd, which had no room left.
+	// Since its budget was 175, packages whose types it shows have begun to read an interface's
+	// tuning and a network's annotation. AddressPools with subnets added 0.03 MB to it and to
+	// culvertd, which had no room left.
 	"culvert": {192, 16.9, slices.Concat(nodeOnly, ebpf)}, // with the parsers of networks, for culvert migrate
 	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
 	// For Services it loads eBPF programs, 13 packages and 0.9 MB, and writes nftables, 16
@@ -48,19 +48,19 @@ var budgets = map[string]budget{
 	// bonds, guards, and the errors that NICs count are 3 packages and 0.3 MB.
 	"culvertd":    {353, 24.8, nodeOnly}, // fair shares of the room for Services took 0.1 MB
 	"culvert-cni": {6, 3.5, shim},
-	// Of its own packages beside those of culvert-cni it has the mark of a guest that moves.
+	// Besides the packages of culvert-cni it has guest/moving, the mark of a guest that migrates.
 	"culvert-hook": {7, 3.5, shim},
 	// 20 of its packages are k8s.io/endpointslice, which makes EndpointSlices, and its metrics.
 	"culvert-controller": {635, 37, slices.Concat(labs, measurements, ebpf, ssh)},
-	// It is copied to the other end of a measurement. Since its budget was 47 packages it reads with
-	// kernel/tuning by which fields a NIC chooses the receive queue.
+	// It is copied to the other end of a measurement. Its budget was 47 packages before it used
+	// kernel/tuning, which reads the fields by which a NIC chooses the receive queue.
 	"culvert-bench": {48, 10.5, slices.Concat(labs, ssh, []string{"k8s.io/...", "go.etcd.io/..."})},
 	// The Open Container Initiative's types of an image are 3 packages; Culvert has no own ones.
-	// demo/requests is what demos and tests share, and the small program that they put into pods.
+	// Demos and tests share demo/requests with the small program that they put into pods.
 	"culvert-lab": {39, 13, []string{"github.com/cilium/ebpf/...", "k8s.io/...", "go.etcd.io/..."}},
 }
 
-// made is what a program was found to be made of.
+// made has the packages and the binary of a program.
 type made struct {
 	packages []string
 	binary   []byte
@@ -68,7 +68,7 @@ type made struct {
 
 func (m made) megabytes() float64 { return float64(len(m.binary)) / 1e6 }
 
-// checkBudget returns what is wrong with a program.
+// checkBudget returns where a program exceeds its budget.
 func checkBudget(name string, b budget, m made) (complaints []string) {
 	if n := len(m.packages); n > b.packages {
 		complaints = append(complaints, fmt.Sprintf("cmd/%s has %d packages, and may have %d: go list -deps ./cmd/%[1]s", name, n, b.packages))
@@ -90,7 +90,7 @@ func checkBudget(name string, b budget, m made) (complaints []string) {
 	return complaints
 }
 
-// goes runs the go command in the tree.
+// goes runs the go command in a folder of the tree.
 func goes(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	build, err := filepath.Abs("../../tools/go") // which has the flags that all programs are built with
@@ -112,7 +112,7 @@ func goes(t *testing.T, dir string, args ...string) string {
 // TestBudgets: every program has a budget and keeps it. With -v it prints the table.
 func TestBudgets(t *testing.T) {
 	tree := repository(t)
-	if _, err := sources(tree); err != nil { // go test then knows what the result depends on
+	if _, err := sources(tree); err != nil { // so that go test caches the result only while these files are the same
 		t.Fatal(err)
 	}
 	programs, err := fs.ReadDir(tree, "cmd")

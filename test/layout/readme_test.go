@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// layoutLine is a line of the README's layout: folder/ and what is in it.
+// layoutLine matches a line of the README's layout: a folder with a slash, and
+// its content.
 var layoutLine = regexp.MustCompile(`^([a-z0-9./-]+)/\s+\S`)
 
 // readmeLayout returns the folders that the README's section Layout lists.
@@ -61,10 +62,10 @@ func TestReadmeShowsTheTree(t *testing.T) {
 	report(t, complaints, err)
 }
 
-// link is a link of Markdown to a file of the tree.
+// link matches a link of Markdown to a file of the tree.
 var link = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
 
-// checkLinks finds links between our documents that lead nowhere.
+// checkLinks finds links in the project's documents to files that do not exist.
 func checkLinks(tree fs.FS) ([]string, error) {
 	all, err := files(tree)
 	if err != nil {
@@ -88,7 +89,7 @@ func checkLinks(tree fs.FS) ([]string, error) {
 	return complaints, nil
 }
 
-// resolve is the place that a link in a file means.
+// resolve returns the path that a link in a file leads to.
 func resolve(file, target string) string {
 	parts := strings.Split(file, "/")
 	parts = append(parts[:len(parts)-1], strings.Split(strings.TrimSuffix(target, "/"), "/")...)

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// checkPipes finds scripts, also those in Go's strings, that pipe into a
-// grep that stops at the first match: the program before it may then be killed
-// by SIGPIPE, which under pipefail is a failure that comes and goes.
+// checkPipes finds scripts, also in strings of Go, that pipe into a grep that
+// stops at the first match. SIGPIPE may then kill the program before grep, and
+// with pipefail the script fails at random.
 func checkPipes(tree fs.FS) ([]string, error) {
 	all, err := files(tree)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 
 const module = "github.com/culvert-net/culvert"
 
-// repository is the tree that this test is part of.
+// repository returns the source tree that this test is part of.
 func repository(t *testing.T) fs.FS {
 	t.Helper()
 	return os.DirFS(root(t))
 }
 
-// root is the tree's folder.
+// root returns the folder of that tree.
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -40,8 +40,8 @@ func root(t *testing.T) string {
 	}
 }
 
-// files lists the regular files of the project, without what git or a build
-// keeps beside them.
+// files lists the regular files of the project, without those of .git and
+// build.
 func files(tree fs.FS) ([]string, error) {
 	var all []string
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -58,7 +58,7 @@ func files(tree fs.FS) ([]string, error) {
 	return all, err
 }
 
-// source is one Go file, with what it imports.
+// source is one Go file with its imports.
 type source struct {
 	name    string
 	pkg     string // folder, "." for the module's own

@@ -16,7 +16,7 @@ import (
 )
 
 // The limits of code without its tests, over the whole tree: the counts that the last change of
-// names and comments has reached. They may only be lowered. The aim of the first is 1500.
+// names and comments has reached. They may only be lowered.
 // go test ./test/layout -run CodeUsesPlainWords -v prints the counts and every place.
 const (
 	oneWordFunctionsPer10000 = 550 // functions named by one lower-case word, among all

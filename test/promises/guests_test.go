@@ -26,8 +26,9 @@ pools:
     pfNames: ["enp1s0#0-1", enp2s0]
 `
 
-// docs/guests.md is followed in the lab that it has people bring up, with a guest that need
-// not boot, and make demo-vm is run there with one guest.
+// TestDemoWithGuests runs the commands of docs/guests.md in the lab that the page
+// describes, with a guest that need not boot. Then it runs make demo-vm there with one
+// guest.
 func TestDemoWithGuests(t *testing.T) {
 	const prefix = "promises-guests"
 	name := labs.Name(prefix)

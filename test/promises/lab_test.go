@@ -44,7 +44,7 @@ func takeDown() int {
 	return 0
 }
 
-// run makes a target, and returns what it printed.
+// run runs make for a target, and returns its output.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	return finish(t, Make(t.Context(), top, args...))
@@ -67,7 +67,7 @@ func finish(t *testing.T, cmd *exec.Cmd) string {
 	return out
 }
 
-// mentions wants a text to match all patterns.
+// mentions checks that a text matches all patterns.
 func mentions(t *testing.T, what, text string, patterns ...string) {
 	t.Helper()
 	for _, p := range patterns {
@@ -79,12 +79,12 @@ func mentions(t *testing.T, what, text string, patterns ...string) {
 
 // step is how a command of a page is run.
 type step struct {
-	before string   // script that leads to the moment when a person types the command
+	before string   // script to run before the command
 	prints []string // patterns
 }
 
-// follow runs on a node, as they stand and in the table's order, the commands of the
-// pages that this test runs there.
+// follow runs on a node those commands of the table that this test runs there, unchanged and in
+// the table's order.
 func follow(t *testing.T, n node.Node, steps map[string]step) {
 	t.Helper()
 	followed := 0
@@ -95,7 +95,7 @@ func follow(t *testing.T, n node.Node, steps map[string]step) {
 			continue
 		}
 		followed++
-		// A node's root is who the pages call root or sudo.
+		// The script runs as root, so that sudo only runs its arguments.
 		out, err := n.Script(t.Context(), command, "sudo() { \"$@\"; }; mkdir -p /root/page; cd /root/page\n"+s.before+"\n"+command+" 2>&1")
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func follow(t *testing.T, n node.Node, steps map[string]step) {
 	}
 }
 
-// demo reads what a demo wrote, and wants that nothing leaked.
+// demo reads the file that a demo wrote, and checks that no VF leaked.
 func demo(t *testing.T, file string, vfs int) {
 	t.Helper()
 	body, err := os.ReadFile(file)
@@ -123,7 +123,7 @@ func demo(t *testing.T, file string, vfs int) {
 	}
 }
 
-// make demo is run in its quick form.
+// TestDemo runs make demo in its quick form.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	run(t, "demo", "DEMO=--quick --name "+labs.Name("promises-demo")+" --out "+dir)
@@ -135,8 +135,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// make install puts what make build made below DESTDIR, and make uninstall takes all of it
-// away.
+// make install installs the programs of make build below DESTDIR, and make uninstall removes all
+// files again.
 func TestInstall(t *testing.T) {
 	root := t.TempDir()
 	run(t, "build")
@@ -155,8 +155,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// make image writes an image of both architectures. With -short it is one of amd64 alone: all that
-// the programs import would be compiled again for arm64.
+// make image writes an image of both architectures. With -short it is an image of amd64 alone,
+// since make would compile all imports of the programs once more for arm64.
 func TestImage(t *testing.T) {
 	if testing.Short() {
 		mentions(t, "make image", run(t, "image", "IMAGE=-arch amd64"), `(?m)^build/image/culvert\.tar `, `(?m)^ +amd64 `)
@@ -193,11 +193,11 @@ func TestMakeCheck(t *testing.T) {
 // hostsLab begins the name of hosts.
 const hostsLab = "promises-hosts"
 
-// hosts is the name of the lab whose nodes are hosts that have no Culvert yet, once make
-// lab was called.
+// hosts is the name of the lab whose nodes are hosts without Culvert. It is nil until make lab
+// was called.
 var hosts atomic.Pointer[string]
 
-// host brings the lab up, by make lab, and returns one of its two nodes.
+// host brings the lab up by make lab, unless it is up, and returns one of its two nodes.
 func host(t *testing.T, number int) node.Node {
 	t.Helper()
 	name := labs.Name(hostsLab)
@@ -219,7 +219,7 @@ func host(t *testing.T, number int) node.Node {
 	return node.Of(l, number)[number-1]
 }
 
-// fromPage is the code block of a page that has a word, of a language.
+// fromPage returns the code block of a page that is in a language and contains a word.
 func fromPage(t *testing.T, page, language, word string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top, page))
@@ -238,8 +238,9 @@ func fromPage(t *testing.T, page, language, word string) []byte {
 // awaitHealth waits, a minute at most, until culvertd reports no problem.
 const awaitHealth = `for i in $(seq 60); do [[ $(culvert status) == *"Nothing is wrong"* ]] && break; sleep 1; done`
 
-// docs/install.md is followed on a host that has container runtimes: Culvert comes as a copy
-// of build/bin, makes VFs, gives one to a network namespace, and is taken away.
+// TestInstallPage runs the commands of docs/install.md on a host that has container runtimes. It
+// installs Culvert from a copy of build/bin, makes VFs, gives one to a network namespace, and
+// removes Culvert.
 func TestInstallPage(t *testing.T) {
 	n := host(t, 1)
 	parts, err := node.FindParts(t.Context(), top, func(s string) { t.Log(s) })
@@ -289,15 +290,16 @@ func TestInstallPage(t *testing.T) {
 	}
 }
 
-// aptGet stands for apt on a node, which has dpkg and reaches no archive.
+// aptGet stands for apt on a node, which has dpkg but cannot reach an archive.
 const aptGet = `apt-get() { dpkg "--$1" "${@:2}"; }
 `
 
-// The package that make deb makes is installed and runs culvertd; purged, it leaves nothing.
+// The package of make deb can be installed and runs culvertd. After a purge nothing of it is
+// left.
 func TestDebianPackage(t *testing.T) {
 	dir := t.TempDir()
 	deb := Make(t.Context(), top, "deb", "DEB=-out "+dir)
-	deb.Env = append(deb.Env, "DPKG_DEB_COMPRESSOR_LEVEL=0") // it is large then, and there in seconds
+	deb.Env = append(deb.Env, "DPKG_DEB_COMPRESSOR_LEVEL=0") // a larger package, but made in seconds
 	finish(t, deb)
 	n := host(t, 2)
 	if err := n.Lab.Copy(t.Context(), n.Name, dir, "/root/page/build/deb"); err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Make returns `make ARGUMENT...` in the source tree at top. It is not a part of the
-// make that may be running the tests: it takes neither its flags nor its variables.
+// Make returns `make ARGUMENT...` in the source tree at top. If make runs the tests,
+// the command gets neither the flags nor the variables of that make.
 func Make(ctx context.Context, top string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "-C", top}, args...)...)
 	for _, v := range os.Environ() {
@@ -23,8 +23,8 @@ func Make(ctx context.Context, top string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs a command and shows what it prints as it comes, since a demo takes long. It
-// returns that too.
+// Run runs a command, shows its output as it comes, since a demo takes long, and
+// returns the output.
 func Run(cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	w := io.MultiWriter(os.Stdout, &out)

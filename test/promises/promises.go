@@ -27,10 +27,10 @@ type Row struct {
 // Table is commands.txt.
 type Table []Row
 
-// comment is the end of a line of shell that is for the reader.
+// comment matches the comment at the end of a line of shell.
 var comment = regexp.MustCompile(`(?m)(^|\s+)#.*$`)
 
-// columns separate a command from what runs it.
+// columns matches the space between a command and the test or level that runs it.
 var columns = regexp.MustCompile(`\s{2,}`)
 
 // ParseTable reads commands.txt. Blank lines and lines that start with # are skipped.

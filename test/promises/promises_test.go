@@ -15,7 +15,7 @@ import (
 
 const top = "../.."
 
-// table is commands.txt.
+// table returns the content of commands.txt.
 func table(t *testing.T) Table {
 	t.Helper()
 	text, err := os.ReadFile("commands.txt")
@@ -32,8 +32,8 @@ func table(t *testing.T) Table {
 // jobsFile has the jobs of the levels of make test, a line each.
 const jobsFile = "tools/levels/jobs.go"
 
-// check compares the table with what is promised, both ways, and with the tests and jobs
-// that there are. Recipe returns what make runs for a target.
+// check compares the table with the promised commands, both ways, and with the tests and
+// jobs of the tree. recipe returns the commands that make runs for a target.
 func check(tree fs.FS, all Table, recipe func(target string) (string, error)) (complaints []string, err error) {
 	promised, err := Promised(tree)
 	if err != nil {
@@ -89,10 +89,11 @@ func checkRow(tree fs.FS, r Row, recipe func(target string) (string, error)) (co
 	return fmt.Sprintf("there is no test %s in %s", name, folder), err
 }
 
-// watched is how the Makefile shows that a program is alive.
+// watched matches the prefix of a command that the Makefile runs by tools/watch.
 var watched = regexp.MustCompile(`^tools/watch \S+ `)
 
-// checkLevel wants a job of a level to run the last line that a target runs.
+// checkLevel returns a complaint unless a job of the level runs the last command of the
+// target.
 func checkLevel(tree fs.FS, level, target string, recipe func(target string) (string, error)) (string, error) {
 	jobs, err := fs.ReadFile(tree, jobsFile)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // named is a folder in backquotes, a test, or a scenario, as the threat model names them.
 var named = regexp.MustCompile("`([a-z0-9/-]+)`|\\b((?:Test|Fuzz)[A-Za-z0-9]+)\\b|\\b([a-z-]+\\.txtar)\\b")
 
-// Each row of the threat model names tests that there are, also where it says not defended,
-// served or possible, or says why there is none.
+// Each row of the threat model names tests that exist, or says why there is none. That
+// holds also for rows that say not defended, served or possible.
 func TestThreatsNameTheirTests(t *testing.T) {
 	text, err := os.ReadFile(top + "/docs/threat-model.md")
 	if err != nil {

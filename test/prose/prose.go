@@ -1,6 +1,7 @@
 // Package prose counts the places of a document, a help text or a message that are not
-// plain English: long sentences and lines, and words that do not name the actor. Texts
-// enter, places leave. Tests of test/layout, and test/helptext for the commands, call it.
+// plain English: long sentences and lines, and words that do not name the actor. In go
+// texts; out come places. Tests of test/layout, and test/helptext for the commands, call
+// it.
 package prose
 
 import (

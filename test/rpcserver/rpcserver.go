@@ -1,4 +1,5 @@
-// Package rpcserver puts a culvertd with fixed answers at a socket, for tests of its clients.
+// Package rpcserver serves a socket as a culvertd with fixed answers, for tests of its
+// clients.
 package rpcserver
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// Socket is where a socket can be until the test ends: t.TempDir is too long for a
-// socket's name.
+// Socket returns a path for a socket, in a folder that exists until the test ends. The
+// path of t.TempDir is too long for a socket.
 func Socket(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "culvert") //nolint:usetesting // see above
@@ -28,8 +29,8 @@ func Socket(t testing.TB) string {
 	return filepath.Join(dir, "s")
 }
 
-// Serve has a server with the methods that handle gives it answer everybody at the socket
-// until the test ends.
+// Serve runs a server at the socket until the test ends, with the methods that handle
+// adds. It accepts every client.
 func Serve(t testing.TB, socket string, handle func(*rpc.Server)) {
 	t.Helper()
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))

@@ -1,4 +1,5 @@
-// Package scale simulates clusters of many nodes: the real node half of each over a kernel in
-// memory, and the real controller, by a real API server with latency added (tag lab). No
-// address is given twice, none is lost, and it says how fast that is.
+// Package scale simulates clusters of many nodes: culvertd's parts for a node over a kernel
+// in memory, the real controller, and a real API server with added latency (tag lab). The
+// tests check that no address is given twice and none is lost, and print how fast addresses
+// are given.
 package scale

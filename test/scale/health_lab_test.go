@@ -44,9 +44,10 @@ import (
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// A fault of a PF reaches all who have to know it: the device plugin, the NodeState, an event of the
-// Node, the condition Healthy of the NodePolicy, and the metrics. The node has a kernel in memory;
-// the API server, the controller and the connection to them are real. The times are printed:
+// A fault of a PF reaches everything that must show it: the device plugin, the NodeState, an event
+// of the Node, the condition Healthy of the NodePolicy, and the metrics. The node has a kernel in
+// memory; the API server, the controller and the connection to them are real. The times are
+// printed:
 //
 //	tools/go test -tags lab -run TestHealthReachesAll ./test/scale -v
 func TestHealthReachesAll(t *testing.T) {
@@ -205,7 +206,7 @@ func (h *healthNode) Register(_ context.Context, r *pluginapi.RegisterRequest) (
 	return &pluginapi.Empty{}, nil
 }
 
-// follow causes a fault, and prints when it has reached each of the five.
+// follow causes a fault, and prints when it has reached each of the five places.
 func (h *healthNode) follow(fault string, cause func(), reason, event, metric string, healthy int) {
 	h.t.Helper()
 	begin := time.Now()
@@ -233,7 +234,8 @@ func (h *healthNode) reached(reason, event, metric string, healthy int) error {
 	return errors.Join(errs...)
 }
 
-// look returns what is still to come at each of the five; nil where it is there.
+// look returns an error for each of the five places that the fault has not reached, and nil for
+// the others.
 func (h *healthNode) look(reason, event, metric string, healthy int) map[string]error {
 	out := map[string]error{}
 	h.mu.Lock()

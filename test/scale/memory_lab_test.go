@@ -32,8 +32,9 @@ var (
 	memoryAddresses = flag.Int("memory-addresses", 400, "addresses that their pods hold")
 )
 
-// The controller grants blocks to many nodes whose states are large, and its resident memory is
-// printed. The pool has no two blocks that overlap (I4), and each node what it uses.
+// The controller grants blocks to many nodes with large states, and the test prints its resident
+// memory. The pool has no two blocks that overlap (I4), and each node has the addresses that it
+// uses.
 //
 // The long form, which tools/bench addresses runs:
 // tools/go test -tags lab -run TestControllerMemory ./test/scale -args -memory-nodes 5000 -memory-addresses 100000
@@ -83,7 +84,8 @@ func TestControllerMemory(t *testing.T) {
 		*memoryNodes, *memoryAddresses, now>>10, peak>>10, pool.Bytes()>>10, took.Seconds())
 }
 
-// makeStates makes the nodes with their states. Each has so many VFs with a pod and an address.
+// makeStates makes the nodes with their states. Each state has perNode VFs with a pod and an
+// address.
 func makeStates(t *testing.T, c client.Client, perNode int) {
 	t.Helper()
 	section, err := ipam.Parse([]byte(`{"type": "host-local", "subnet": "10.0.0.0/12"}`))
@@ -137,7 +139,7 @@ func runController(t *testing.T, server *apiserver.Server) (pid int) {
 	return cmd.Process.Pid
 }
 
-// memoryOf returns the resident memory of a process and the most that it had, in KiB.
+// memoryOf returns the resident memory of a process and its peak, in KiB.
 func memoryOf(t *testing.T, pid int) (now, peak int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

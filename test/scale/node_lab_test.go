@@ -29,8 +29,9 @@ import (
 
 const podNetns = "/run/netns/pod"
 
-// machine is a simulated node: the real node half (ledger, attach engine, membership, writer
-// of the NodeState) over a kernel in memory. It sees the pools by the simulation's one watch.
+// machine is a simulated node: culvertd's real parts (ledger, attach engine, membership, writer
+// of the NodeState) over a kernel in memory. It gets the pools from one watch, which all
+// machines share.
 type machine struct {
 	sim     *simulation
 	name    string
@@ -81,7 +82,7 @@ func (s *simulation) newMachine(name, uid string) (*machine, error) {
 	return m, err
 }
 
-// start starts the node's membership, as a culvertd that starts.
+// start starts the node's membership, as culvertd does at its start.
 func (m *machine) start() {
 	sources := wanted.NewSources(m.node.Current, m.node.Inventory.PFs, m.node.Problems)
 	status := func(context.Context) (api.NodeStatus, error) {
@@ -131,7 +132,7 @@ func (m *machine) turnOff() {
 	m.pods = nil
 }
 
-// setCutOff partitions the node, or heals that.
+// setCutOff cuts the node off from the API server, or connects it again.
 func (m *machine) setCutOff(cutOff bool) {
 	m.mu.Lock()
 	m.cutOff = cutOff
@@ -146,7 +147,7 @@ func (m *machine) wake() {
 	}
 }
 
-// The rest is what membership reads and writes.
+// The methods below are the cluster as membership reads and writes it.
 
 func (m *machine) Policies() ([]*v1alpha1.NodePolicy, bool)      { return nil, false }
 func (m *machine) DevicePluginConfig() (map[string]string, bool) { return nil, false }
@@ -237,7 +238,7 @@ func (m *machine) endPod() {
 	}
 }
 
-// request is that of a pod.
+// request returns the attach request of a pod.
 func (m *machine) request(pod int64, named ...netip.Addr) attach.Request {
 	r := attach.Request{
 		Owner:   vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(pod), Name: fmt.Sprintf("default/p%d", pod), Interface: "net1"},

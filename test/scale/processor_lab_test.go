@@ -40,7 +40,7 @@ func processorTimes() map[string]time.Duration {
 	return out
 }
 
-// describeProcessor says how much processor time the programs took since before.
+// describeProcessor returns a text with the processor time of the programs since before.
 func describeProcessor(before map[string]time.Duration) string {
 	var all []string
 	for name, now := range processorTimes() {

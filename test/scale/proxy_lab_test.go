@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// proxy passes connections on to an API server and delays what goes through, each way by half
+// proxy passes connections on to an API server, and delays the data in each direction by half
 // of the added latency.
 type proxy struct {
 	addr    string
 	latency atomic.Int64
 }
 
-// newProxy starts one that ends with the test.
+// newProxy starts a proxy that ends with the test.
 func newProxy(t *testing.T, to string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func newProxy(t *testing.T, to string) *proxy {
 	return p
 }
 
-// packet is what was read at one time.
+// packet is the data of one read, and the time at which it is due.
 type packet struct {
 	data []byte
 	due  time.Time

@@ -49,7 +49,7 @@ type simulation struct {
 	dir     string
 	network string
 	ipam    ipam.Config
-	// addresses is how many the network has.
+	// addresses is the number of addresses of the network.
 	addresses int
 	config    *rest.Config
 	client    client.Client
@@ -72,8 +72,8 @@ type simulation struct {
 	pool    blocks.Pool
 }
 
-// readPool reads a version of the pool once for all machines: nodes have processors of their own,
-// and these share those of one machine.
+// readPool parses each version of the pool once for all machines. Real nodes have processors of
+// their own, but these machines share those of one host.
 func (s *simulation) readPool(o *v1alpha1.AddressPool) (p blocks.Pool, err error) {
 	s.poolMu.Lock()
 	defer s.poolMu.Unlock()
@@ -98,10 +98,10 @@ func (s *simulation) poolObjects() []*v1alpha1.AddressPool {
 	return out
 }
 
-// I4: pods start, end and move on many nodes, some by the name of an address that may
-// be in another node's block. Meanwhile nodes are cut off, culvertds and the controller are
-// killed, and Node objects are deleted: some of these nodes never come back, and others come back
-// under their name as another machine. No address is ever on two pods. When all pods have ended, no address is
+// I4: pods start, end and move on many nodes. Some request an address by name that may be in
+// another node's block. Meanwhile nodes are cut off, culvertds and the controller are killed, and
+// Node objects are deleted: some of these nodes never come back, and others come back under their
+// name as another machine. No address is ever on two pods. When all pods have ended, no address is
 // lost, and the nodes that are gone have none.
 //
 // The long form, which tools/bench addresses runs:
@@ -131,8 +131,8 @@ func TestI4AtScale(t *testing.T) {
 	}
 }
 
-// compare prints how much faster Culvert is than whereabouts, which one node asks, and then
-// several at once: it is compared where it is faster.
+// compare prints how much faster Culvert is than whereabouts. First one node requests addresses of
+// whereabouts, and then eight at once; the faster rate counts.
 func compare(t *testing.T, other *whereabouts, ours float64, latency string) {
 	t.Helper()
 	best := max(other.rate(t, 1, *theirs/2), other.rate(t, 8, *theirs/2))
@@ -226,7 +226,7 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// wakeAll has every machine look at the pools when one has changed.
+// wakeAll makes every machine look at the pools when one has changed.
 type wakeAll struct{ s *simulation }
 
 func (w wakeAll) OnAdd(any, bool)   { w.wake() }
@@ -309,8 +309,8 @@ func (s *simulation) startFirstPods() {
 	}
 }
 
-// churn starts so many pods on machines, each of which ends some time later, and returns how
-// many were refused an address.
+// churn starts total pods on the machines, and ends them some time later. It returns how many of
+// them were refused an address.
 func (s *simulation) churn(total int64) (refused int64) {
 	var g errgroup.Group
 	var done, no atomic.Int64
@@ -357,8 +357,8 @@ func (s *simulation) noteRefusal(m *machine, named bool, err error) {
 	s.refusals[fmt.Sprintf("named %t, node cut off %t, node without pods %t: %s", named, cutOff, first, reason)]++
 }
 
-// findLost ends the pods that are left, and finds addresses that are in the pool and that their
-// node neither gives out nor has a pod for.
+// findLost ends the pods that are left, and returns an error for addresses in the pool that their
+// node cannot give out.
 func (s *simulation) findLost() error {
 	machines := map[string]*machine{}
 	for _, m := range s.all() {
@@ -380,7 +380,7 @@ func (s *simulation) findLost() error {
 	return nil
 }
 
-// gives reports whether the machine that has a block has its grant in the ledger, and all of its
+// gives reports whether the ledger of a block's machine has the block's grant with all of its
 // addresses.
 func (s *simulation) gives(m *machine, b blocks.Block) bool {
 	if m == nil || m.uid != b.UID {
@@ -405,7 +405,7 @@ func covers(runs []journal.AddressRun, r ipam.Run) bool {
 	return false
 }
 
-// errTwice is what must never be.
+// errTwice is the violation of I4 that must never happen.
 var errTwice = errors.New("I4: an address is given twice")
 
 // take notes that a pod has an address.

@@ -45,8 +45,8 @@ func (s *simulation) makeTrouble(ctx context.Context, restartController func()) 
 
 // deleteNodes deletes Node objects until ctx ends, some at a time, and two times at least. The
 // machine of such a node runs on, as the administrator has not turned it off yet, and keeps its
-// addresses until it is off. Every second time it is replaced by a node of another name, which
-// joins before that. Else it comes back under its name as another machine.
+// addresses until it is off. Every second time a node of another name replaces it, and joins before
+// the machine is off. Otherwise another machine joins under the same name.
 func (s *simulation) deleteNodes(ctx context.Context) {
 	r := rand.New(rand.NewPCG(*seed, 1<<33))
 	for i := 0; i < 2 || s.pause(ctx, 200*time.Millisecond); i++ {

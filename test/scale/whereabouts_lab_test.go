@@ -30,7 +30,7 @@ func newWhereabouts(t *testing.T, server *apiserver.Server, p *proxy) *whereabou
 	return &whereabouts{plugins, fmt.Sprintf(`{"cniVersion":"0.3.1","name":"theirs","type":"sriov","ipam":{"type":"whereabouts","range":"10.64.0.0/14","configuration_path":%q}}`, file)}
 }
 
-// add is an ADD of the plugin, as a runtime executes it.
+// add runs an ADD of the plugin, as a runtime does.
 func (w *whereabouts) add(ctx context.Context, pod string) error {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(w.plugins, "whereabouts"))
@@ -43,7 +43,8 @@ func (w *whereabouts) add(ctx context.Context, pod string) error {
 	return nil
 }
 
-// rate returns how many addresses a second the plugin gives to so many nodes at once.
+// rate returns how many addresses a second the plugin gives if that many nodes request them
+// at once.
 func (w *whereabouts) rate(t *testing.T, nodes int, during time.Duration) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), during)

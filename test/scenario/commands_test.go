@@ -24,8 +24,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// commands are what a story may do. Each writes what it has to say to the file
-// out; one that starts with ! must fail, and out has the error.
+// commands has the commands of a story. Each writes its output to the file out.
+// A command after ! must fail, and out has its error.
 //
 //	host [-force] FILE                  want FILE of this host, and make it so
 //	plan FILE                           what FILE would change

@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// made has somebody else make the VFs of a PF.
+// made makes the VFs of a PF outside Culvert.
 func made(w *world, _ func(string) string, args []string) (string, error) {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -30,7 +30,7 @@ func made(w *world, _ func(string) string, args []string) (string, error) {
 	return "", fmt.Errorf("there is no PF %s", args[0])
 }
 
-// bind has somebody else bind a driver to a VF.
+// bind binds a driver to a VF outside Culvert.
 func bind(w *world, _ func(string) string, args []string) (string, error) {
 	_, v, err := w.vf(args[0])
 	if err != nil {
@@ -48,13 +48,13 @@ func bind(w *world, _ func(string) string, args []string) (string, error) {
 	return "", w.look()
 }
 
-// look lists the hardware, as a wake by the kernel does.
+// look makes culvertd list the hardware, as an event of the kernel does.
 func (w *world) look() error {
 	_, err := w.node.Inventory.Refresh(context.Background())
 	return err
 }
 
-// plugin wants what a configuration of the device plugin says, and nothing else.
+// plugin makes a configuration of the device plugin the whole Spec of the node.
 func plugin(w *world, read func(string) string, args []string) (string, error) {
 	config, err := desired.ParseDevicePlugin(args[0], []byte(read(args[0])), "")
 	if err != nil {
@@ -65,7 +65,7 @@ func plugin(w *world, read func(string) string, args []string) (string, error) {
 	return "", w.node.Reconciler.Pass(context.Background())
 }
 
-// give notes what the kubelet gave to pods.
+// give notes that the kubelet gave a VF to a pod, or to none any more.
 func give(w *world, _ func(string) string, args []string) (string, error) {
 	_, v, err := w.vf(args[0])
 	if err != nil {
@@ -97,7 +97,7 @@ func drivers(w *world, _ func(string) string, _ []string) (string, error) {
 	return b.String(), nil
 }
 
-// address has somebody else give a PF an address.
+// address gives a PF an address outside Culvert.
 func address(w *world, _ func(string) string, args []string) (string, error) {
 	p, err := netip.ParsePrefix(args[1])
 	if err != nil {

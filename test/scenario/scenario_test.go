@@ -6,17 +6,16 @@
 // and on Linux with the stock igb and igbvf drivers, in a fast lab node that is
 // started with CULVERT_LAB_NODE=1 (make test-lab does).
 //
-// What a story says of PFs, VFs and netns it says by alias: $pf0, $pf0v1, $a;
-// in what it compares, the machine's own names are turned back into those. The
-// commands are listed in commands_test.go.
+// A story names PFs, VFs and netns by aliases: $pf0, $pf0v1, $a. In the output that it
+// compares, the machine's own names are replaced by these aliases. commands_test.go lists
+// the commands.
 //
-// On the fake kernel each story is told once for every NIC that the fake can
-// be. A line that starts with [can:vlan] or [!can:trust] is for NICs whose
-// driver has, or has not, that setting (the names are those of a network, with
-// vlanQoS); $settings in a file stands for every setting that the NIC has, and
-// SETTINGS in what is compared for those as read back. To write the expected
-// output of a new story, run with -update -run TestOnTheFakeKernel/igb, and read
-// it.
+// On the fake kernel each story runs once for every model of NIC. A line that starts with
+// [can:vlan] or [!can:trust] is for NICs whose driver has, or has not, that setting. The
+// names of settings are those of a network's configuration, and vlanQoS. In a file,
+// $settings stands for every setting that the NIC has; in compared output, SETTINGS stands
+// for the same settings as read back. To write the expected output of a new story, run with
+// -update -run TestOnTheFakeKernel/igb, and read it.
 package scenario
 
 import (
@@ -52,31 +51,32 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //go:embed testdata/*.txtar
 var stories embed.FS
 
-// machine is a machine to tell stories on.
+// machine is a machine on which stories run.
 type machine interface {
 	node.Kernel
 	others
 	owner
-	// Netdevices is how many interfaces have appeared on the host since it was last
-	// asked.
+	// Netdevices returns how many interfaces have appeared on the host since its last call.
 	Netdevices() (int, error)
 }
 
-// others are what runtimes and QEMU do to a machine.
+// others has the changes that runtimes, QEMU and the host's tools make to a machine.
 type others interface {
 	AddNetns(path string) error
 	DelNetns(path string) error
 	// AddOthersAddress gives a PF an address as the host's own tools do.
 	AddOthersAddress(a vf.PCIAddr, address netip.Prefix) error
-	// Open has some process have a VF open through vfio, or none any more.
+	// Open makes a process open a VF through vfio. Without a process, it closes the VF.
 	Open(a vf.PCIAddr, by ...vf.Process) error
 }
 
-// owner is what the owner of a VF does in its netns.
+// owner has the actions of a VF's owner in its netns.
 type owner interface {
-	// Tune has the owner of a VF change everything that it can of its interface in a netns.
+	// Tune changes all attributes of an interface in a netns that the owner of a VF can
+	// change.
 	Tune(a vf.PCIAddr, path, ifname string) error
-	// Looks is how an interface in a netns is set up, in the words of the machine.
+	// Looks returns how an interface in a netns is set up, as the machine's own tools print
+	// it.
 	Looks(a vf.PCIAddr, path, ifname string) (string, error)
 }
 
@@ -95,17 +95,17 @@ func (m fakeMachine) Netdevices() (int, error) {
 func (m fakeMachine) AddNetns(path string) error { m.Kernel.AddNetns(path); return nil }
 func (m fakeMachine) DelNetns(path string) error { m.Kernel.DelNetns(path); return nil }
 
-// linux is the machine we run on.
+// linux is the machine that the test runs on.
 type linux struct {
 	*kernel.Kernel
 	open   map[vf.PCIAddr]*os.File
 	events *uevent.Conn
 }
 
-// Netdevices counts what the kernel has told of new ones.
+// Netdevices counts the kernel's uevents for new interfaces.
 func (l linux) Netdevices() (shown int, err error) {
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // it tells before the call that makes one returns
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // the event comes before the call that makes the interface returns
 		e, err := l.events.Next(ctx)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -120,7 +120,7 @@ func (l linux) Netdevices() (shown int, err error) {
 	}
 }
 
-// Open: the process is this one.
+// Open opens the VF in this process, whatever process is given.
 func (l linux) Open(a vf.PCIAddr, by ...vf.Process) (err error) {
 	if len(by) == 0 {
 		return l.open[a].Close()
@@ -153,7 +153,7 @@ func (l linux) AddOthersAddress(a vf.PCIAddr, address netip.Prefix) error {
 func (linux) AddNetns(path string) error { return netns.New(path) }
 func (linux) DelNetns(path string) error { return netns.Delete(path) }
 
-// bare is where every story starts: PFs up, no VFs.
+// bare brings a machine to the state in which every story starts: PFs up, no VFs.
 func bare(ctx context.Context, m machine) error {
 	pfs, err := m.PFs(ctx)
 	if err != nil {
@@ -228,8 +228,7 @@ func tell(t *testing.T, nic fake.Profile, boot func(*testing.T) (machine, error)
 	})
 }
 
-// vlanQoS is no ability by itself: drivers that have VLANs may want them
-// without priority.
+// vlanQoS is no ability by itself: a driver that has VLANs may refuse a priority.
 const vlanQoS vf.Setting = "vlanQoS"
 
 func can(nic fake.Profile, s vf.Setting) bool {
@@ -239,8 +238,9 @@ func can(nic fake.Profile, s vf.Setting) bool {
 	return nic.Abilities[s] == vf.Yes
 }
 
-// everySetting is what a network may ask of the NIC, as JSON members, and how
-// show tells it of a VF that was made with the NIC's own settings.
+// everySetting returns all settings that a network can request of the NIC, as JSON members.
+// It also returns them as the command show prints them, for a VF made with the NIC's own
+// settings.
 func everySetting(nic fake.Profile) (asked, shown string) {
 	var ask, show []string
 	add := func(s vf.Setting, a, b string) {
@@ -261,8 +261,8 @@ func everySetting(nic fake.Profile) (asked, shown string) {
 	return strings.Join(ask, ", "), strings.Join(show, ", ")
 }
 
-// extract puts the stories where testscript finds them: the source tree where
-// there is one (for -update), else a copy of what is built in.
+// extract returns a folder with the stories for testscript: that of the source tree if
+// there is one (for -update), else a copy of the embedded stories.
 func extract(t *testing.T) string {
 	if _, err := os.Stat("testdata"); err == nil {
 		return "testdata"

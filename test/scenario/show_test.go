@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// meddling is the step that somebody else's command would come to.
+// meddling returns the step that has the effect of a command outside Culvert.
 func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
 	value := ""
 	if len(args) > 1 {
@@ -53,7 +53,7 @@ func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
 		return step.DelGuard{VF: v.PCI, Netns: netnsPath(value)}, nil
 	case "poddown":
 		return step.SetUp{VF: v.PCI, Netns: netnsPath(value)}, nil
-	case "podaddress": // takes it away
+	case "podaddress": // removes it
 		ns, text, _ := strings.Cut(value, ":")
 		p, err := netip.ParsePrefix(text)
 		return step.DelAddress{VF: v.PCI, Netns: netnsPath(ns), Address: p}, err
@@ -61,7 +61,7 @@ func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
 	return nil, fmt.Errorf("nobody can meddle with %q", args[0])
 }
 
-// show prints what the kernel says, seen from the host and every living netns.
+// show prints the kernel's state, as seen from the host and every living netns.
 func show(w *world, _ func(string) string, _ []string) (string, error) {
 	pfs, err := w.node.Inventory.Refresh(context.Background())
 	if err != nil {
@@ -81,7 +81,7 @@ func show(w *world, _ func(string) string, _ []string) (string, error) {
 	return b.String(), nil
 }
 
-// find reads a VF wherever it is.
+// find reads a VF in the netns where its interface is.
 func (w *world) find(v vf.State) (st vf.State, err error) {
 	for _, name := range append([]string{""}, w.netns...) {
 		path := ""
@@ -95,8 +95,8 @@ func (w *world) find(v vf.State) (st vf.State, err error) {
 	return st, nil
 }
 
-// showVF tells of a VF that is not at its baseline, and of its settings those
-// that are not.
+// showVF prints a VF that is not at its baseline, with those settings that
+// differ from it.
 func (w *world) showVF(b *strings.Builder, st vf.State) {
 	records, _ := w.records()
 	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.ID == st.ID })
@@ -186,8 +186,8 @@ func problems(w *world, _ func(string) string, _ []string) (string, error) {
 	return b.String(), nil
 }
 
-// clean wants every VF free, at its baseline as the kernel says, and no
-// address held.
+// clean checks that every VF is free and, by the kernel, at its baseline, and
+// that no address is held.
 func clean(w *world, _ func(string) string, _ []string) (string, error) {
 	records, err := w.records()
 	if err != nil {

@@ -31,8 +31,8 @@ func (m fakeMachine) Looks(a vf.PCIAddr, _, _ string) (string, error) {
 	return m.ChangedAttributes(a), nil
 }
 
-// tunings are what the owner of an interface may do with CAP_NET_ADMIN. igbvf refuses some:
-// it has one queue, and no receive rules.
+// tunings are changes that the owner of an interface can make with CAP_NET_ADMIN. igbvf refuses
+// some: it has one queue, and no receive rules.
 var tunings = []string{
 	"ip link set dev IF arp off", "ip link set dev IF multicast off", "ip link set dev IF txqueuelen 17",
 	"ip link set dev IF alias mine", "ip link property add dev IF altname eth0", "ip link property add dev IF altname IF-too",
@@ -70,8 +70,8 @@ func (linux) Tune(_ vf.PCIAddr, path, ifname string) error {
 	})
 }
 
-// queueTunings are what the owner may write below the interface's folder in sysfs, on a node with one CPU. One
-// queue has no xps_cpus.
+// queueTunings are values that the owner can write below the interface's folder in sysfs, on a node
+// with one CPU. One queue has no xps_cpus.
 var queueTunings = map[string]string{
 	"queues/rx-0/rps_cpus": "1", "queues/rx-0/rps_flow_cnt": "64", "queues/tx-0/byte_queue_limits/limit_max": "4000",
 	"gro_flush_timeout": "20000", "napi_defer_hard_irqs": "2",
@@ -79,7 +79,7 @@ var queueTunings = map[string]string{
 
 // inSysfs calls fn with the folder of an interface in the sysfs of a netns.
 func inSysfs(path, ifname string, fn func(dir string) error) error {
-	return netns.Run(path, func() error { // on a thread of its own, which ends
+	return netns.Run(path, func() error { // on a thread of its own, which ends with the function
 		dir, err := os.MkdirTemp("", "sysfs")
 		if err != nil {
 			return err
@@ -94,20 +94,20 @@ func inSysfs(path, ifname string, fn func(dir string) error) error {
 	})
 }
 
-// looking are the questions whose answers are how an interface is set up.
+// looking has the commands that print how an interface is set up.
 var looking = []string{
 	"ip -d link show dev IF", "tc qdisc show dev IF", "tc filter show dev IF ingress", "ethtool -g IF", "ethtool -l IF",
 	"ethtool -c IF", "ethtool -a IF", "ethtool -k IF", "ethtool IF", "ethtool -x IF", "ethtool -n IF", "sysctl net.ipv4.conf.IF.proxy_arp",
 }
 
-// counted is what of those answers is another each time: the index of the interface, and
-// what depends on when it got carrier.
+// counted matches the parts of their output that change each time: the index of the interface, and
+// facts that depend on when it got carrier.
 var counted = regexp.MustCompile(`(?m)^[0-9]+:|link-netnsid [0-9]+|state \S+|NO-CARRIER,|,LOWER_UP|^\s*(Speed|Duplex|Link detected):.*$`)
 
 func (linux) Looks(_ vf.PCIAddr, path, ifname string) (string, error) {
 	var b strings.Builder
 	for _, q := range looking {
-		out, _ := inNetns(path, strings.ReplaceAll(q, "IF", ifname)) // a refusal is an answer too
+		out, _ := inNetns(path, strings.ReplaceAll(q, "IF", ifname)) // an error message is compared, too
 		fmt.Fprintf(&b, "%s\n%s\n", q, counted.ReplaceAllString(out, ""))
 	}
 	err := inSysfs(path, ifname, func(dir string) error {

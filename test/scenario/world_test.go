@@ -30,8 +30,8 @@ type world struct {
 	dir    string
 	spec   desired.Spec
 	begin  time.Time
-	clock  atomic.Int64          // nanoseconds since begin: time passes by the story alone, and not on a busy machine
-	netns  []string              // names of those that live
+	clock  atomic.Int64          // nanoseconds since begin: only the story lets time pass, not a busy machine
+	netns  []string              // names of the netns that exist
 	given  map[vf.PCIAddr]string // pods to which the kubelet gave VFs
 
 	ledger *journal.Ledger
@@ -46,10 +46,10 @@ func newWorld(m machine, nic fake.Profile, dir string) (*world, error) {
 	return w, w.start()
 }
 
-// start starts culvertd's inside on the ledger as it is.
+// start starts the parts of culvertd on the present ledger.
 func (w *world) start() error {
 	var err error
-	now := func() time.Time { return w.begin.Add(time.Duration(w.clock.Add(1))) } // no two moments are one
+	now := func() time.Time { return w.begin.Add(time.Duration(w.clock.Add(1))) } // no two calls return the same time
 	w.ledger, err = journal.Open(filepath.Join(w.dir, "ledger.db"), journal.Options{Now: now, NoSync: true})
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (w *world) close() {
 
 func netnsPath(name string) string { return "/run/netns/story-" + name }
 
-// aliases are the variables that a story may use, and what they stand for.
+// aliases returns the variables that a story may use, with their values.
 func (w *world) aliases() [][2]string {
 	asked, _ := everySetting(w.nic)
 	out := [][2]string{{"settings", asked}}
@@ -98,8 +98,8 @@ func (w *world) aliases() [][2]string {
 	return out
 }
 
-// parts are variables for libvirt's XML: VFs as they stand there, and a VLAN where the
-// NIC has one.
+// parts returns variables for libvirt's XML: the addresses of VFs as libvirt writes
+// them, and a VLAN if the NIC supports it.
 func (w *world) parts() (out [][2]string) {
 	vlan := ""
 	if can(w.nic, vf.SetVLAN) {
@@ -128,7 +128,7 @@ func (w *world) vf(alias string) (vf.PF, vf.State, error) {
 	return vf.PF{}, vf.State{}, fmt.Errorf("there is no VF %s", alias)
 }
 
-// told turns the machine's own names in a text back into the story's.
+// told replaces the machine's own names in a text by the aliases of the story.
 func (w *world) told(text string) string {
 	_, shown := everySetting(w.nic)
 	pairs := [][2]string{{shown, "SETTINGS"}}

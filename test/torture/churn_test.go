@@ -18,18 +18,18 @@ import (
 	"github.com/culvert-net/culvert/kernel/netns"
 )
 
-// churn is many pods that come and go at once, on all VFs.
+// churn attaches and detaches many pods at the same time, on all VFs.
 type churn struct {
-	t     *testing.T // told at once what goes wrong
+	t     *testing.T // receives each failure at once
 	d     *daemon
 	slots []*slot
 
 	kills    atomic.Int64
-	finished atomic.Int64                  // things that slots have done
-	down     atomic.Pointer[chan struct{}] // nil while culvertd answers; closed when it does again
+	finished atomic.Int64                  // actions that slots have completed
+	down     atomic.Pointer[chan struct{}] // nil while culvertd answers; closed when culvertd answers again
 
-	// gate is held for reading by a slot that does something, and for writing
-	// by whoever wants the churn to stand still.
+	// gate is held for reading by a slot during its step, and for writing by
+	// the test while all slots must stand still.
 	gate sync.RWMutex
 
 	mu   sync.Mutex // guards done
@@ -43,14 +43,14 @@ const (
 	vmSlots  = 2
 )
 
-// goesDown says that culvertd does not answer from now on.
+// goesDown notes that culvertd does not answer from now on.
 func (c *churn) goesDown() {
 	if c.down.Load() == nil {
 		c.down.Store(at(make(chan struct{})))
 	}
 }
 
-// comesUp says that it does.
+// comesUp notes that culvertd answers again.
 func (c *churn) comesUp() {
 	if up := c.down.Swap(nil); up != nil {
 		close(*up)
@@ -79,7 +79,7 @@ func newChurn(t *testing.T, d *daemon, rng *rand.Rand) *churn {
 	return c
 }
 
-// run lets all slots go on until the context ends; the gate opens and closes
+// run runs all slots until the context ends. The test opens and closes the gate
 // meanwhile.
 func (c *churn) run(ctx context.Context) error {
 	var g errgroup.Group
@@ -89,7 +89,7 @@ func (c *churn) run(ctx context.Context) error {
 				if err := c.step(ctx, s); err != nil {
 					return err
 				}
-				if up := c.down.Load(); up != nil { // one call in vain is enough
+				if up := c.down.Load(); up != nil { // do not repeat calls that cannot succeed
 					select {
 					case <-*up:
 					case <-ctx.Done():
@@ -116,7 +116,8 @@ func (c *churn) step(ctx context.Context, s *slot) error {
 	return err
 }
 
-// end detaches what is left, twice where culvertd was killed at the first try.
+// end detaches all slots, also those that are detached already and those whose
+// DEL a kill cut off.
 func (c *churn) end(ctx context.Context) error {
 	var errs []error
 	for _, s := range c.slots {
@@ -132,7 +133,7 @@ func (c *churn) count(what string) {
 	c.done[what]++
 }
 
-// tally says what was done how often.
+// tally returns how often each action happened.
 func (c *churn) tally() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +144,8 @@ func (c *churn) tally() string {
 	return strings.Join(parts, ", ")
 }
 
-// others is a GC configuration in which every slot but one is valid.
+// others returns a GC configuration in which the attachments of all slots but
+// one are valid.
 func (c *churn) others(but *slot) string {
 	type attachment struct {
 		ContainerID string `json:"containerID"`

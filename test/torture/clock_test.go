@@ -20,7 +20,8 @@ func jump(t *testing.T, by time.Duration) {
 }
 
 // I3 I6: the clock jumps while pods attach and detach, and while a VF waits in
-// quarantine. Nothing is given up for it, and nothing waits for years.
+// quarantine. No attach or detach fails because of that, and the VF does not
+// wait for years.
 func TestClockJumps(t *testing.T) {
 	k := inNode(t)
 	d := newDaemon(t, hostYAML)
@@ -56,8 +57,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// quarantine makes a VF that cannot be reset: somebody has taken its name. It
-// returns the name.
+// quarantine ends the first pod with a reset that fails, since another
+// interface has the name of its VF. It returns that name.
 func quarantine(t *testing.T, h *held) string {
 	t.Helper()
 	name := h.before[h.pf.VFs[0].ID].Link.Name

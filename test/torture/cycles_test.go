@@ -10,12 +10,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// usage is what a process has of the machine.
+// usage is the memory, the descriptors and the threads of a process.
 type usage struct {
 	rss     int // kB
 	fds     int
 	threads int
-	open    []string // what the descriptors are of
+	open    []string // the files that the descriptors refer to
 }
 
 func usageOf(t *testing.T, pid int) usage {
@@ -96,7 +96,7 @@ func TestManyCycles(t *testing.T) {
 	if last.rss > first.rss+first.rss/8 {
 		t.Errorf("resident memory went from %d to %d kB", first.rss, last.rss)
 	}
-	// A busy machine closes some descriptors late, in some cycles. A leak is in all cycles that follow.
+	// A busy machine closes some descriptors late, in some cycles. A leak shows in all later cycles.
 	fds, threads := func(u usage) int { return u.fds }, func(u usage) int { return u.threads }
 	if before, after := most(seen[:part], fds), least(seen[len(seen)-part:], fds); after > before {
 		t.Errorf("descriptors went from %d at most to %d at least: from %q to %q", before, after, seen[0].open, seen[len(seen)-1].open)
@@ -108,8 +108,9 @@ func TestManyCycles(t *testing.T) {
 }
 
 // awaitBeacons waits until culvertd has its socket for segment discovery on each PF (proc_net(5),
-// /proc/net/packet; the EtherType is kernel/beacon's). It keeps them for good, and opens them
-// segment.Period after its start: on a fast machine that is in the middle of the cycles.
+// /proc/net/packet; the EtherType is kernel/beacon's). culvertd keeps these sockets for good, and
+// opens them segment.Period after its start. On a fast machine that would be in the middle of the
+// cycles.
 func awaitBeacons(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, time.Minute, func() error {

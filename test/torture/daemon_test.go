@@ -20,8 +20,7 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// hostYAML makes all VFs: two are handed over as vfio-pci, the rest are
-// netdevices.
+// hostYAML makes all VFs: two are bound to vfio-pci, the others are netdevices.
 const hostYAML = `pfs:
 - name: eth0
   vfs: 7
@@ -40,12 +39,11 @@ type daemon struct {
 	socket, ledger, host, log string
 	cmd                       *exec.Cmd
 	exited                    chan error
-	results                   sync.Map // what the plugin printed: string, by container
+	results                   sync.Map // the plugin's output, a string, by container
 }
 
-// newDaemon starts culvertd on files of its own and waits until it is ready.
-// When the test ends it is killed, and what it said is shown if the test
-// failed.
+// newDaemon starts culvertd on files of its own and waits until it is ready. When the test ends,
+// newDaemon kills culvertd. If the test failed, it logs the end of culvertd's log.
 func newDaemon(t *testing.T, host string) *daemon {
 	t.Helper()
 	d := prepareDaemon(t, host)
@@ -97,8 +95,8 @@ func (d *daemon) kill() {
 	}
 }
 
-// ready waits until culvertd has made what there was to make, and returns how
-// long it took. On a busy machine, an emulated node needs minutes.
+// ready waits until culvertd reports that it is ready, and returns how long that took. On a busy
+// machine, an emulated node needs minutes.
 func (d *daemon) ready(t *testing.T) time.Duration {
 	t.Helper()
 	return eventually(t, 5*time.Minute, func() error {
@@ -115,7 +113,7 @@ func (d *daemon) status(ctx context.Context) (st api.NodeStatus, err error) {
 	return st, err
 }
 
-// leases is what a ledger says.
+// leases has the records and the addresses of a ledger.
 type leases struct {
 	records   []journal.Record
 	addresses []journal.Address
@@ -144,8 +142,9 @@ func (d *daemon) leases(t *testing.T) leases {
 	return out
 }
 
-// readLedger returns the ledger's file as it was at one moment. culvertd may write it meanwhile: two
-// readings that are equal have no part of a write in them.
+// readLedger returns the ledger's file as it was at one moment. culvertd may write the file
+// meanwhile, so readLedger reads it until two readings are equal: these have no part of a write in
+// them.
 func (d *daemon) readLedger(t *testing.T) []byte {
 	t.Helper()
 	var content []byte
@@ -182,13 +181,13 @@ func (d *daemon) lastStep() string {
 	return firstWords(strings.Trim(what, `"`))
 }
 
-// firstWords leaves out what names a single VF.
+// firstWords returns the first three words of s, without words that name a single VF.
 func firstWords(s string) string {
 	words := slices.DeleteFunc(strings.Fields(s), func(w string) bool { return strings.ContainsAny(w, "0123456789:/") })
 	return strings.Join(words[:min(3, len(words))], " ")
 }
 
-// events are all that culvertd remembers.
+// events returns all events that culvertd has kept.
 func (d *daemon) events(t *testing.T) []api.Event {
 	t.Helper()
 	var all []api.Event

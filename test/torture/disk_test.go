@@ -27,7 +27,7 @@ func smallDisk(t *testing.T, d *daemon) (dir string) {
 	return dir
 }
 
-// fill takes all room that is left, and returns the file to remove.
+// fill writes a file until the disk is full, and returns the name of the file.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "ballast")
@@ -94,8 +94,7 @@ func TestFullDisk(t *testing.T) {
 	wholeAgain(t, d, k, before)
 }
 
-// A ledger that cannot be written is no reason to do things that nobody
-// remembers: culvertd does not start, and says why.
+// If culvertd cannot write its ledger, it does not start, and its log says why.
 func TestReadOnlyDisk(t *testing.T) {
 	inNode(t)
 	d := prepareDaemon(t, hostYAML)

@@ -7,8 +7,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/netns"
 )
 
-// I6: what the PF holds for a pod's VF is changed by somebody else. It is seen at
-// once, set again, and told.
+// I6: a program outside Culvert changes the settings that the PF holds for a pod's VF. culvertd
+// sees the change at once, sets the old value again, and emits an event.
 func settingsChange(t *testing.T, h *held) {
 	var worst time.Duration
 	for _, c := range []struct {
@@ -28,9 +28,9 @@ func settingsChange(t *testing.T, h *held) {
 	t.Logf("%8s  from the change to its mending, at worst", worst.Round(time.Millisecond))
 }
 
-// I6: another MAC of the PF for the VF is set again, since the interface still has its own. An
-// interface that is not where it was put cannot be mended without taking it from the pod: that is
-// reported, and CHECK says it.
+// I6: if the PF gets another MAC for the VF, culvertd sets the right one again, since the
+// interface still has its own. culvertd cannot mend an interface that was moved or renamed
+// without taking it from the pod. It reports such an interface, and CHECK fails.
 func placeChanges(t *testing.T, h *held) {
 	run(t, "ip", "link", "set", "eth0", "vf", "0", "mac", "02:00:00:00:99:99")
 	h.event(t, h.begin, h.seq, "DriftMended", "VF "+h.vfs[0].String(), "mac is 02:00:00:00:99:99", "first")
@@ -47,8 +47,8 @@ func placeChanges(t *testing.T, h *held) {
 
 }
 
-// I1: a netns dies with the VF in it, and nobody says DEL for a while. The VF
-// is nobody else's meanwhile.
+// I1: a netns is deleted with the VF in it, and the runtime sends DEL only later. Until then no
+// other pod gets the VF.
 func netnsDies(t *testing.T, h *held) {
 	if err := netns.Delete(h.pods[0].netns); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ const arpLength = 42
 // newARP returns a frame with a request for the MAC address of target.
 func newARP(source, sender vf.MAC, from, target netip.Addr) []byte {
 	f := slices.Concat(broadcast[:], source[:], []byte{0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1}, sender[:], from.AsSlice(), make([]byte, 6), target.AsSlice())
-	return append(f, make([]byte, 18)...) // to the least length of a frame
+	return append(f, make([]byte, 18)...) // padding to the minimum length of a frame
 }
 
 // newIPv4 returns a frame with a UDP datagram of a few bytes.
@@ -41,7 +41,8 @@ func newIPv4(source vf.MAC, from, to netip.Addr) []byte {
 	return slices.Concat(broadcast[:], source[:], []byte{0x08, 0x00}, header, []byte{0, 9, 0, 9, 0, 26, 0, 0}, make([]byte, 18))
 }
 
-// networkOrder returns a number as the sockets of linux/if_packet.h have it.
+// networkOrder returns a number whose bytes in memory are in network order, as the sockets
+// of linux/if_packet.h expect it.
 func networkOrder(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
@@ -61,7 +62,7 @@ func sendFrames(t *testing.T, path, name string, frames ...[]byte) {
 		defer unix.Close(fd)
 		for _, f := range frames {
 			err := unix.Sendto(fd, f, 0, &unix.SockaddrLinklayer{Ifindex: link.Index})
-			if err != nil && !errors.Is(err, unix.ENOBUFS) { // which says that a hook dropped it
+			if err != nil && !errors.Is(err, unix.ENOBUFS) { // ENOBUFS: a hook dropped the frame
 				return err
 			}
 		}
@@ -95,7 +96,8 @@ func listenAt(t *testing.T, name string) listener {
 	return listener(fd)
 }
 
-// seesBefore reports whether a frame comes before the mark, which must come.
+// seesBefore reports whether frame arrives before mark. It fails the test if mark does not
+// arrive.
 func (l listener) seesBefore(t *testing.T, frame, mark []byte) bool {
 	t.Helper()
 	got, seen := make([]byte, 4096), false
@@ -111,7 +113,8 @@ func (l listener) seesBefore(t *testing.T, frame, mark []byte) bool {
 	}
 }
 
-// drain takes all frames that have come, and reports whether one of them begins like that.
+// drain reads all frames that have arrived, and reports whether one of them starts with
+// beginning.
 func (l listener) drain(beginning []byte) (seen bool) {
 	got := make([]byte, 4096)
 	for {

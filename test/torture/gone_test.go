@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// held are two pods on VFs of one PF.
+// held has two pods on VFs of one PF.
 type held struct {
 	*daemon
 	kernel *kernel.Kernel
@@ -22,8 +22,9 @@ type held struct {
 	begin  time.Time
 }
 
-// Somebody else is at the NICs while pods have their VFs. One culvertd sees it
-// all; after each story everything is as it was before.
+// TestForeignHands changes NICs and VFs outside Culvert while pods have VFs.
+// One culvertd runs through all stories; after each of them the node is as it
+// was before.
 func TestForeignHands(t *testing.T) {
 	k := inNode(t)
 	d := newDaemon(t, hostYAML)
@@ -69,14 +70,15 @@ func hold(t *testing.T, k *kernel.Kernel, d *daemon, which int) *held {
 	return h
 }
 
-// now is when somebody is about to do something.
+// now records the time and the newest event before a change that the test is
+// about to make.
 func (h *held) now(t *testing.T) {
 	t.Helper()
 	h.seq, h.begin = h.lastEvent(t), time.Now()
 }
 
-// ended wants the lease of a pod to end by itself and its address to be free,
-// and a late DEL to be none the worse for it.
+// ended checks that the lease of a pod ends by itself, that its address is
+// free, and that CHECK finds no VF. A late DEL must succeed.
 func (h *held) ended(t *testing.T, i int) {
 	t.Helper()
 	h.event(t, h.begin, h.seq, "LeaseEnded", "VF "+h.vfs[i].String(), h.pods[i].id)
@@ -90,7 +92,7 @@ func (h *held) ended(t *testing.T, i int) {
 	h.mustCNI(t, "DEL", h.pods[i])
 }
 
-// I4 I7 I8: a PF goes with all its VFs, and comes back.
+// I4 I7 I8: a PF is removed with all its VFs, and comes back.
 func pfIsUnplugged(t *testing.T, h *held) {
 	other := newPod(t, "elsewhere", vf.PCIAddr{}, `"vlan": 8, `)
 	h.now(t)
@@ -110,17 +112,17 @@ func pfLosesDriver(t *testing.T, h *held) {
 	echo(t, h.pf.PCI.String(), "/sys/bus/pci/drivers/igb/bind")
 }
 
-// I4 I5: somebody writes 0 to sriov_numvfs. The leases end, and the VFs are
-// made again.
+// I4 I5: a program outside Culvert writes 0 to sriov_numvfs. The leases end,
+// and culvertd makes the VFs again.
 func noVFsByHand(t *testing.T, h *held) {
 	echo(t, "0", device(h.pf.PCI, "sriov_numvfs"))
 	h.ended(t, 0)
 	h.ended(t, 1)
 }
 
-// I4 I5: somebody writes 0 and another number, as other tools do, faster than
-// anybody can look. VFs with the same addresses on the bus are there, but they
-// are not those that the pods had.
+// I4 I5: a program outside Culvert writes 0 and then another number, as other
+// tools do, faster than culvertd can look. The new VFs have the same PCI
+// addresses, but they are not the VFs that the pods had.
 func otherVFsByHand(t *testing.T, h *held) {
 	echo(t, "0", device(h.pf.PCI, "sriov_numvfs"))
 	echo(t, "3", device(h.pf.PCI, "sriov_numvfs"))
@@ -143,8 +145,8 @@ func vfLosesDriver(t *testing.T, h *held) {
 	mentions(t, err, "driver")
 }
 
-// I1 I8: two ADDs that want the same VF at once: one gets it. A late DEL of
-// the other does not hit it.
+// I1 I8: two ADDs request the same VF at once, and one gets it. A late DEL of
+// the other pod does not take the VF from the winner.
 func twoWantOne(t *testing.T, h *held) {
 	h.mustCNI(t, "DEL", h.pods[0])
 	h.mustCNI(t, "DEL", h.pods[1])
@@ -175,15 +177,15 @@ func twoWantOne(t *testing.T, h *held) {
 	h.mustCNI(t, "DEL", winner)
 }
 
-// loser is a pod that did not get what it wanted.
+// loser is the error of a pod that did not get the VF.
 type loser struct {
 	pod pod
 	error
 }
 
-// I8: DEL with nothing to go by but the name: the netns is gone, or was never
-// told, or the path is a file that is no netns; the configuration is another
-// one; the attachment never was.
+// I8: DEL succeeds when only the name of the attachment is right. The netns is
+// gone, its path is empty or leads to a file that is no netns, the
+// configuration is another one, or there never was an ADD.
 func delWithLittle(t *testing.T, h *held) {
 	gone, changed := h.pods[0], h.pods[1]
 	file := h.socket + ".no-netns"

@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// wire is an interface of a pod that sends over the wire of a PF, which hears it.
+// wire is an interface of a pod. The PF of its VF receives the frames that the pod sends.
 type wire struct {
 	pod    pod
 	name   string // of the interface
@@ -40,8 +40,8 @@ func (w wire) spoofs() map[string][]byte {
 	}
 }
 
-// expectSpoofs sends each spoofed frame and one that a guard lets pass. The PF hears the latter, and the
-// former if there is no guard.
+// expectSpoofs sends each spoofed frame and one that a guard lets pass. The PF must receive the
+// frame that may pass, and the spoofed one only if pass is set.
 func (w wire) expectSpoofs(t *testing.T, when string, pass bool) {
 	t.Helper()
 	for what, frame := range w.spoofs() {
@@ -80,8 +80,8 @@ func attachPod(t *testing.T, d *daemon, id, settings string) (pod, netip.Prefix)
 	return p, r.IPs[0].Address
 }
 
-// P12 I6: a guard needs no culvertd. It holds while culvertd is dead, and the next culvertd finds it as
-// it left it. A pod without a guard may send what it likes.
+// P12 I6: a guard needs no culvertd. It holds while culvertd is dead, and the next culvertd finds
+// it unchanged. A pod without a guard can send any frame.
 func TestGuardOutlivesCulvertd(t *testing.T) {
 	k := inNode(t)
 	d := newDaemon(t, hostYAML)
@@ -158,8 +158,8 @@ func TestGuardOfAForcedBond(t *testing.T) {
 	wholeAgain(t, d, k, before)
 }
 
-// expectLinkLocal expects that the PF of this member hears what the pod sends from its link-local address,
-// which the bond keeps when another member sends.
+// expectLinkLocal expects that the PF of this member receives a datagram from the pod's link-local
+// address. The bond keeps that address when another member sends.
 func (w wire) expectLinkLocal(t *testing.T) {
 	t.Helper()
 	eventually(t, 2*time.Minute, func() error {

@@ -20,7 +20,7 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// torture kills a culvertd that works.
+// torture kills culvertd while it works.
 type torture struct {
 	*churn
 	t      *testing.T
@@ -28,12 +28,13 @@ type torture struct {
 	kernel *kernel.Kernel
 	before clean
 	killed int
-	phases map[string]int // kills by what the ledger had under way
+	phases map[string]int // kills by the phases in the ledger at that moment
 	steps  map[string]int // kills by the last change to the kernel
-	took   time.Duration  // the longest from start to settled
+	took   time.Duration  // the longest time from start to settled
 }
 
-// newSeed is what -seed says, or else new; it is printed either way.
+// newSeed returns a random source with the seed of -seed, or with a new one. It logs
+// the seed in either case.
 func newSeed(t *testing.T) *rand.Rand {
 	s := *seed
 	if s == 0 {
@@ -44,8 +45,8 @@ func newSeed(t *testing.T) *rand.Rand {
 }
 
 // I1 I2 I3 I4 I6 I8: culvertd is killed -9 at random moments while pods use all VFs,
-// while it starts, and while it makes VFs. When one has settled again nothing is lost,
-// held twice or dirty.
+// while it starts, and while it makes VFs. When culvertd has settled again, no VF is
+// lost, held twice or dirty.
 func TestKillAtAnyMoment(t *testing.T) {
 	k := inNode(t)
 	rng := newSeed(t)
@@ -89,8 +90,8 @@ func table(m map[string]int) string {
 	return strings.Join(keys, ", ")
 }
 
-// round lets culvertd work, kills it, starts it, and looks. The gate is closed
-// before and after.
+// round lets culvertd work, kills it, starts it again, and checks the node. The gate
+// is closed before and after.
 func (x *torture) round() {
 	dice := x.rng.IntN(100)
 	if dice < 4 {
@@ -100,12 +101,12 @@ func (x *torture) round() {
 	x.gate.Unlock()
 	x.work(x.rng.IntN(12))
 	x.shoot()
-	if dice < 30 { // again, at its start
+	if dice < 30 { // kill culvertd again while it starts
 		x.d.start(x.t)
 		x.wait(500 * time.Millisecond)
 		x.shoot()
 	}
-	if dice < 55 { // pods come and go meanwhile
+	if dice < 55 { // pods come and go while it recovers
 		x.d.start(x.t)
 		x.d.ready(x.t)
 		x.comesUp()
@@ -122,8 +123,8 @@ func (x *torture) wait(most time.Duration) {
 	time.Sleep(time.Duration(x.rng.Int64N(int64(most))))
 }
 
-// work lets the pods do some things, and then a moment go by: how much gets done
-// between two kills does not depend on how fast the machine is.
+// work waits until the slots have completed some actions, and then for a random
+// moment. So the work between two kills does not depend on the speed of the machine.
 func (x *torture) work(things int) {
 	done := x.finished.Load() + int64(things)
 	give := time.After(15 * time.Second)
@@ -139,7 +140,7 @@ func (x *torture) work(things int) {
 	x.wait(400 * time.Millisecond)
 }
 
-// shoot kills culvertd and notes what it was at.
+// shoot kills culvertd, and records its last step and the phases in the ledger.
 func (x *torture) shoot() {
 	x.goesDown()
 	x.kills.Add(1)
@@ -172,8 +173,8 @@ func (x *torture) restart() {
 	x.took = max(x.took, time.Since(begin))
 }
 
-// killWhileMaking changes the number of VFs to and fro while nobody has one,
-// and kills culvertd over it.
+// killWhileMaking changes the number of VFs to and fro while no VF has an owner, and
+// kills culvertd during each change.
 func (x *torture) killWhileMaking() {
 	if err := x.end(x.t.Context()); err != nil {
 		x.t.Error(err)
@@ -187,7 +188,7 @@ func (x *torture) killWhileMaking() {
 		var g errgroup.Group
 		g.Go(func() error {
 			req := api.HostRequest{File: x.d.host, Content: strings.Replace(string(content), from, to, 1)}
-			_ = rpc.Call(x.t.Context(), x.d.socket, api.MethodHostApply, req, new(json.RawMessage)) // cut off
+			_ = rpc.Call(x.t.Context(), x.d.socket, api.MethodHostApply, req, new(json.RawMessage)) // the kill cuts the call off
 			return nil
 		})
 		x.wait(4 * time.Second)
@@ -206,7 +207,7 @@ func (x *torture) killWhileMaking() {
 	x.prove()
 }
 
-// prove looks whether anything is wrong. The gate is closed.
+// prove fails the test if the node violates an invariant. The gate must be closed.
 func (x *torture) prove() {
 	x.t.Helper()
 	ctx := x.t.Context()

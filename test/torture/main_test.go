@@ -1,15 +1,14 @@
-// Package torture has the tests of real programs on a real kernel under what
-// happens at night: culvertd killed at any moment, VFs and PFs that vanish,
-// somebody else at the NICs, a full disk, a clock that jumps. culvertd and the
-// plugin are those of build/bin; the kernel is Linux with igb and igbvf, in a
-// fast lab node that is started with CULVERT_LAB_NODE=1:
+// Package torture tests the real programs on a real kernel under rare failures. culvertd is
+// killed at any moment, VFs and PFs vanish, other programs change NICs, the disk is full, or
+// the clock jumps. culvertd and the plugin are those of build/bin; the kernel is Linux with igb
+// and igbvf, in a fast lab node that is started with CULVERT_LAB_NODE=1:
 //
 //	make build
 //	tools/test-lab ./test/torture -run TestKill -v
 //
-// What they find they compare with what package kernel reads, never with
-// culvertd's word alone. Counts are small unless -kills and -cycles say
-// otherwise; `make soak` does.
+// The tests compare the state that culvertd reports with the state that package kernel reads,
+// and never trust culvertd alone. Counts are small unless -kills and -cycles say otherwise;
+// `make soak` does.
 package torture
 
 import (
@@ -78,11 +77,12 @@ func pfs(t *testing.T, k *kernel.Kernel) (all []vf.PF) {
 	return all
 }
 
-// settleBound bounds what culvertd does by itself. On a busy emulated node a step may fail, and
-// culvertd tries again at its next tick, or after the waits of a quarantine.
+// settleBound bounds the time in which culvertd finishes its work by itself. On a busy emulated
+// node a step may fail, and culvertd tries again at its next tick, or after the waits of a
+// quarantine.
 const settleBound = 5 * time.Minute
 
-// pod is what a runtime calls the plugin for.
+// pod has the arguments with which a runtime calls the plugin.
 type pod struct {
 	id     string
 	netns  string // path
@@ -92,7 +92,7 @@ type pod struct {
 // iface is the name of every pod's interface.
 const iface = "net1"
 
-// result is what tests look at of a CNI result.
+// result is the part of a CNI result that the tests look at.
 type result struct {
 	Interfaces []struct {
 		Name string     `json:"name"`
@@ -104,16 +104,16 @@ type result struct {
 	} `json:"ips"`
 }
 
-// cniError is an invocation of the plugin that failed and said why.
+// cniError is the error object that a failed invocation of the plugin printed.
 type cniError api.CNIError
 
 func (e *cniError) Error() string { return fmt.Sprintf("code %d: %s: %s", e.Code, e.Msg, e.Details) }
 
-// errKilled: the runtime lost patience and killed the plugin.
+// errKilled is the error of a call whose runtime lost patience and killed the plugin.
 var errKilled = errors.New("the plugin was killed")
 
-// cni calls the plugin as a runtime does. The error is a *cniError where the
-// plugin could say anything.
+// cni calls the plugin as a runtime does. The error is a *cniError if the plugin printed an
+// error object.
 func (d *daemon) cni(ctx context.Context, command string, p pod) (r result, err error) {
 	cmd := exec.CommandContext(ctx, plugin)
 	cmd.Env = []string{
@@ -145,7 +145,8 @@ func (d *daemon) cni(ctx context.Context, command string, p pod) (r result, err 
 	return r, err
 }
 
-// prevResult is what a runtime adds to the configuration for CHECK.
+// prevResult returns the field that a runtime adds to the configuration for CHECK: the result
+// of the ADD.
 func (d *daemon) prevResult(p pod) string {
 	prev, ok := d.results.Load(p.id)
 	if !ok {
@@ -162,7 +163,7 @@ func (d *daemon) mustCNI(t *testing.T, command string, p pod) {
 	}
 }
 
-// mentions wants all words in an error.
+// mentions checks that an error contains all words.
 func mentions(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -181,7 +182,7 @@ func mentions(t *testing.T, err error, words ...string) {
 func eventually(t *testing.T, bound time.Duration, f func() error) time.Duration {
 	t.Helper()
 	start := time.Now()
-	tick := time.NewTicker(100 * time.Millisecond) // under emulation the question itself takes a third of that
+	tick := time.NewTicker(100 * time.Millisecond) // under emulation one call of f takes a third of that
 	defer tick.Stop()
 	for {
 		err := f()

@@ -18,8 +18,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// newPod makes a netns and a network configuration with the settings, for the
-// VF if one is named.
+// newPod makes a netns and a network configuration with the settings. The
+// configuration requests the VF pci unless that is zero.
 func newPod(t *testing.T, id string, pci vf.PCIAddr, settings string) pod {
 	t.Helper()
 	p := pod{id: id, netns: "/run/netns/" + id}
@@ -39,7 +39,7 @@ func newPod(t *testing.T, id string, pci vf.PCIAddr, settings string) pod {
 	return p
 }
 
-// event waits for an event about an object, and says how long after begin it
+// event waits for an event about an object, and returns how long after begin it
 // came.
 func (d *daemon) event(t *testing.T, begin time.Time, after uint64, reason, object string, words ...string) time.Duration {
 	t.Helper()
@@ -101,9 +101,9 @@ func device(pci vf.PCIAddr, file string) string {
 	return "/sys/bus/pci/devices/" + pci.String() + "/" + file
 }
 
-// wholeAgain waits until every VF is there, free, and what it was before but
-// for its name: without udev a VF that is made anew has another. No address is
-// held.
+// wholeAgain waits until every VF exists, is free, and is as it was before
+// except for its name: without udev a new VF gets another name. It also checks
+// that no address is held.
 func wholeAgain(t *testing.T, d *daemon, k *kernel.Kernel, before clean) {
 	t.Helper()
 	took := eventually(t, settleBound, func() error {

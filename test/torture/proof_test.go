@@ -16,8 +16,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// clean is what every VF looked like before anybody had it, as the kernel
-// says.
+// clean has the state of every VF, as read from the kernel before the VF had an owner.
 type clean map[vf.ID]vf.State
 
 func allClean(pfs []vf.PF) clean {
@@ -30,7 +29,8 @@ func allClean(pfs []vf.PF) clean {
 	return c
 }
 
-// lasting leaves out what a VF that is bound anew need not have again.
+// lasting returns a VF without the facts that change when its driver is bound anew:
+// the index of the interface and the carrier.
 func lasting(v vf.State) vf.State {
 	if v.Link != nil {
 		l := *v.Link
@@ -40,7 +40,8 @@ func lasting(v vf.State) vf.State {
 	return v
 }
 
-// unlike compares VFs with what they were, but for their names.
+// unlike returns the difference between the earlier and the present state of VFs,
+// without their names.
 func unlike(before, now clean) string {
 	nameless := func(c clean) clean {
 		out := clean{}
@@ -61,13 +62,12 @@ func unlike(before, now clean) string {
 // with has fewer than a read of one VF.
 var attributes = cmp.Comparer(func(a, b vf.Attributes) bool { return len(a.Diff(b)) == 0 })
 
-// addresses compares those of package netip.
+// addresses compares the address types of package netip.
 var addresses = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 }
 
-// settled says what keeps culvertd from rest: a VF that is in between, or
-// cannot be brought back.
+// settled returns an error unless culvertd is ready and every VF is free or attached.
 func (d *daemon) settled(ctx context.Context) error {
 	st, err := d.status(ctx)
 	if err != nil {
@@ -85,8 +85,8 @@ func (d *daemon) settled(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// proof compares three views of a node that stands still: what runtimes were
-// told, what the ledger says, and what the kernel says.
+// proof compares three views of a node on which nothing changes: the answers to the
+// runtimes, the ledger, and the kernel's state.
 type proof struct {
 	kernel *kernel.Kernel
 	before clean
@@ -99,7 +99,7 @@ func (p *proof) wrong(invariant, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf(invariant+": "+format, args...))
 }
 
-// violations are what is wrong by the invariants (I1 to I4, I6, I8).
+// violations returns the violations of the invariants I1 to I4, I6 and I8.
 func (p *proof) violations(ctx context.Context) error {
 	holders := map[string]journal.Record{}
 	for _, rec := range p.ledger.records {
@@ -131,7 +131,7 @@ func (p *proof) violations(ctx context.Context) error {
 	return errors.Join(p.errs...)
 }
 
-// free wants a free VF as the kernel had it at first (I2).
+// free checks that the kernel has a free VF as it was before the test (I2).
 func (p *proof) free(ctx context.Context, rec journal.Record) {
 	st, err := p.kernel.VF(ctx, rec.PCI, "")
 	if err != nil {
@@ -158,7 +158,8 @@ func (p *proof) slot(ctx context.Context, s *slot, rec journal.Record, has bool)
 	}
 }
 
-// lease wants the VF where its owner is, with all that was asked for.
+// lease checks that the VF is in the netns of its owner, with all settings that the
+// owner requested.
 func (p *proof) lease(ctx context.Context, s *slot, rec journal.Record) {
 	want, path := s.kind.spec, s.pod.netns
 	if want.Driver == vf.DriverVFIO {
@@ -180,7 +181,7 @@ func (p *proof) lease(ctx context.Context, s *slot, rec journal.Record) {
 		p.wrong("I6", "VF %s of %s: the ledger says netns %q, want %q", rec.PCI, s.pod.id, rec.Lease.Netns, path)
 	}
 	if path != "" && !s.hasNetns {
-		return // its netns died before a DEL that was cut off: the next one is to come
+		return // its netns was deleted before a DEL that was cut off; the next DEL ends the lease
 	}
 	st, err := p.kernel.VF(ctx, rec.PCI, path)
 	if err != nil {
@@ -192,7 +193,8 @@ func (p *proof) lease(ctx context.Context, s *slot, rec journal.Record) {
 	}
 }
 
-// nothingIn wants a netns to have no interface but its own.
+// nothingIn checks that a netns has no interfaces but those that the kernel makes in
+// each netns.
 func (p *proof) nothingIn(path string) {
 	var links []net.Interface
 	err := netns.Run(path, func() (err error) {
@@ -209,8 +211,8 @@ func (p *proof) nothingIn(path string) {
 	}
 }
 
-// addresses wants each held by the attachment that has it, and by no other
-// (I4).
+// addresses checks that each address is held by the attachment that has it, and by no
+// other (I4).
 func (p *proof) addresses() {
 	held := map[netip.Addr]journal.Address{}
 	for _, a := range p.ledger.addresses {

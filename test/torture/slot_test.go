@@ -20,23 +20,24 @@ const (
 	unknown  knowledge = "unknown"  // the last call failed
 )
 
-// slot is a place for a pod: it attaches, looks, detaches, and begins anew,
-// always under the same name.
+// slot runs one pod after the other under one name: it attaches a pod, checks
+// it, detaches it, and begins anew.
 type slot struct {
 	churn *churn
 	rng   *rand.Rand
 	pod   pod
 	kinds []kind
 
-	// What follows is written by the slot alone, and read by others while the
-	// churn is stopped.
+	// Only the slot writes the fields below. Others read them while the churn
+	// is stopped.
 	state    knowledge
 	has      result
 	kind     kind
 	hasNetns bool
 }
 
-// kind is a network that a slot asks for, and what its VF must look like.
+// kind is a network that a slot requests, and the settings that its VF must
+// have.
 type kind struct {
 	config string
 	spec   vf.Spec
@@ -44,8 +45,8 @@ type kind struct {
 
 func at[T any](v T) *T { return &v }
 
-// subnet has more addresses than there are VFs, and few enough to come around
-// soon.
+// subnet has more addresses than there are VFs, but so few that addresses are
+// soon given out again.
 const subnet = `"ipam": {"type": "host-local", "subnet": "10.9.0.0/26"}`
 
 // netKinds are the networks of a netdevice slot: from nothing to everything.
@@ -74,7 +75,8 @@ func vmKinds() []kind {
 	}
 }
 
-// step does one thing, and says so when it went wrong without a reason.
+// step does one action. It returns an error if the action failed although
+// culvertd was not killed and the call was not given up.
 func (s *slot) step(ctx context.Context) error {
 	before, down := s.churn.kills.Load(), s.churn.down.Load() != nil
 	what, err := s.act(ctx)
@@ -131,7 +133,7 @@ func (s *slot) add(ctx context.Context, impatient bool) error {
 	return err
 }
 
-// codeNothingFree: all VFs of the pool are held.
+// codeNothingFree is the code of the CNI error if all VFs of the pool are held.
 const codeNothingFree = 100
 
 func (s *slot) check(ctx context.Context) error {
@@ -139,8 +141,9 @@ func (s *slot) check(ctx context.Context) error {
 	return err
 }
 
-// del detaches; the container was killed and its netns is gone already, or it
-// ends in order. Runtimes repeat themselves.
+// del detaches the pod. In some calls the netns has no path or is deleted
+// before, as after the kill of a container. Some calls are repeated, as
+// runtimes do.
 func (s *slot) del(ctx context.Context, dice int) error {
 	p := s.pod
 	s.state = unknown
@@ -163,7 +166,7 @@ func (s *slot) del(ctx context.Context, dice int) error {
 	return err
 }
 
-// collect ends the slot's own attachment by naming all others.
+// collect ends the slot's own attachment by a GC in which all others are valid.
 func (s *slot) collect(ctx context.Context) error {
 	s.state = unknown
 	p := s.pod

@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// budget is one line of the design's table that one node can show.
+// budget is one line of the design's table of budgets, as far as one node can measure it.
 type budget struct {
 	what      string
 	benchmark string
@@ -52,8 +52,8 @@ var budgets = []budget{
 
 func (b budget) isMet(v float64) bool { return b.least && v >= b.bound || !b.least && v <= b.bound }
 
-// formatTable has one line for each budget and node. A budget that was measured several times
-// shows the median.
+// formatTable returns a table with one line for each budget and node. For a budget that was
+// measured several times the line has the median.
 func formatTable(all []*section) string {
 	rows := []string{"BUDGET\tNODE\tALLOWED\tMEASURED\t"}
 	for _, b := range budgets {
@@ -66,7 +66,7 @@ func formatTable(all []*section) string {
 		}
 	}
 	if len(rows) == 1 {
-		return "" // of these parts the design says nothing
+		return "" // the design has no budget for these parts
 	}
 	return alignRows(rows)
 }

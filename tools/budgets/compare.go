@@ -8,15 +8,16 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// A change of a median by less than this part of it is called noise. Where each side has enough
-// values to tell (four), it has to be significant besides; where not, it has to be larger.
+// A change of a median by less than smallest, as a part of the median, is noise. If each side has
+// enough values for a test (four), the change must also be significant. Otherwise it must exceed
+// smallestAlone.
 const (
 	smallest      = 0.05
 	smallestAlone = 0.10
 )
 
-// judgeUnit says whether a unit means the same on every machine, and whether less of it is better.
-// Times do not: those of an emulated machine, or of one that others work on, are only shown.
+// judgeUnit says whether values of a unit can be compared between machines, and whether less is
+// better. Times cannot: those of an emulated or busy machine are only shown.
 func judgeUnit(unit string) (judged, less bool) {
 	switch {
 	case strings.HasPrefix(unit, "x-faster"), strings.HasPrefix(unit, "x-of-"):
@@ -61,13 +62,13 @@ func (c change) judgeChange() string {
 	return better
 }
 
-// relativeChange returns the change of the median as a part of what it was.
+// relativeChange returns the change of the median as a part of the earlier median.
 func (c change) relativeChange() float64 {
 	was, is := bench.Median(c.was), bench.Median(c.is)
 	if was == is {
 		return 0
 	}
-	return (is - was) / was // infinite when it was 0
+	return (is - was) / was // infinite if the earlier median was 0
 }
 
 func (c change) isNoise() bool {
@@ -88,8 +89,8 @@ func sectionOf(all []*section, part string) *section {
 	return nil
 }
 
-// compareFigures pairs the figures of now with the last ones, in the order in which they were measured.
-// Parts that one side does not have are left out.
+// compareFigures pairs the figures of now with the last ones, in the order in which they were
+// measured. It leaves out parts that only one side has.
 func compareFigures(last, now []*section) []change {
 	var all []change
 	for _, s := range now {
@@ -109,7 +110,8 @@ func compareFigures(last, now []*section) []change {
 	return all
 }
 
-// describeChanges returns the table of what changed beyond noise, what got worse first, and the verdict.
+// describeChanges returns a table of the figures that changed beyond noise, those that got worse
+// first, and the verdict.
 func describeChanges(last, now []*section) string {
 	all := compareFigures(last, now)
 	var rows []string
@@ -147,7 +149,8 @@ func (c change) formatCells() []string {
 	return []string{benchmark, c.name.part, c.unit, show(c.was), show(c.is), part, p}
 }
 
-// describeMissing say which parts have no last figures, and which have those of another machine.
+// describeMissing names the parts that have no last figures, and those whose last figures are of
+// another machine.
 func describeMissing(last, now []*section) string {
 	var text strings.Builder
 	for _, s := range now {

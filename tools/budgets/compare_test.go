@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// part is a section's text: a line for each value of a benchmark that has one metric.
+// part returns the text of a section: one line for each value of a benchmark with one metric.
 func part(head string, figures ...string) string {
 	text := head + "\n"
 	for _, f := range figures {
@@ -72,8 +72,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestDescribe: what got worse comes first, parts that were not measured are not missed, and
-// figures of two packages with one name stay apart.
+// TestDescribe: figures that got worse come first, parts that were not measured do not count as
+// missing, and figures of two packages with one name stay apart.
 func TestDescribe(t *testing.T) {
 	last := part("part: here\ncommit: a1\nmachine: 2 cores", "Parse 3 allocs/op") +
 		part("pkg: b", "Parse 7 allocs/op") +

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// The keys of configuration lines that tell one run from another. tools/bench writes
-// part, commit and machine at the head of each file, go test writes pkg.
+// The keys of configuration lines that distinguish runs. tools/bench writes part, commit and
+// machine at the head of each file, go test writes pkg.
 var configKeys = []string{"part", "commit", "machine", "pkg"}
 
 // name identifies a figure: a metric of one benchmark, on one kind of node.
 type name struct{ part, pkg, benchmark, unit string }
 
-// section is what one part of tools/bench printed, in Go's benchmark format.
+// section is the output of one part of tools/bench, in Go's benchmark format.
 type section struct {
 	part, commit, machine string
 	lines                 []string // configuration and results, without other output
@@ -25,7 +25,7 @@ type section struct {
 	values                map[name][]float64 // one for each line
 }
 
-// processors is what go test appends to a benchmark's name.
+// processors matches the number of processors, which go test appends to a benchmark's name.
 var processors = regexp.MustCompile(`-\d+$`)
 
 // parseSections reads Go's benchmark format: configuration lines ("key: value") and results, which are
@@ -86,7 +86,8 @@ func (s *section) addResult(pkg, line string) error {
 	return nil
 }
 
-// mergeSections returns the sections of last with those of now in their place.
+// mergeSections returns the sections of last, in which those of now replace the sections of the
+// same part.
 func mergeSections(last, now []*section) []*section {
 	out := slices.Clone(last)
 	for _, s := range now {

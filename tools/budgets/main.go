@@ -1,10 +1,10 @@
-// Command budgets reads what tools/bench measured, prints which budgets of the design are met,
-// and compares the figures with the last ones that were kept:
+// Command budgets reads the figures of tools/bench, prints which budgets of the design are met, and
+// compares the figures with the last ones that were kept:
 //
 //	tools/go run ./tools/budgets -last test/bench/last.txt build/bench/fast.txt build/bench/whole.txt
 //
-// A file that is not there is left out. -keep writes the figures into the file of last ones, in
-// the place of those of the same parts.
+// A file that is not there is left out. -keep writes the figures into the file of last figures,
+// where they replace those of the same parts.
 //
 // The status is 0 whether budgets are met or not and whether figures got worse or not: a busy
 // machine fails no build, and the author of a change weighs its cost. The last line is the verdict.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A listed package is what `go list -json` says of one package of the module, with
+// A listed package has the facts of `go list -json` about one package of the module, with
 // paths relative to the top of the tree.
 type listed struct {
 	folder   string   // "." for the module's own
@@ -17,11 +17,11 @@ type listed struct {
 	hasTests bool
 }
 
-// affectedFolders returns the folders of the packages whose tests may end otherwise after
-// the files have changed.
+// affectedFolders returns the folders of the packages whose tests may have another outcome
+// after the files have changed.
 func affectedFolders(all []listed, files []string) []string {
-	found := map[string]bool{} // packages that have changed, for themselves alone
-	moved := map[string]bool{} // the same, and for those that import them
+	found := map[string]bool{} // packages whose own tests may end otherwise
+	moved := map[string]bool{} // packages whose importers' tests may end otherwise, too
 	for _, file := range files {
 		if file == "go.mod" || file == "go.sum" {
 			return listFolders(all, func(listed) bool { return true })
@@ -32,7 +32,7 @@ func affectedFolders(all []listed, files []string) []string {
 				moved[p.folder] = true
 			case ownerOf(all, file) == p.folder || slices.ContainsFunc(p.names, func(name string) bool { return coversFile(name, file) }):
 				found[p.folder] = true
-				if !p.hasTests { // it helps the tests of others
+				if !p.hasTests { // its files are used by tests of other packages
 					moved[p.folder] = true
 				}
 			}
@@ -53,7 +53,7 @@ func affectedFolders(all []listed, files []string) []string {
 	})
 }
 
-// ownerFolders returns the folders of the packages that have one of the files.
+// ownerFolders returns the folders of the packages that own one of the files.
 func ownerFolders(all []listed, files []string) []string {
 	return listFolders(all, func(p listed) bool {
 		return slices.ContainsFunc(files, func(file string) bool { return ownerOf(all, file) == p.folder })
@@ -63,14 +63,15 @@ func ownerFolders(all []listed, files []string) []string {
 // layout is the package whose tests read every file of the tree.
 const layout = "test/layout"
 
-// changesImporters says whether a file is part of what the importers of a package compile.
+// changesImporters says whether a file belongs to the part of a package that its importers
+// compile.
 func changesImporters(p listed, file string) bool {
 	return path.Dir(file) == p.folder && strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") ||
 		slices.Contains(p.embedded, file)
 }
 
-// ownerOf returns the package whose folder has a file, itself or in a folder that is no
-// package's.
+// ownerOf returns the package whose folder has a file, directly or in a subfolder that is no
+// package.
 func ownerOf(all []listed, file string) string {
 	best := ""
 	for _, p := range all {
@@ -81,8 +82,8 @@ func ownerOf(all []listed, file string) string {
 	return best
 }
 
-// coversFile says whether a name is a file's, that of a folder above it, or a pattern
-// for it.
+// coversFile says whether a name is that of a file, that of a folder above the file, or a
+// pattern that matches it.
 func coversFile(name, file string) bool {
 	matches, err := path.Match(name, file)
 	return name == "." || name == file || strings.HasPrefix(file, name+"/") || err == nil && matches
@@ -99,12 +100,12 @@ func listFolders(all []listed, want func(listed) bool) []string {
 	return out
 }
 
-// module is what the names of packages begin with.
+// module is the prefix of the import paths of all packages of the module.
 const module = "github.com/culvert-net/culvert/"
 
-// namedPlace returns the place in the tree that a string in a package's sources may name: one
-// relative to the package's folder that leads out of it, as tests have it, or one
-// relative to the top. "." is the whole tree. It is "" for other strings.
+// namedPlace returns the path in the tree that a string in a package's sources may name. The
+// string is relative to the package's folder and leads out of it, as in tests, or is relative
+// to the top. "." is the whole tree. For other strings namedPlace returns "".
 func namedPlace(folder, text string) string {
 	if !strings.Contains(text, "/") || strings.ContainsAny(text, " \n") {
 		return ""

@@ -25,21 +25,21 @@ var small = []listed{
 func TestAffected(t *testing.T) {
 	for _, c := range []struct{ files, want string }{
 		{"", ""},
-		// what is compiled reaches those that import it, and their importers
+		// a file that is compiled affects the importers of its package, and their importers
 		{"vf/mac.go", "alloc cmd/culvertd daemon doctor test/layout unit vf"},
-		// a package's tests are imported by nobody
+		// no package imports the tests of another one
 		{"vf/mac_test.go", "test/layout vf"},
 		{"alloc/testdata/deep/a.txt", "alloc test/layout"},
-		// that tests of doctor import alloc does not reach demo, which imports doctor
+		// tests of doctor import alloc: that does not affect demo, which imports doctor
 		{"alloc/alloc.go", "alloc cmd/culvertd daemon doctor test/layout unit"},
 		{"lab/image/init", "lab test/layout"},
 		{"docs/doctor.md", "doctor test/layout"},
 		{"README.md", "test/layout"},
-		// a package without tests helps those of others
+		// a package without tests serves the tests of others
 		{"dist/crds/policy.yaml", "kube test/apiserver test/layout"},
 		{"tools/part docs/other.md", "kube test/apiserver test/layout"},
 		{"go.sum", "alloc cmd/culvertd daemon demo doctor kube lab test/apiserver test/layout unit vf"},
-		// a package that is gone
+		// a package that does not exist any more
 		{"gone/gone.go", "test/layout"},
 	} {
 		if diff := cmp.Diff(c.want, strings.Join(affectedFolders(small, strings.Fields(c.files)), " ")); diff != "" {
@@ -48,7 +48,7 @@ func TestAffected(t *testing.T) {
 	}
 }
 
-// A change's own packages, without their importers.
+// ownerFolders returns the packages of the changed files, without their importers.
 func TestOwners(t *testing.T) {
 	files := []string{"vf/mac.go", "vf/mac_test.go", "lab/image/init", "README.md", "gone/gone.go"}
 	if diff := cmp.Diff([]string{"lab", "vf"}, ownerFolders(small, files)); diff != "" {
@@ -68,7 +68,7 @@ func TestNamesIn(t *testing.T) {
 	}
 }
 
-// The tree itself: packages that read files of others.
+// TestListOfTheTree checks packages of this tree that read files of other packages.
 func TestListOfTheTree(t *testing.T) {
 	t.Chdir("../..")
 	all, err := listPackages(".")

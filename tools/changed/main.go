@@ -1,6 +1,6 @@
-// Command changed prints the packages that a change of the tree can break, one a
-// line: those that have a changed file, embed it or name it in a string, those that
-// import them, and those whose tests do. `make check` checks them.
+// Command changed prints the packages that a change of the tree can break, one a line.
+// These are the packages that have a changed file, embed it or name it in a string, and the
+// packages that import those, themselves or in their tests. `make check` checks them.
 //
 //	tools/run changed               since the branch left main; on main, since the last commit but one
 //	tools/run changed -base HEAD    what is not committed
@@ -79,8 +79,8 @@ func findBase() (string, error) {
 	return runCommand("git", "rev-parse", "--short", "HEAD") // there is one commit
 }
 
-// changedFiles lists the files that differ from a commit, those that git does not
-// know yet among them.
+// changedFiles lists the files that differ from a commit, including files that git does not
+// track yet.
 func changedFiles(base string) ([]string, error) {
 	differ, err := runCommand("git", "diff", "--no-renames", "--name-only", "--relative", base, "--")
 	if err != nil {
@@ -95,7 +95,7 @@ func changedFiles(base string) ([]string, error) {
 	return slices.Compact(files), nil
 }
 
-// runCommand returns what a program prints, without the line's end.
+// runCommand returns a program's output, without the end of the last line.
 func runCommand(name string, args ...string) (string, error) {
 	out, err := exec.Command(name, args...).Output() //nolint:noctx // quick, and ended with this program
 	var failed *exec.ExitError
@@ -178,7 +178,7 @@ func namesIn(folder string, source []byte) (names []string, err error) {
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ImportSpec: // go list knows better
+		case *ast.ImportSpec: // listPackages has the imports
 			return false
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {

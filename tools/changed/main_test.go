@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// initRepository makes a git repository without a commit, and enters it. What a git hook
-// tells the commands that it runs does not lead them to another one.
+// initRepository makes a git repository without a commit, and enters it. It removes the
+// variables GIT_*, by which a git hook would lead the commands to another repository.
 func initRepository(t *testing.T) {
 	t.Helper()
 	for _, v := range os.Environ() {
@@ -61,7 +61,7 @@ func commit(t *testing.T, subject string) {
 	git(t, "commit", "--quiet", "--message", subject)
 }
 
-// since wants the base that is found without one, and the files that differ from it.
+// since checks the commit that findBase returns, and the files that differ from it.
 func since(t *testing.T, base, files string) {
 	t.Helper()
 	got, err := findBase()
@@ -92,7 +92,7 @@ func TestChangedSinceTheBranchLeftMain(t *testing.T) {
 	}
 }
 
-// A tree as it was checked out, with one commit: nothing has changed.
+// In a fresh clone with one commit nothing has changed.
 func TestChangedInAFreshClone(t *testing.T) {
 	initRepository(t)
 	write(t, "kept.go", "1")

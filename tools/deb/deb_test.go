@@ -19,10 +19,10 @@ import (
 
 var when = time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
 
-// culvert writes down what it is called for.
+// culvert is a program that writes its arguments to a file.
 const culvert = "#!/bin/sh\necho \"$@\" >>\"$DPKG_ROOT/called\"\n"
 
-// needs skips where there is no dpkg.
+// needs skips the test if one of the programs is missing.
 func needs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -32,7 +32,7 @@ func needs(t *testing.T, names ...string) {
 	}
 }
 
-// built packs what culvert host install puts, with programs that do nothing.
+// built packs the files of culvert host install, with programs that do nothing.
 func built(t *testing.T, version string) string {
 	t.Helper()
 	bin, stage := t.TempDir(), t.TempDir()
@@ -96,7 +96,9 @@ func TestSameSourcesSamePackage(t *testing.T) {
 	}
 }
 
-// files are the entries of a package: mode, owner, size, date, time, name.
+// files returns the mode and the name of each file of a package. It checks that
+// entries belong to root, have the fixed date, and that all users can enter the
+// folders.
 func files(t *testing.T, file string) []string {
 	t.Helper()
 	var all []string
@@ -159,7 +161,8 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// The packages of culvert-bench and culvert-lab have that program and no more.
+// The packages of culvert-bench and culvert-lab have that one program and no
+// other.
 func TestProgramPackages(t *testing.T) {
 	needs(t, "dpkg-deb")
 	t.Setenv("TZ", "UTC")
@@ -183,7 +186,8 @@ func TestProgramPackages(t *testing.T) {
 	}
 }
 
-// culvert-lab depends on what tools/bootstrap installs for the lab.
+// culvert-lab depends on the packages that tools/bootstrap installs for the
+// lab.
 func TestLabDepends(t *testing.T) {
 	script, err := os.ReadFile("../bootstrap")
 	if err != nil {
@@ -208,7 +212,7 @@ func TestLabDepends(t *testing.T) {
 	}
 }
 
-// libvirt is a package that has a file of libvirt's.
+// libvirt returns a package that has a file of libvirt.
 func libvirt(t *testing.T) string {
 	t.Helper()
 	stage, file := t.TempDir(), filepath.Join(t.TempDir(), "libvirt.deb")
@@ -221,7 +225,7 @@ func libvirt(t *testing.T) string {
 }
 
 // TestLife installs, upgrades, removes and purges the package in a root of its
-// own, with dpkg's own scripts for services; libvirt comes in between.
+// own, with dpkg's own scripts for services. It installs libvirt in between.
 func TestLife(t *testing.T) {
 	needs(t, "dpkg", "deb-systemd-helper")
 	if os.Geteuid() != 0 {
@@ -290,7 +294,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestVersions are in the order in which dpkg upgrades.
+// TestVersions checks that dpkg orders the versions by their age.
 func TestVersions(t *testing.T) {
 	var last string
 	for _, c := range []struct {

@@ -1,8 +1,7 @@
-// Command deb builds Debian packages of Culvert: culvert for hosts, with what
-// `culvert host install` puts there, a service that is started, and scripts that give
-// container runtimes and libvirt what they exec; and culvert-bench and culvert-lab,
-// each with that program. The same sources give the same bytes, with the same Go and
-// dpkg-deb.
+// Command deb builds Debian packages of Culvert. The package culvert is for hosts: it has the
+// files of `culvert host install`, starts the service, and its scripts install the CNI plugin and
+// the hook of libvirt. The packages culvert-bench and culvert-lab have that one program. The same
+// sources give the same bytes, with the same Go and dpkg-deb.
 //
 //	tools/go run ./tools/deb               build/deb/culvert*_VERSION_amd64.deb
 //	tools/go run ./tools/deb -arch arm64
@@ -84,8 +83,8 @@ func buildPackages(ctx context.Context, o options, epoch string) error {
 	return nil
 }
 
-// packages are those that are built: what runs as root on hosts, what measures, and
-// what boots machines.
+// packages has the packages to build: the programs that run as root on hosts, the program that
+// measures, and the program that boots machines.
 var packages = []string{hostPackage, program.Bench, program.Lab}
 
 const hostPackage = "culvert"
@@ -120,8 +119,8 @@ func changeTime(ctx context.Context, epoch string) (time.Time, error) {
 	return time.Unix(s, 0).UTC(), nil
 }
 
-// compilePrograms builds the programs of all packages, static, with nothing in them of the
-// place where they were built.
+// compilePrograms builds the programs of all packages, static, without paths of the machine that
+// builds them.
 func compilePrograms(ctx context.Context, bin string, o options) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + o.Version, "-o", bin + "/"}
 	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", program.Bench, program.Lab} {
@@ -135,9 +134,9 @@ func compilePrograms(ctx context.Context, bin string, o options) error {
 	return nil
 }
 
-// debianVersion returns the version that git describes, as Debian orders versions: after the last
-// release come its commits, and before the first one are those of no release, by
-// their time.
+// debianVersion returns the version of git describe in a form that Debian orders. Commits after a
+// release come after that release. Commits without a release come before the first one, in the
+// order of their time.
 func debianVersion(describe string, when time.Time) string {
 	v, dirty := strings.CutSuffix(describe, "-dirty")
 	if tag, ok := strings.CutPrefix(v, "v"); ok && tag != "" && tag[0] >= '0' && tag[0] <= '9' {

@@ -20,14 +20,14 @@ import (
 //go:embed debian
 var debian embed.FS
 
-// prefix is where a package of a distribution has its programs.
+// prefix is the folder below which a package of a distribution has its programs.
 const prefix = "/usr"
 
 // pkg is one package. Its description and its scripts are in debian/NAME.
 type pkg struct {
 	name    string
 	version string
-	arch    string    // as Debian calls it; for amd64 and arm64 Go does so too
+	arch    string    // Debian's name; for amd64 and arm64 it is Go's name, too
 	when    time.Time // of everything in it
 	changes []byte    // the changelog
 }
@@ -39,8 +39,8 @@ func (p pkg) formatControl(kib int64) ([]byte, error) {
 	return []byte(r.Replace(string(text))), err
 }
 
-// packStage makes a package of what is in stage, which it adds to, and returns the
-// package's file.
+// packStage adds the package's own files to stage, makes a package of it, and returns
+// the package's file.
 func (p pkg) packStage(ctx context.Context, stage, out string) (string, error) {
 	if err := p.completeStage(stage); err != nil {
 		return "", fmt.Errorf("lay out the package: %w", err)
@@ -49,7 +49,7 @@ func (p pkg) packStage(ctx context.Context, stage, out string) (string, error) {
 		return "", err
 	}
 	file := filepath.Join(out, fmt.Sprintf("%s_%s_%s.deb", p.name, p.version, p.arch))
-	// One thread: how many there are would be seen in the bytes.
+	// One thread, since the number of threads would change the bytes.
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", stage, file)
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(p.when.Unix(), 10))
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -58,7 +58,8 @@ func (p pkg) packStage(ctx context.Context, stage, out string) (string, error) {
 	return file, nil
 }
 
-// completeStage adds what a package has besides its programs and the files of a host.
+// completeStage adds the files that a package has besides its programs and the files
+// of a host.
 func (p pkg) completeStage(stage string) error {
 	doc := filepath.Join(stage, prefix, "share/doc", p.name)
 	var changes bytes.Buffer
@@ -87,7 +88,7 @@ func (p pkg) completeStage(stage string) error {
 	return errors.Join(putFile(filepath.Join(meta, "control"), control, 0o644), putFile(filepath.Join(meta, "md5sums"), sums, 0o644), p.copyMeta(meta), openFolders(stage))
 }
 
-// copyMeta copies what dpkg reads besides control: scripts are executable.
+// copyMeta copies the files that dpkg reads besides control. Scripts are executable.
 func (p pkg) copyMeta(meta string) error {
 	all, err := debian.ReadDir("debian/" + p.name)
 	if err != nil {
@@ -108,14 +109,14 @@ func (p pkg) copyMeta(meta string) error {
 	return nil
 }
 
-// listSums lists the sums of the files, as `dpkg --verify` checks them, and what
-// they need on a disk.
+// listSums returns the sums of the files, as `dpkg --verify` checks them, and the disk
+// space that they need.
 func listSums(stage string) (sums []byte, kib int64, err error) {
 	err = filepath.WalkDir(stage, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		kib++ // a folder, a link, and what is left of a file's last block
+		kib++ // for a folder, a link, and the last block of a file
 		if !d.Type().IsRegular() {
 			return nil
 		}
@@ -125,7 +126,7 @@ func listSums(stage string) (sums []byte, kib int64, err error) {
 		}
 		name, err := filepath.Rel(stage, at)
 		kib += int64(len(body)) / 1024
-		if !strings.HasPrefix(name, "etc/") { // conffiles have theirs in dpkg's list
+		if !strings.HasPrefix(name, "etc/") { // dpkg itself lists the sums of conffiles
 			sums = fmt.Appendf(sums, "%x  %s\n", md5.Sum(body), name) //nolint:gosec // see the import
 		}
 		return err
@@ -142,7 +143,7 @@ func copyFile(name, dir string, mode fs.FileMode) error {
 	return putFile(filepath.Join(dir, filepath.Base(name)), body, mode)
 }
 
-// putFile writes a file, with its mode whatever the umask is.
+// putFile writes a file with that mode under every umask.
 func putFile(at string, body []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
@@ -153,7 +154,7 @@ func putFile(at string, body []byte, mode fs.FileMode) error {
 	return os.Chmod(at, mode)
 }
 
-// openFolders lets everybody enter the folders, whatever the umask is.
+// openFolders lets all users enter the folders, under every umask.
 func openFolders(stage string) error {
 	return filepath.WalkDir(stage, func(at string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

@@ -3,8 +3,8 @@
 //
 //	tools/run gotest -as unit -repeat 'tools/go test -race' -- -race -timeout 30m ./...
 //
-// The arguments after -- are go test's. How each test ended, and how long it took, is
-// then in build/log/NAME.tests, NAME being that of -as; `make test` reads these.
+// The arguments after -- are those of go test. gotest writes the outcome and the duration of
+// each test to build/log/NAME.tests, with the name of -as. `make test` reads these files.
 package main
 
 import (
@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// runGoTest starts go test in the tree's top folder. It passes the signals that end
-// programs on to go test, and ends when go test has.
+// runGoTest starts go test in the tree's top folder. It passes the signals that end programs
+// on to go test, and returns when go test has ended.
 func runGoTest(ctx context.Context, as, repeat string, args []string) error {
 	module, err := modulePath("go.mod")
 	if err != nil {
@@ -93,7 +93,7 @@ func createFile(name string) (*os.File, error) {
 	return os.Create(name)
 }
 
-// modulePath returns what the module line of a go.mod says.
+// modulePath returns the module path of a go.mod.
 func modulePath(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/tools/gotest/outcome"
 )
 
-// event is what `go test -json` prints one of a line (go doc test2json), with
-// those of the build (go help buildjson).
+// event is one line of `go test -json`: an event of a test (go doc test2json) or
+// of the build (go help buildjson).
 type event struct {
 	Action  string
 	Package string
@@ -43,7 +43,7 @@ type pack struct {
 // line is a line that a test printed, or a part of it (t.Run).
 type line struct{ test, text string }
 
-// maxLine bounds one event. A test that logs more in a line is cut by go test.
+// maxLine bounds one event. go test cuts longer lines of a test.
 const maxLine = 64 << 20
 
 // readEvents reads events until there are no more. Lines that are no events are
@@ -114,7 +114,7 @@ func (s *stream) endTest(e event, p *pack) {
 	delete(p.lines, e.Test)
 }
 
-// flushTest prints what a test said, without the lines that frame it.
+// flushTest prints the output of a test, without the lines that frame it.
 func (s *stream) flushTest(p *pack, top string) {
 	for _, l := range p.lines[top] {
 		if !strings.HasPrefix(l.text, "=== ") {

@@ -26,8 +26,8 @@ func replay(t *testing.T, file string, verbose bool) (text string, tests []outco
 	return out.String(), s.ended
 }
 
-// What is printed is what go test prints without -json, but for the indentation
-// of a test's parts, and the lines that begin with "to repeat".
+// The stream prints the same as go test without -json, except for the
+// indentation of a test's parts, and the lines that begin with "to repeat".
 func TestStreamPrintsWhatGoTestPrints(t *testing.T) {
 	for file, want := range map[string]string{
 		"mixed.json": `?   	x	[no test files]
@@ -104,7 +104,7 @@ func TestStreamWithV(t *testing.T) {
 	}
 }
 
-// go says some things outside of the events.
+// The stream prints lines of go that are no events.
 func TestStreamPassesOtherLinesOn(t *testing.T) {
 	var out strings.Builder
 	s := stream{out: &out, module: "x"}

@@ -17,7 +17,7 @@ import (
 // change the programs.
 func TestSameBytesInAnyFolder(t *testing.T) {
 	top, other := "../..", filepath.Join(t.TempDir(), "a clone")
-	copyTree(t, top, other) // go test sees here what the result depends on
+	copyTree(t, top, other) // so that go test caches the result only while these files are the same
 	runIn(t, other, os.Environ(), "git", "init", "-q")
 	runIn(t, other, os.Environ(), "git", "-c", "user.name=other", "-c", "user.email=other@example.org", "commit", "-q", "--allow-empty", "-m", "other")
 	builder := filepath.Join(t.TempDir(), "image")
@@ -32,8 +32,8 @@ func TestSameBytesInAnyFolder(t *testing.T) {
 	}
 }
 
-// goEnvironment returns the environment of this process, with what Go reads from HOME
-// written out.
+// goEnvironment returns the environment of this process, with variables for the settings
+// that Go would read from HOME.
 func goEnvironment(t *testing.T) []string {
 	t.Helper()
 	env := append(os.Environ(), "CGO_ENABLED=0")

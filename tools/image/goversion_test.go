@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// compiledHere returns a folder with one program, which is this test.
+// compiledHere returns a folder with one program: the binary of this test.
 func compiledHere(t *testing.T) (dir string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -37,8 +37,8 @@ func TestProgramsOfAnotherGoAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnotherGoBuildsNoImage: run refuses the Go that runs it when tools/versions pins
-// another one.
+// TestAnotherGoBuildsNoImage: buildImage returns an error if tools/versions pins
+// another Go version than the one that built it.
 func TestAnotherGoBuildsNoImage(t *testing.T) {
 	top := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(top, "tools"), 0o755); err != nil {

@@ -58,7 +58,7 @@ func TestSameSourcesSameImage(t *testing.T) {
 	}
 }
 
-// TestArchive reads it as a runtime does.
+// TestArchive reads the archive as a runtime does.
 func TestArchive(t *testing.T) {
 	file, digest := built(t)
 	dir := t.TempDir()
@@ -103,7 +103,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// contents is what an image is for, and its files.
+// contents returns the platform of an image, and its files.
 func contents(t *testing.T, image v1.Image) []string {
 	t.Helper()
 	config, err := image.ConfigFile()
@@ -126,7 +126,7 @@ func contents(t *testing.T, image v1.Image) []string {
 	return all
 }
 
-// files yields the regular files of a tar, in its order.
+// files yields the regular files of a tar, in the order of the tar.
 func files(t *testing.T, r io.Reader) func(func(name, body string) bool) {
 	t.Helper()
 	return func(yield func(string, string) bool) {

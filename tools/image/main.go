@@ -1,8 +1,8 @@
-// Command image builds Culvert's container image without a Docker daemon: one
-// OCI archive that has an image for each architecture. The same sources give
-// the same bytes on every machine and at any time. For that it wants to be built by the Go
-// version that tools/versions pins, which `make image` fetches, and refuses others. The
-// image records the version in its label dev.culvert.go.
+// Command image builds Culvert's container image without a Docker daemon: one OCI archive
+// that has an image for each architecture. The same sources give the same bytes on every
+// machine and at any time. For that it must be built by the Go version that tools/versions
+// pins, and refuses to run otherwise. `make image` fetches that version. The image records
+// the version in its label dev.culvert.go.
 //
 //	make image                                     build/image/culvert.tar, for amd64 and arm64
 //	tools/go run ./tools/image -arch amd64 -name example.org/culvert:v1
@@ -25,7 +25,7 @@ import (
 	"syscall"
 )
 
-// imageName is what the manifest and the chart call the image.
+// imageName is the name of the image in the manifest and the chart.
 const imageName = "culvert.dev/culvert:v0.1.0"
 
 func main() {
@@ -100,12 +100,14 @@ func buildImage(ctx context.Context, o options) error {
 	return nil
 }
 
-// programs are those of a node, of the controller and of a measurement between pods,
-// which starts culvert-bench in pods of its own. No cluster boots a lab.
+// programs has the programs of a node, of the controller, and culvert-bench, which
+// measurements run in pods of their own. It leaves out culvert-lab, since no cluster boots
+// a lab.
 var programs = []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-controller", "culvert-bench"}
 
-// compilePrograms builds the programs for an architecture, static, with nothing in them of
-// the place where they were built or of git. The caller's flags for Go do not reach them.
+// compilePrograms builds the programs for an architecture, static, without paths of the
+// machine that builds them and without facts of git. The caller's flags for Go have no
+// effect on them.
 func compilePrograms(ctx context.Context, bin, arch, version string) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", bin + "/"}
 	for _, name := range programs {
@@ -114,7 +116,7 @@ func compilePrograms(ctx context.Context, bin, arch, version string) error {
 	cmd := exec.CommandContext(ctx, "tools/go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch,
 		"GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off", "GOWORK=off",
-		"GOFLAGS=-buildvcs=false") // to which tools/go adds its own
+		"GOFLAGS=-buildvcs=false") // tools/go adds flags of its own
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs for %s: %w\n%s", arch, err, out)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The manifest and the chart name one image, with a version, and it is the one that make image
-// makes: a reader of docs/kubernetes.md who imports the archive has the image that the pods want.
+// The manifest, the chart and docs/kubernetes.md name the same image, with a version, as make
+// image makes. So a reader who imports the archive has the image that the pods need.
 func TestManifestNamesThisImage(t *testing.T) {
 	if !regexp.MustCompile(`^[^:]+:v[0-9]+\.[0-9]+\.[0-9]+$`).MatchString(imageName) {
 		t.Errorf("image %s has no version", imageName)

@@ -26,16 +26,16 @@ type platform struct {
 	size  int64 // bytes, compressed
 }
 
-// unprivileged is the user that the programs run as unless the pod says otherwise, as the
-// DaemonSet does: culvertd needs root, the controller does not.
+// unprivileged is the user of the programs unless the pod sets another one. The DaemonSet
+// sets root, which culvertd needs; the controller does not need it.
 const unprivileged = "65532"
 
-// epoch is the date of everything in the image: a file's age says nothing that
-// its digest does not, and would make each build another one.
+// epoch is the date of all files in the image. A real date would add nothing to a file's
+// digest, and would change the bytes of each build.
 var epoch = time.Unix(0, 0).UTC()
 
-// packImage makes an image of the programs in bin, which goVersion has compiled: they are in
-// /usr/local/bin, and there is nothing else, no shell either.
+// packImage makes an image of the programs in bin, which goVersion has compiled. They are in
+// /usr/local/bin, and the image has no other files, not even a shell.
 func packImage(bin, arch, goVersion string) (platform, error) {
 	files, err := archivePrograms(bin)
 	if err != nil {

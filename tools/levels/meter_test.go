@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The time of each process counts once: with itself, with the one that waited for it, or, if
-// that was none of its job's, from the last look on.
+// The time of each process counts once: with the process while it runs, then with the
+// process of the job that waited for it. If there is none, its time at the last look counts.
 func TestMeterCountsEachProcessOnce(t *testing.T) {
 	m := newMeter()
 	lab := func(parent int, start string, seconds int) proc {
@@ -16,11 +16,11 @@ func TestMeterCountsEachProcessOnce(t *testing.T) {
 	}
 	m.takeProcesses(map[int]proc{10: lab(1, "a", 1), 11: lab(10, "b", 5), 12: lab(11, "c", 2), 20: lab(1, "d", 40)})
 	m.takeProcesses(map[int]proc{10: lab(1, "a", 8), 20: lab(1, "d", 50)}) // 10 has waited for 11, 11 for 12
-	m.takeProcesses(map[int]proc{10: lab(1, "a", 9)})                      // 20 was nobody's child
+	m.takeProcesses(map[int]proc{10: lab(1, "a", 9)})                      // 20 has ended, and no process of its job waited for it
 	if got, want := m.describeTimes(), "processor time by job: lab 59 s"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	m.takeProcesses(map[int]proc{10: {"unit", 1, "later", 70 * time.Second}, 30: {"fuzz", 1, "z", time.Second}}) // another process of that number
+	m.takeProcesses(map[int]proc{10: {"unit", 1, "later", 70 * time.Second}, 30: {"fuzz", 1, "z", time.Second}}) // another process has that number
 	if got, want := m.describeTimes(), "processor time by job: unit 70 s, lab 59 s, fuzz 1 s"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -33,7 +33,7 @@ func TestMeterFindsProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMeter()
-	for end := time.Now().Add(time.Minute); !strings.Contains(m.describeTimes(), "real 0 s"); { // until it has its own environment
+	for end := time.Now().Add(time.Minute); !strings.Contains(m.describeTimes(), "real 0 s"); { // until the process has its own environment
 		if time.Now().After(end) {
 			t.Fatalf("%q", m.describeTimes())
 		}

@@ -76,8 +76,8 @@ func TestRunnerRunsJobs(t *testing.T) {
 	}
 }
 
-// A job's nice value is that of its session too, where the kernel shares processors among
-// sessions.
+// A job's nice value also holds for its session, if the kernel shares processors among
+// sessions (autogroup).
 func TestRunnerMakesSessionsNice(t *testing.T) {
 	polite := shell("polite", "nice; cat /proc/self/autogroup || echo /autogroup-0 nice $(nice)")
 	polite.nice = 5
@@ -98,8 +98,8 @@ func TestRunnerFindsOrphans(t *testing.T) {
 	checkGone(t, "pid")
 }
 
-// A signal ends all jobs with their processes, also those that do not listen at once,
-// and starts no more.
+// A signal ends all jobs with their processes, also those that do not react at once. The
+// runner starts no more jobs.
 func TestRunnerEndsBySignal(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	go func() {
@@ -124,7 +124,7 @@ func TestRunnerEndsBySignal(t *testing.T) {
 	checkGone(t, "beside")
 }
 
-// A signal that comes as early as can be ends the job too, and nothing of tools/watch stays.
+// A signal that comes very early also ends the job, and tools/watch leaves no process.
 func TestWatchEndsByAnEarlySignal(t *testing.T) {
 	tools, err := filepath.Abs("..")
 	if err != nil {
@@ -137,7 +137,7 @@ func TestWatchEndsByAnEarlySignal(t *testing.T) {
 			pid := filepath.Join(dir, fmt.Sprint("pid", i))
 			cmd := exec.CommandContext(t.Context(), filepath.Join(tools, "watch"), fmt.Sprint("job", i), "sh", "-c", `echo $$ >"$0"; exec sleep 300`, pid)
 			cmd.Dir = dir
-			cmd.Stderr = &bytes.Buffer{} // a pipe, which whatever stays keeps open
+			cmd.Stderr = &bytes.Buffer{} // a pipe, which any process that stays keeps open
 			cmd.WaitDelay = 20 * time.Second
 			if err := cmd.Start(); err != nil {
 				return err
@@ -168,7 +168,7 @@ func isThere(file string) bool {
 	return err == nil
 }
 
-// checkGone wants the process whose number is in a file to have ended.
+// checkGone checks that the process whose number is in a file has ended.
 func checkGone(t *testing.T, file string) {
 	t.Helper()
 	pid, err := os.ReadFile(file)

@@ -8,7 +8,7 @@ import (
 // room is what the machine has for jobs that run side by side.
 type room struct{ slots, nodes int }
 
-// A state is where a job stands.
+// A state is the state of a job.
 type state int
 
 const (

@@ -18,8 +18,8 @@ func names(jobs []job) string {
 	return strings.Join(all, " ")
 }
 
-// The cores are full as long as there are jobs: one that does not fit, or waits for
-// another, lets those below it pass.
+// The cores are busy as long as there are jobs: if a job does not fit or waits for
+// another job, the jobs below it may start.
 func TestScheduleFillsTheMachine(t *testing.T) {
 	s, err := newSchedule([]job{
 		{name: "build", slots: 1},
@@ -38,12 +38,12 @@ func TestScheduleFillsTheMachine(t *testing.T) {
 	}
 	for _, step := range []struct{ ends, starts string }{
 		{"", "build parts unit short"},
-		{"build", "long"}, // of many, the nodes do not fit beside it
+		{"build", "long"}, // the nodes of many do not fit beside long
 		{"short", ""},     // few waits for parts
-		{"parts", "few"},  // which took no slot
+		{"parts", "few"},  // parts took no slot
 		{"unit", "fuzz"},  // one spare job after the other
 		{"few", ""},       // a slot is free, but not three nodes
-		{"long", "many"},  // now they are
+		{"long", "many"},  // now they are free
 		{"many", ""},      // fuzz runs, and takes no slot
 		{"fuzz", "measure"},
 		{"measure", "again"},
@@ -61,7 +61,7 @@ func TestScheduleFillsTheMachine(t *testing.T) {
 	}
 }
 
-// A job that fails keeps those from running that need it, and no others.
+// If a job fails, the jobs that need it do not run. All others run.
 func TestScheduleAfterAFailure(t *testing.T) {
 	s, err := newSchedule([]job{
 		{name: "build", slots: 1}, {name: "image", slots: 1, needs: []string{"build"}},
@@ -99,7 +99,8 @@ func TestScheduleRefuses(t *testing.T) {
 	}
 }
 
-// The list itself: it runs on the smallest machine, and every level is a target.
+// TestJobs checks the list of jobs: it can run on the smallest machine, and every
+// level is a target of the Makefile.
 func TestJobs(t *testing.T) {
 	if _, err := newSchedule(jobs, smallest); err != nil {
 		t.Error(err)

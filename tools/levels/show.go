@@ -14,17 +14,17 @@ import (
 type show struct {
 	out   io.Writer
 	dir   string
-	every time.Duration // how long it is silent at most
+	every time.Duration // the longest time without output
 	now   func() time.Time
 
 	front     *started
-	offset    int64 // of the front's log: what is before it is printed
+	offset    int64 // in the front's log: the text before it is printed already
 	done      map[string]bool
-	announced map[string]bool // failed while another was in front, and that was said
+	announced map[string]bool // jobs that failed while another was in front, and whose failure was printed
 	last      time.Time       // when something was printed
 }
 
-// updateScreen prints what there is to print of the jobs that were started.
+// updateScreen prints the new output of the jobs that were started.
 func (s *show) updateScreen(jobs []*started) {
 	for {
 		if s.front == nil && !s.chooseFront(jobs) {

@@ -38,7 +38,7 @@ func (s *stage) log(name, text string) {
 	}
 }
 
-// wants compares what was printed since the last call.
+// wants checks the text that was printed since the last call.
 func (s *stage) wants(want string) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, strings.ReplaceAll(s.text.String(), s.dir, "DIR")); diff != "" {
@@ -71,8 +71,8 @@ func TestShowPrintsOneJobAfterTheOther(t *testing.T) {
 	s.wants("==> b: ok, 5 s\n")
 }
 
-// While the job in front is silent it is said what runs; that one behind it has failed
-// is said at once.
+// While the job in front is silent, the show prints the running jobs. It prints at
+// once that another job has failed.
 func TestShowIsNotSilent(t *testing.T) {
 	s := newStage(t)
 	a, b := &started{job: job{name: "a"}, from: s.time}, &started{job: job{name: "b"}, from: s.time}

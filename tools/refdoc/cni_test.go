@@ -39,7 +39,7 @@ func TestNetworkReferenceHasEveryKey(t *testing.T) {
 	}
 }
 
-// parsedKeys are the words in lists called ...Keys and in calls of Known.
+// parsedKeys returns the words in lists called ...Keys and in calls of Known.
 func parsedKeys(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -90,8 +90,8 @@ func firstValue(n *ast.ValueSpec) ast.Expr {
 	return n.Values[0]
 }
 
-// tableKeys are the words in backquotes in the first column of the tables of
-// keys.
+// tableKeys returns the words in backquotes in the first column of the tables
+// of keys.
 func tableKeys(text string) []string {
 	var keys []string
 	table := false

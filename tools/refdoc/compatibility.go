@@ -21,7 +21,8 @@ prints the same table and every case with another outcome.
 |---|---|---|---|---|---|---|
 `
 
-// compatibilityPage returns a table of the groups, and the cases of each that are not the same.
+// compatibilityPage returns a table of the groups, and lists the cases of each group with
+// another outcome than the peer's.
 func compatibilityPage() ([]byte, error) {
 	groups, err := compat.Groups()
 	if err != nil {
@@ -42,7 +43,7 @@ func compatibilityPage() ([]byte, error) {
 	return table.Bytes(), nil
 }
 
-// writeOthers lists the cases of a group that are not the same.
+// writeOthers lists the cases of a group with another outcome than the peer's.
 func writeOthers(out *bytes.Buffer, g compat.Group, results []compat.Result) {
 	fmt.Fprintf(out, "\n## %s%s\n\n| case | %s | Culvert | why |\n|---|---|---|---|\n", strings.ToUpper(g.Title[:1]), g.Title[1:], g.Peer)
 	for _, r := range results {
@@ -57,5 +58,5 @@ func writeOthers(out *bytes.Buffer, g compat.Group, results []compat.Result) {
 	}
 }
 
-// escapeCell returns text for a table.
+// escapeCell escapes text for a cell of a Markdown table.
 func escapeCell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }

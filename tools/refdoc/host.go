@@ -26,8 +26,8 @@ guests that they would affect.
 `
 
 // hostReference returns the reference of host.yaml in Markdown: the package's
-// documentation from its first heading on, and what the type Selector says
-// about drivers.
+// documentation from its first heading on, and the part about drivers of the type
+// Selector's documentation.
 func hostReference(dir string) ([]byte, error) {
 	pkg, err := loadPackage(dir)
 	if err != nil {
@@ -52,8 +52,8 @@ func hostReference(dir string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// selectorDoc returns what the type Selector says after its first paragraph, which
-// is about the Go type.
+// selectorDoc returns the documentation of the type Selector without its first
+// paragraph, which is about the Go type.
 func selectorDoc(pkg *doc.Package) (string, error) {
 	for _, t := range pkg.Types {
 		if t.Name == "Selector" {

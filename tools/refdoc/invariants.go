@@ -95,7 +95,7 @@ func testsOf(path, rel string, all map[string][]proof) error {
 	return nil
 }
 
-// storyOf takes the paragraph of a story's comment that names an invariant.
+// storyOf adds the paragraphs of a story's comments that name an invariant.
 func storyOf(path, rel string, all map[string][]proof) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -117,7 +117,8 @@ func storyOf(path, rel string, all map[string][]proof) error {
 	return nil
 }
 
-// namedInvariants returns the invariants that a text names, I1-I8 being all between.
+// namedInvariants returns the invariants that a text names. I1-I8 names all from I1
+// to I8.
 func namedInvariants(text string) []string {
 	var out []string
 	for _, m := range invariant.FindAllString(text, -1) {

@@ -1,9 +1,8 @@
-// Command refdoc writes the parts of docs that are said better
-// elsewhere: host.md from the package documentation of desired, so that what
-// people read about host.yaml is what its parser's author wrote,
-// bench-result.md from the types in bench, invariants.md from the tests, migrate.md
-// from the table of package migrate, and docs/compatibility.md from the cases of
-// test/compat. Its own tests fail when a file is not current:
+// Command refdoc generates parts of the documentation from the code. It writes
+// host.md from the package documentation of desired, bench-result.md from the types
+// in bench, and invariants.md from the comments of tests. It writes migrate.md from
+// the table of package migrate, and docs/compatibility.md from the cases of
+// test/compat. Its own tests fail if a file is not current:
 //
 //	tools/go run ./tools/refdoc
 package main
@@ -35,7 +34,7 @@ func writeReference(root string) error {
 	return nil
 }
 
-// listReferences returns the files below docs that are written here.
+// listReferences returns the content of the files below docs that refdoc writes.
 func listReferences(root string) (map[string][]byte, error) {
 	host, err := hostReference(filepath.Join(root, "desired"))
 	if err != nil {

@@ -51,8 +51,8 @@ func resultReference(dir string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// typeTable writes the keys of a type that is a struct, or the values of one that is a
-// string, and says which other types are needed.
+// typeTable writes the keys of a struct type, or the values of a string type. It calls
+// need for the other types that these need.
 func typeTable(out *bytes.Buffer, t *doc.Type, types map[string]*doc.Type, need func(string)) error {
 	spec, ok := t.Decl.Specs[0].(*ast.TypeSpec)
 	if !ok {
@@ -74,7 +74,7 @@ func typeTable(out *bytes.Buffer, t *doc.Type, types map[string]*doc.Type, need 
 	return writeRows(out, fields, types, need)
 }
 
-// writeRows writes the keys of a struct; those of one that is embedded are its own.
+// writeRows writes the keys of a struct, with those of embedded structs.
 func writeRows(out *bytes.Buffer, fields *ast.StructType, types map[string]*doc.Type, need func(string)) error {
 	for _, f := range fields.Fields.List {
 		if name, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 && types[name.Name] != nil {
@@ -107,7 +107,7 @@ func joinLines(s string) string {
 	return strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
 }
 
-// describeType names a field's type in the words of JSON.
+// describeType names a field's type in terms of JSON.
 func describeType(e ast.Expr, need func(string)) string {
 	switch t := e.(type) {
 	case *ast.StarExpr:

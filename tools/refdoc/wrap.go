@@ -2,7 +2,8 @@ package main
 
 import "strings"
 
-// columns is the width of lines that are no table or code, as test/layout wants it.
+// columns is the greatest width that test/layout allows for lines that are no table or
+// code.
 const columns = 100
 
 // wrapLines breaks each line of Markdown text that is wider than columns, and indents

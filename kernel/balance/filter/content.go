@@ -28,7 +28,8 @@ type frontend struct {
 	*balance.Rule
 }
 
-// newContent makes the content of a view, and of the foreign Frontends that it has not.
+// newContent makes the content for a view: its Frontends, and the foreign Frontends that are not in
+// it.
 func newContent(view, foreign balance.View) content {
 	var c content
 	for f, r := range foreign {
@@ -70,7 +71,7 @@ func target(at netip.AddrPort) []byte {
 	return slices.Concat(at.Addr().AsSlice(), binary.BigEndian.AppendUint16(nil, at.Port()), []byte{0, 0})
 }
 
-// hasTarget reports whether a value of an element is that of a backend.
+// hasTarget reports whether the value of an element is a backend of the Frontend.
 func (f frontend) hasTarget(value []byte) bool {
 	return slices.ContainsFunc(f.Backends, func(at netip.AddrPort) bool { return string(target(at)) == string(value) })
 }
@@ -84,7 +85,7 @@ func numbered(backends []netip.AddrPort) (out []nftables.SetElement) {
 	return out
 }
 
-// wholeSeconds rounds an affinity up to what eBPF balances by, too.
+// wholeSeconds rounds an affinity up to whole seconds, as package socket does.
 func wholeSeconds(affinity time.Duration) time.Duration {
 	return (affinity + time.Second - 1).Truncate(time.Second)
 }

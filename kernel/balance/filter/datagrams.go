@@ -38,16 +38,17 @@ func (c content) forgetDatagrams() error {
 // staleFlows are the backends of Frontends.
 type staleFlows map[netip.AddrPort][]netip.AddrPort
 
-// isStale reports whether a flow goes from a Frontend to what is no backend of it.
+// isStale reports whether a flow goes from a Frontend to an address that is not one of its
+// backends.
 func (s staleFlows) isStale(f flow) bool {
 	backends, ours := s[f.frontend]
 	return ours && !slices.Contains(backends, f.backend)
 }
 
-// forgetFamily deletes each stale flow as the kernel lists it, so culvertd keeps none. A pod makes
-// as many flows as it likes. The kernel's list goes on after entries are deleted
-// (ctnetlink_dump_table, net/netfilter/nf_conntrack_netlink.c). The error is the first of those to
-// delete.
+// forgetFamily deletes each stale flow as the kernel lists it, so culvertd keeps none. A pod may
+// have any number of flows. The kernel's list goes on after entries are deleted
+// (ctnetlink_dump_table, net/netfilter/nf_conntrack_netlink.c). If deletions fail, forgetFamily
+// returns the first of their errors.
 func (s staleFlows) forgetFamily(family uint8) error {
 	conn, err := rtnl.DialNetfilter()
 	if err != nil {
@@ -94,7 +95,7 @@ const (
 type flow struct {
 	protocol          uint8
 	frontend, backend netip.AddrPort // the first packet's destination, and the sender of answers
-	attrs             []byte         // by which the kernel identifies it
+	attrs             []byte         // by which the kernel identifies the flow
 }
 
 // parseFlow reads an answer of the kernel. Addresses that a flow lacks have the zero value.

@@ -1,6 +1,6 @@
 // Package filter balances connections to Services by nftables in the pods' network namespaces:
-// where eBPF cannot (package socket), and for SCTP everywhere. In goes a [balance.Table]; out
-// comes one table in each pod that has Frontends, for IPv4 and for IPv6. Its chains change the
+// where eBPF cannot (package socket), and for SCTP everywhere. Its input is a [balance.Table]. Its
+// result is one table in each pod that has Frontends, for IPv4 and for IPv6. Its chains change the
 // destination of new connections, and refuse those without backends. The kernel's connection
 // tracking then sees each packet.
 //
@@ -22,10 +22,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// tableName is that of our tables in a pod.
+// tableName is the name of Culvert's tables in a pod.
 const tableName = "culvert-services"
 
-// families are those that a pod has a table of.
+// families are the address families. A pod has a table for each family that its Frontends have.
 var families = []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6}
 
 // Balancer writes the tables of pods. One culvertd uses it, and no two of its methods at once.
@@ -41,12 +41,13 @@ func Supports(p balance.Protocol) bool {
 	return p == balance.TCP || p == balance.UDP || p == balance.SCTP
 }
 
-// Limit returns what the table of a pod may have. The kernel takes seconds to check 4,096 chains, and
-// four times as long for twice as many. The other pods wait meanwhile (I7).
+// Limit returns how many rules and backends the table of a pod may have. The kernel takes seconds
+// to check 4,096 chains, and four times as long for twice as many. The other pods wait meanwhile
+// (I7).
 func Limit() balance.Limit { return balance.Limit{Rules: 4 << 10, Backends: 64 << 10, PerPod: true} }
 
-// Open returns a Balancer, or what the kernel lacks for it: it lists tables, which needs
-// nf_tables.
+// Open returns a Balancer. It lists tables first, which needs nf_tables, so it fails if the kernel
+// has no nftables.
 func Open() (*Balancer, error) {
 	c, err := nftables.New()
 	if err == nil {
@@ -58,13 +59,13 @@ func Open() (*Balancer, error) {
 	return &Balancer{written: map[string]written{}}, nil
 }
 
-// Pending reports that nothing is left to do after Apply.
+// Pending returns false: Apply leaves nothing to do later.
 func (b *Balancer) Pending() bool { return false }
 
 // Apply writes the tables of pods for which they differ, and deletes those of pods that are no
-// longer in the Table. A table is replaced as a whole, in one transaction; connections go on. A
-// pod whose network namespace is gone is left out. One pod that fails does not keep others from
-// theirs.
+// longer in the Table. Apply replaces a table as a whole, in one transaction; connections go on. It
+// leaves out a pod whose network namespace is gone. If it fails for one pod, it still writes the
+// tables of the others.
 func (b *Balancer) Apply(t balance.Table) error {
 	all, contents := map[string]written{}, map[balance.ViewID]content{}
 	var errs []error
@@ -102,8 +103,7 @@ func (b *Balancer) Apply(t balance.Table) error {
 	return errors.Join(errs...)
 }
 
-// write makes the tables of the thread's network namespace what the content says, where they
-// are something else.
+// write replaces the tables of the thread's network namespace that differ from the content.
 func (c content) write() error {
 	for _, family := range families {
 		if err := c.writeFamily(family); err != nil {
@@ -113,7 +113,8 @@ func (c content) write() error {
 	return c.forgetDatagrams()
 }
 
-// writeFamily replaces a table. Without Frontends of the family there is none.
+// writeFamily replaces a table. If the content has no Frontends of the family, it only deletes the
+// table.
 func (c content) writeFamily(family nftables.TableFamily) error {
 	frontends := c.of(family)
 	reader, err := rtnl.DialNetfilter()

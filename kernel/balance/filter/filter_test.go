@@ -29,8 +29,8 @@ func view(affinity time.Duration) balance.View {
 	return v
 }
 
-// chains returns the names of the chains of our tables, after it has added one of its own,
-// which a replaced table has not.
+// chains returns the names of the chains of Culvert's tables. Afterwards it adds a chain named
+// marker to each table, which shows whether Culvert replaces the table later.
 func chains(t *testing.T, path string) (out []string) {
 	t.Helper()
 	err := netns.Run(path, func() error {
@@ -60,8 +60,8 @@ func chains(t *testing.T, path string) (out []string) {
 	return out
 }
 
-// skipOutsideLab skips a test where the kernel lacks something. A fast node of the lab has all of
-// it: there the test fails.
+// skipOutsideLab skips a test where the kernel lacks something. In a fast node of the lab, whose
+// kernel has everything, the test fails instead.
 func skipOutsideLab(t *testing.T, lacks error) {
 	t.Helper()
 	if os.Getenv("CULVERT_LAB_NODE") != "" {
@@ -88,9 +88,9 @@ func newPod(t *testing.T) balance.Pod {
 	return pod
 }
 
-// TestApply: the kernel takes the rules of all protocols and both families; a second Balancer,
-// as after a restart, replaces none of them; a change does; what is gone from the table goes
-// from the pod.
+// TestApply: the kernel takes the rules of all protocols and both families; a second Balancer, as
+// after a restart, replaces none of them until the table changes. A pod that is no longer in the
+// table, or that sees no Frontends, has no rules left.
 func TestApply(t *testing.T) {
 	pod := newPod(t)
 	apply := func(b *Balancer, pods []balance.Pod, v balance.View) []string {

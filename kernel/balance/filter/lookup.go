@@ -64,8 +64,8 @@ func (l lookup) findChoice(key []byte) (choice, error) {
 	return found, err
 }
 
-// parseChoice reads an answer that has one element of a map. An element that lacks something has
-// the zero value there.
+// parseChoice reads an answer that has one element of a map. A part that the element lacks is the
+// zero value.
 func parseChoice(body []byte) (choice, error) {
 	attrs, err := rtnl.NetfilterAttrs(body)
 	nested := func(b []byte) rtnl.Values {
@@ -91,7 +91,8 @@ func (l lookup) request(kind, attr uint16) rtnl.Request {
 	return r
 }
 
-// keepChoices reads the choices that still count, from a table that culvertd is about to replace.
+// keepChoices reads the choices that have not expired and whose backend remains, from a table that
+// culvertd is about to replace.
 func (l lookup) keepChoices(frontends []frontend) (kept []nftables.SetElement, err error) {
 	for _, f := range frontends {
 		if f.Affinity <= 0 {

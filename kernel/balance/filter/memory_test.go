@@ -19,7 +19,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/rtnl"
 )
 
-// applyFresh applies a view to a pod as a culvertd does that has just started. It returns how much
+// applyFresh applies a view to a pod as culvertd does right after its start. It returns how much
 // memory culvertd took in all.
 func applyFresh(t *testing.T, pod balance.Pod, v balance.View) uint64 {
 	t.Helper()
@@ -40,8 +40,8 @@ func applyFresh(t *testing.T, pod balance.Pod, v balance.View) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestI7PodsOwnTables: a pod with NET_ADMIN adds what it likes to nftables. Apply takes as much
-// memory as in a pod that adds nothing.
+// TestI7PodsOwnTables: a pod with NET_ADMIN adds thousands of tables, chains, sets or elements to
+// nftables. Apply takes as much memory as in a pod that adds nothing.
 func TestI7PodsOwnTables(t *testing.T) {
 	const many, margin = 2000, 192 << 10
 	ours := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}

@@ -76,8 +76,8 @@ func (r ruler) addressType() nftables.SetDatatype {
 	return nftables.TypeIPAddr
 }
 
-// serviceChain makes the chain of a Frontend: to the backend of last time, with affinity, and
-// else to one at random.
+// serviceChain makes the chain of a Frontend: with affinity it sends to the backend of last time,
+// and otherwise to a random one.
 func (r ruler) serviceChain(name string, f frontend, choices *nftables.Set) error {
 	chain := r.conn.AddChain(&nftables.Chain{Name: name, Table: r.table})
 	backends := &nftables.Set{Table: r.table, Name: name, IsMap: true, KeyType: nftables.TypeInteger, DataType: r.targetType()}
@@ -124,7 +124,8 @@ func (r ruler) loadKey() []expr.Any {
 	}
 }
 
-// loadOriginalKey loads the destination that a packet's connection began with.
+// loadOriginalKey loads the original destination of a packet's connection, before the rules changed
+// it.
 func (r ruler) loadOriginalKey() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Register: keyRegister, Key: expr.CtKeyDST},
@@ -133,9 +134,9 @@ func (r ruler) loadOriginalKey() []expr.Any {
 	}
 }
 
-// hooks makes the chains that the kernel calls. The source address of a connection was chosen
-// for the way to the ClusterIP, which is another interface's: it is changed as the packets
-// leave, but for those that stay in the pod.
+// hooks makes the chains that the kernel calls. The kernel chose the source address of a connection
+// for the route to the ClusterIP, which leads through another interface than the route to the
+// backend. So the chain leave masquerades the packets that leave the pod, and not those over lo.
 func (r ruler) hooks(balanced, refused, all []nftables.SetElement) error {
 	services := &nftables.Set{Table: r.table, Name: "services", IsMap: true, Concatenation: true, KeyType: r.keyType(), DataType: nftables.TypeVerdict}
 	without := &nftables.Set{Table: r.table, Name: "refused", Concatenation: true, KeyType: r.keyType()}

@@ -15,11 +15,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Apply makes the kernel's maps what a table says, and writes only what differs. Programs
-// see the old or the new rule of a Frontend, and a pod sees no Frontend of a view that it
-// has left. A pod whose network namespace is gone is left out. What fails keeps nothing else from
-// being done: a Frontend whose new backends do not fit into the maps keeps its old ones. Apply can
-// be called again after an error, and does what is left.
+// Apply writes a table into the kernel's maps, and only the entries that differ. Programs see the
+// old or the new rule of a Frontend, and a pod sees no Frontend of a view that it has left. Apply
+// leaves out a pod whose network namespace is gone. After an error it goes on with the rest of the
+// table: a Frontend whose new backends do not fit into the maps keeps its old ones. A later call of
+// Apply does the work that an error left.
 func (b *Balancer) Apply(t balance.Table) error {
 	errs := []error{b.Sweep()} // room for the new sets
 	pods, err := b.podViews(t.Pods)
@@ -33,7 +33,7 @@ func (b *Balancer) Apply(t balance.Table) error {
 	return errors.Join(errs...)
 }
 
-// podViews returns the views by cookie.
+// podViews returns the views of pods by the cookies of their network namespaces.
 func (b *Balancer) podViews(pods []balance.Pod) (map[uint64]balance.ViewID, error) {
 	views, cookies := map[uint64]balance.ViewID{}, map[string]uint64{}
 	var errs []error
@@ -56,14 +56,15 @@ func (b *Balancer) podViews(pods []balance.Pod) (map[uint64]balance.ViewID, erro
 	return views, errors.Join(errs...)
 }
 
-// wanted is a rule with the value that names it; its set is 0 until it is written.
+// wanted is a rule of the Table with its value for the map of rules. The set of the value is 0
+// until the set of backends is written.
 type wanted struct {
 	*balance.Rule
 	value rule
 }
 
-// wantedRules returns the rules by key, each with the set that has its backends already. sets
-// has one entry for each rule that views share.
+// wantedRules returns the wanted rules by key. sets has the existing set of backends that can serve
+// a rule; it has one entry for each rule that views share.
 func (b *Balancer) wantedRules(t balance.Table) (map[key]wanted, map[*balance.Rule]uint32) {
 	out, sets := map[key]wanted{}, map[*balance.Rule]uint32{}
 	for id, view := range t.Views {
@@ -78,18 +79,20 @@ func (b *Balancer) wantedRules(t balance.Table) (map[key]wanted, map[*balance.Ru
 	return out, sets
 }
 
-// fits reports whether a set that is there can serve a rule.
+// fits reports whether an existing set can serve a rule.
 func fits(f balance.Frontend, there, r *balance.Rule) bool {
 	return there != nil && slices.Equal(there.Backends, r.Backends) && keepsChoices(f.Protocol, there) == keepsChoices(f.Protocol, r)
 }
 
-// keepsChoices reports whether a set needs its members beside its slots.
+// keepsChoices reports whether the programs keep choices for a rule, so that its set needs entries
+// in the map members, too.
 func keepsChoices(p balance.Protocol, r *balance.Rule) bool {
 	return p == balance.UDP || r.Affinity > 0
 }
 
-// writeSets writes the sets of backends that are not there, and completes the values. Small sets
-// come first. If one does not fit into the maps, neither do the others of its kind.
+// writeSets writes the missing sets of backends, and puts their numbers into the values of the
+// rules. Small sets come first. If one does not fit into the maps, neither do the others of its
+// kind.
 func (b *Balancer) writeSets(all map[key]wanted, sets map[*balance.Rule]uint32) error {
 	var order []key
 	for k, w := range all {
@@ -125,13 +128,14 @@ func (b *Balancer) writeSets(all map[key]wanted, sets map[*balance.Rule]uint32) 
 	return fmt.Errorf("%d rules keep their old backends: %w", left, errors.Join(failed[false], failed[true]))
 }
 
-// writeSet writes a new set, or nothing.
+// writeSet writes a new set. If it fails, it frees the part that it has written.
 func (b *Balancer) writeSet(f balance.Frontend, r *balance.Rule) (_ uint32, err error) {
 	set := b.lastSet + 1
 	for b.sets[set] != nil || set == 0 {
 		set++
 	}
-	// From here on the set is known, so that retire and Sweep free what an error leaves of it.
+	// The set is in b.sets from here on, so that retire and Sweep free the part that an error
+	// leaves.
 	b.lastSet, b.sets[set] = set, &balance.Rule{Backends: r.Backends, Affinity: r.Affinity}
 	for i, at := range r.Backends {
 		err := b.tables.backends.Put(slotKey(set, uint32(i)), backendBytes(at))
@@ -146,8 +150,8 @@ func (b *Balancer) writeSet(f balance.Frontend, r *balance.Rule) (_ uint32, err 
 	return set, nil
 }
 
-// freeSet deletes a set of which so many backends may be in the maps. It goes from the last to the
-// first, so that a part that is left can be read.
+// freeSet deletes a set. written is how many of its backends may be in the maps. freeSet goes from
+// the last to the first, so that the next culvertd can read a part that is left.
 func (b *Balancer) freeSet(set uint32, written int) error {
 	for i, at := range slices.Backward(b.sets[set].Backends[:written]) {
 		if err := errors.Join(forget(b.tables.members, memberKey(set, at)), forget(b.tables.backends, slotKey(set, uint32(i)))); err != nil {
@@ -175,15 +179,16 @@ func (b *Balancer) writeRules(all map[key]wanted) error {
 	return failed
 }
 
-// noteStale notes the view of a UDP rule that changed or goes: its pods may have sockets that
-// are connected to a backend which goes with it.
+// noteStale notes the view of a UDP rule that changes or is removed: its pods may have sockets that
+// are connected to a removed backend.
 func (b *Balancer) noteStale(k key) {
 	if k.frontend().Protocol == balance.UDP {
 		b.stale[balance.ViewID(k.id())] = true
 	}
 }
 
-// writePods writes the views of pods. If all pods are known, it deletes those of others.
+// writePods writes the views of pods. If all is set, pods has every pod, and writePods deletes the
+// views of all others.
 func (b *Balancer) writePods(pods map[uint64]balance.ViewID, all bool) error {
 	for value, view := range pods {
 		if there, ok := b.pods[value]; ok && there == view {
@@ -228,7 +233,7 @@ func forget(m *ebpf.Map, k any) error {
 	return nil
 }
 
-// retire notes the sets that no rule names any more.
+// retire notes the sets that no rule names any more, so that Sweep frees them later.
 func (b *Balancer) retire() {
 	used := map[uint32]bool{}
 	for _, r := range b.rules {
@@ -260,7 +265,7 @@ func (b *Balancer) Sweep() error {
 // Pending reports whether Sweep has something left to free, or Apply UDP sockets to end.
 func (b *Balancer) Pending() bool { return len(b.retired) > 0 || len(b.stale) > 0 }
 
-// read reads what an earlier culvertd left in the maps.
+// read reads the entries that an earlier culvertd left in the maps.
 func (b *Balancer) read() error {
 	err := each(b.tables.pods, func(k, v []byte) error {
 		b.pods[native.Uint64(k)] = balance.ViewID(native.Uint64(v))
@@ -293,8 +298,8 @@ func (b *Balancer) read() error {
 	return b.readMembers()
 }
 
-// readMembers marks the sets that have all their members, so that a set which an earlier
-// culvertd wrote in part is not taken for a whole one.
+// readMembers marks the sets that have all their members, so that Apply does not use a set that an
+// earlier culvertd wrote only in part.
 func (b *Balancer) readMembers() error {
 	count := map[uint32]int{}
 	err := each(b.tables.members, func(k, _ []byte) error {
@@ -303,7 +308,7 @@ func (b *Balancer) readMembers() error {
 	})
 	for set, r := range b.sets {
 		if n := count[set]; n > 0 && n == len(r.Backends) {
-			r.Affinity = grace // any: it has members
+			r.Affinity = grace // any value marks a set with members
 		}
 	}
 	return err

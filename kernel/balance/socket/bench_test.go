@@ -104,8 +104,8 @@ func BenchmarkFullSync(b *testing.B) {
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB")
 }
 
-// BenchmarkUpdateEndpoint changes one backend of 1,000 Services with 10 each, and prints what a
-// change takes.
+// BenchmarkUpdateEndpoint changes one backend among 1,000 Services with 10 backends each, and
+// prints the time of a change.
 func BenchmarkUpdateEndpoint(b *testing.B) {
 	w := newWorld(b)
 	p := w.pod("client", tenant)

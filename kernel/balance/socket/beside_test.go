@@ -16,10 +16,10 @@ import (
 	"github.com/culvert-net/culvert/kernel/balance"
 )
 
-// standIn does what Cilium's socket load balancer does at connect4, in place of Cilium, which has not
-// been run here: it counts its calls, puts a backend in the place of a Service of its own, and
-// refuses a Service that has no backends for it (bpf/bpf_sock.c of Cilium: -EHOSTUNREACH). Such is
-// each Service of Culvert's, since its Kubernetes EndpointSlice is empty.
+// standIn does what Cilium's socket load balancer does at connect4, in place of Cilium, which has
+// not been run here: it counts its calls, puts a backend in the place of a Service of its own, and
+// refuses a Service that has no backends for it (bpf/bpf_sock.c of Cilium: -EHOSTUNREACH). Each
+// Service of Culvert is such a Service, since its Kubernetes EndpointSlice is empty.
 type standIn struct {
 	program *ebpf.Program
 	calls   *ebpf.Map
@@ -105,8 +105,8 @@ func (s standIn) count(t *testing.T) (n uint32) {
 
 // TestBesideOthers: a program of another project, attached before or after Culvert's, sees each
 // connection and balances its own Services, in pods with and without a VF. Culvert's Services work
-// where it refuses them too: where the kernel can order links Culvert's programs come first, and
-// else where they were there first. A restart of culvertd changes neither.
+// although that program refuses them, if Culvert's programs come first. They do if the kernel can
+// order links, or else if they were attached first. A restart of culvertd does not change this.
 func TestBesideOthers(t *testing.T) {
 	for _, byLink := range []bool{false, true} {
 		for _, first := range []bool{false, true} {
@@ -155,7 +155,7 @@ func tryBeside(t *testing.T, byLink, first bool) {
 	}
 }
 
-// canComeFirst reports whether the kernel can put a link before those that are there.
+// canComeFirst reports whether the kernel can put a link before the existing ones.
 func canComeFirst(t *testing.T, w *world) bool {
 	t.Helper()
 	dir, err := os.Open(w.cgroup)

@@ -12,8 +12,8 @@ import (
 )
 
 // serveLong answers each connection with its own address and then sends back what it receives. end
-// stops it as a pod stops that is shut down: it takes no new connections, and those that it has go
-// on.
+// makes it behave like a pod that is shutting down: it accepts no new connections, and its open
+// ones go on.
 func (w *world) serveLong(p balance.Pod, at string) (end func()) {
 	w.t.Helper()
 	var l net.Listener
@@ -115,9 +115,9 @@ func tryDeletedOneByOne(t *testing.T, w *world, b balancer) {
 	}
 }
 
-// deleteOneByOne takes one backend after the other out of the table, and ends it once no call is
-// under way that began with the former table. It leaves the last backend. ended counts calls, of
-// which one is made after the other.
+// deleteOneByOne takes one backend after the other out of the table, and keeps the last. It ends
+// each removed backend once no call is under way that began with the former table. ended counts the
+// finished calls, which the client makes one after the other.
 func deleteOneByOne(b balancer, p balance.Pod, f balance.Frontend, all []string, ends map[string]func(), ended *atomic.Int64) error {
 	awaitCall := func() error {
 		before := ended.Load()

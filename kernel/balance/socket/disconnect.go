@@ -15,15 +15,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// maxEnded is how many UDP sockets of a pod and a family one Apply ends. A pod opens as many as it
-// likes, and culvertd keeps 48 bytes of each until it has ended them. The next Apply goes on.
+// maxEnded is how many UDP sockets of a pod and a family one Apply ends. A pod may open any number,
+// and culvertd keeps 48 bytes for each until it has ended them. The next Apply ends more.
 const maxEnded = 8 << 10
 
-// disconnectStale ends the UDP sockets that are connected, by a Frontend, to a backend that it no
-// longer has: they would send there forever. Reading then answers ECONNABORTED, writing
-// EDESTADDRREQ, and the application connects again. It works on pods whose view is stale. The views
-// whose pods may have more such sockets stay stale, and all of them after an error. Kernels that cannot end sockets
-// (CONFIG_INET_DIAG_DESTROY, CONFIG_INET_UDP_DIAG) leave them.
+// disconnectStale ends the UDP sockets that are connected, by a Frontend, to a backend that the
+// Frontend no longer has. Otherwise they would send to that backend forever. Reading from an ended
+// socket answers ECONNABORTED, writing to it EDESTADDRREQ, and the application connects again.
+// disconnectStale looks only at pods whose view is stale. A view stays stale if its pods may have
+// more such sockets. After an error, all of these views stay stale. Kernels that cannot end sockets
+// (CONFIG_INET_DIAG_DESTROY, CONFIG_INET_UDP_DIAG) leave these sockets as they are.
 func (b *Balancer) disconnectStale(pods []balance.Pod) error {
 	more := map[balance.ViewID]bool{}
 	var errs []error
@@ -49,8 +50,9 @@ func (b *Balancer) disconnectStale(pods []balance.Pod) error {
 	return errors.Join(errs...)
 }
 
-// disconnectFamily works in the thread's network namespace. It reports whether the next Apply may
-// end more sockets: this one has reached the limit, and the kernel has ended some of them.
+// disconnectFamily ends such sockets of one family in the thread's network namespace. It reports
+// whether the next Apply may end more: this call has reached the limit, and the kernel has ended at
+// least one socket.
 func (b *Balancer) disconnectFamily(view balance.ViewID, family byte) (more bool, err error) {
 	stale, err := listSockets(family, b.maxEnded, func(s udpSocket) bool { return b.isStale(view, s) })
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -79,7 +81,7 @@ func (b *Balancer) disconnectFamily(view balance.ViewID, family byte) (more bool
 	return ended && len(stale) >= b.maxEnded, errors.Join(errs...)
 }
 
-// errEnough ends a list of sockets.
+// errEnough makes listSockets stop before the end of the list.
 var errEnough = errors.New("enough sockets")
 
 // listSockets returns the first UDP sockets of a family that are connected and for which keep is
@@ -106,7 +108,8 @@ func listSockets(family byte, limit int, keep func(udpSocket) bool) (kept []sock
 	return kept, err
 }
 
-// isStale reports whether a socket is connected by a Frontend to what is no backend of it.
+// isStale reports whether a socket is connected by a Frontend to an address that is not one of its
+// backends.
 func (b *Balancer) isStale(view balance.ViewID, s udpSocket) bool {
 	k := newKey(s.cookie, balance.Frontend{Addr: s.peer.Addr(), Port: s.peer.Port(), Protocol: balance.UDP})
 	origin := make([]byte, 24)

@@ -11,7 +11,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/balance"
 )
 
-// FuzzParseSocket: a socket has an address whatever the kernel's message has.
+// FuzzParseSocket: a socket that parseSocket returns has an address, whatever the kernel's message
+// contains.
 func FuzzParseSocket(f *testing.F) {
 	f.Add(make([]byte, diagMessage))
 	f.Add([]byte{2, 1, 0})
@@ -49,8 +50,8 @@ func (w *world) connectMany(p balance.Pod, count int, to string) {
 	})
 }
 
-// TestI7ManySockets: a pod opens as many connected UDP sockets as it likes. culvertd keeps none of
-// them but those that it will end, and of these only up to the limit.
+// TestI7ManySockets: a pod opens as many connected UDP sockets as it likes. culvertd keeps in
+// memory only the sockets that it will end, and only up to the limit.
 func TestI7ManySockets(t *testing.T) {
 	const many, mostKept = 3000, 64 << 10
 	w := newWorld(t)
@@ -96,7 +97,7 @@ func TestEndsInParts(t *testing.T) {
 	f := frontend(balance.UDP, "10.96.0.1:53")
 	w.apply(b, tableOf(p, f, ruleTo("172.16.91.1:53")))
 	w.connectMany(p, 5, "10.96.0.1:53")
-	w.connectMany(p, 1, "172.16.91.1:53") // of its own will
+	w.connectMany(p, 1, "172.16.91.1:53") // the pod chose the address itself
 	for i, want := range []struct {
 		left    int
 		pending bool

@@ -18,13 +18,13 @@ type tables struct {
 	pods     *ebpf.Map // cookie of a network namespace -> view
 	rules    *ebpf.Map // view, Frontend -> set and count of backends, affinity
 	backends *ebpf.Map // set, number -> backend
-	members  *ebpf.Map // set, backend: what is in a set; of sets whose choices are kept
+	members  *ebpf.Map // set, backend -> nothing; only for sets whose choices are kept
 	choices  *ebpf.Map // cookie of a namespace or socket, Frontend -> the backend of last time
 	origins  *ebpf.Map // cookie of a socket, backend -> Frontend
 }
 
-// Sizes of the maps. The first four take memory for what is in them, beside 16 bytes for
-// each place; the others are full at once, and forget what was used longest ago.
+// Sizes of the maps. The first four maps take memory for their entries, and 16 bytes for each
+// place. The other two take all their memory at once, and drop the entry that was used longest ago.
 const (
 	maxPods, maxRules, maxBackends = 4 << 10, 64 << 10, 256 << 10
 	maxChoices, maxOrigins         = 16 << 10, 64 << 10
@@ -43,7 +43,7 @@ var specs = map[string]*ebpf.MapSpec{
 	"origins":  {Type: ebpf.LRUHash, KeySize: keySize, ValueSize: 24, MaxEntries: maxOrigins},
 }
 
-// byName returns where the map of a name goes.
+// byName returns the field for the map with a name.
 func (m *tables) byName(name string) **ebpf.Map {
 	return map[string]**ebpf.Map{
 		"pods": &m.pods, "rules": &m.rules, "backends": &m.backends, "members": &m.members, "choices": &m.choices, "origins": &m.origins,

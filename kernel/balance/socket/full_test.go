@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/balance"
 )
 
-// TestFullMaps: a Service that does not fit into the maps keeps no other from being balanced, and
-// neither do maps that an earlier culvertd filled. Afterwards the maps have room again.
+// TestFullMaps: a Service that does not fit into the maps does not stop Culvert from balancing the
+// others, and neither do maps that an earlier culvertd filled. Afterwards the maps have room again.
 func TestFullMaps(t *testing.T) {
 	const room = 1000
 	for _, name := range []string{"backends", "members"} {

@@ -40,7 +40,7 @@ func drawTable(rt *rapid.T, pods []balance.Pod) balance.Table {
 	return t
 }
 
-// says returns what the kernel's maps say, in the words of a table.
+// says returns the contents of the kernel's maps in the form of a table.
 func (b *Balancer) says() (views map[uint64]balance.ViewID, rules map[string]string) {
 	rules = map[string]string{}
 	for k, r := range b.rules {
@@ -53,9 +53,8 @@ func (b *Balancer) says() (views map[uint64]balance.ViewID, rules map[string]str
 	return b.pods, rules
 }
 
-// TestHistories: after every step of random histories of Services, pods and restarts of culvertd
-// the kernel has the table and nothing else, and after the grace no set of backends that no rule
-// names.
+// TestHistories: after every step of random histories of Services, pods and restarts of culvertd,
+// the kernel has exactly the table. After the grace it has no set of backends that no rule names.
 func TestHistories(t *testing.T) {
 	if os.Getenv("CULVERT_LAB_NODE") != "" { // emulated: to load the programs takes long
 		if err := flag.Set("rapid.checks", "2"); err != nil {

@@ -143,7 +143,8 @@ func forward(m tables, v6, datagram bool) asm.Instructions {
 }
 
 // findRule looks the destination up in the view of the network namespace, and then among the
-// foreign Frontends. It passes what is in neither, and network namespaces without a view.
+// foreign Frontends. It lets a destination pass that is in neither, and every destination of a
+// network namespace without a view.
 func findRule(m tables) asm.Instructions {
 	return join(
 		ask(asm.FnGetNetnsCookie),
@@ -169,8 +170,9 @@ func findRule(m tables) asm.Instructions {
 	)
 }
 
-// findChoice goes to an earlier choice while that is one of the backends: the client's with
-// affinity, or the socket's where it sends datagrams. It leaves the choice's key.
+// findChoice goes to an earlier choice while that is one of the backends. With affinity it is the
+// choice of the client, and without affinity the choice of a socket that sends datagrams.
+// findChoice leaves the key of the choice on the stack.
 func findChoice(m tables, datagram bool) asm.Instructions {
 	whose := asm.Instructions{asm.JEq.Imm(asm.R7, 0, "choose"), asm.StoreMem(asm.RFP, atKey, asm.R8, asm.DWord)}
 	if datagram {
@@ -211,7 +213,8 @@ func findChoice(m tables, datagram bool) asm.Instructions {
 	)
 }
 
-// choose takes a backend at random, and keeps the choice where it counts later.
+// choose takes a backend at random, and stores the choice if affinity or later datagrams of the
+// socket need it.
 func choose(m tables, datagram bool) asm.Instructions {
 	var needless asm.Instructions
 	if !datagram {
@@ -236,8 +239,8 @@ func choose(m tables, datagram bool) asm.Instructions {
 	)
 }
 
-// remember notes which Frontend the socket means when the kernel says the backend. The
-// Frontend is the part of the key behind its ID.
+// remember stores which Frontend the socket means when the kernel names the backend. The Frontend
+// is the part of the key behind its ID.
 func remember(m tables) asm.Instructions {
 	return join(
 		one("remember", asm.Mov.Reg(asm.R1, asm.R6)),
@@ -253,7 +256,8 @@ func remember(m tables) asm.Instructions {
 	)
 }
 
-// reverse shows an application the Frontend where the kernel has the backend.
+// reverse shows an application the address of the Frontend in place of the backend that the kernel
+// has.
 func reverse(m tables, v6 bool) asm.Instructions {
 	return join(
 		readKey(v6), ask(asm.FnGetSocketCookie),

@@ -39,8 +39,9 @@ func (b *Balancer) count(t *testing.T) map[string]int {
 	return out
 }
 
-// TestAffinity: with affinity a client stays at its backend, also when others are added; when
-// the backend is removed, or no connection was made for the time, it is free again.
+// TestAffinity: with affinity a client stays at its backend, also when others are added. It gets
+// another backend when its own is removed, or when it has made no connection for the time of the
+// affinity.
 func TestAffinity(t *testing.T) { byBoth(t, tryAffinity) }
 
 func tryAffinity(t *testing.T, w *world, b balancer) {
@@ -116,9 +117,9 @@ func (b *Balancer) ageChoices(t *testing.T) {
 	}
 }
 
-// TestConnectedDatagrams: a UDP socket that is connected to a removed backend is ended, also by
-// the next culvertd; one whose backend stays goes on, and so does one that connected to the
-// address itself.
+// TestConnectedDatagrams: culvertd ends a UDP socket that is connected to a removed backend, also
+// if the previous culvertd removed it. A socket whose backend stays goes on, and so does a socket
+// that connected to the address itself.
 func TestConnectedDatagrams(t *testing.T) {
 	w := newWorld(t)
 	skipWithoutList(t)
@@ -166,8 +167,8 @@ func TestConnectedDatagrams(t *testing.T) {
 	check(false, false, true, true)
 }
 
-// TestRestart: the kernel balances while culvertd is away, and the next culvertd finds what is
-// there and replaces nothing that is right.
+// TestRestart: the kernel balances while culvertd is away, and the next culvertd reads the maps and
+// replaces no correct entry.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	p := w.pod("client", tenant, "172.16.91.1/32", "172.16.91.2/32")

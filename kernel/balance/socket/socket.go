@@ -1,11 +1,11 @@
-// Package socket balances connections to Services at the socket, by eBPF programs of the
-// root cgroup: connect and sendmsg get a backend in place of the ClusterIP, recvmsg and
-// getpeername show the ClusterIP again. Packets cost nothing. The programs look at the
-// cookie of the network namespace first and leave all but those of a [balance.Table] alone.
-// They run beside the programs of others (bpf_link, which implies BPF_F_ALLOW_MULTI).
+// Package socket balances connections to Services at the socket, by eBPF programs of the root
+// cgroup: connect and sendmsg get a backend in place of the ClusterIP, recvmsg and getpeername show
+// the ClusterIP again. Packets have no extra cost. The programs look at the cookie of the network
+// namespace first and leave all but those of a [balance.Table] alone. They run beside the programs
+// of others (bpf_link, which implies BPF_F_ALLOW_MULTI).
 //
-// In goes a Table; out come pinned maps, programs and links, which go on working without
-// culvertd. SCTP has no such hooks; package filter serves it.
+// Its input is a Table. Its results are pinned maps, programs and links, which go on working
+// without culvertd. SCTP has no such hooks; package filter serves it.
 package socket
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/balance"
 )
 
-// version is that of the layout of the maps and of what the programs expect in them.
+// version is the version of the layout of the maps and of the contents that the programs expect in
+// them.
 const version = "services-v1"
 
 // grace is how long the backends of an earlier set stay: a program may have read the rule
@@ -51,9 +52,10 @@ type Balancer struct {
 	maxEnded int           // maxEnded
 }
 
-// flagBefore is BPF_F_BEFORE (linux/bpf.h): a program comes before those that are there. Links to
-// cgroups have it since Linux 6.17; elsewhere the program that was attached first comes first. Cilium's
-// socket load balancer refuses Services that have no backends for it, so Culvert has to come first.
+// flagBefore is BPF_F_BEFORE (linux/bpf.h): a program comes before the existing programs. Links to
+// cgroups have it since Linux 6.17; elsewhere the program that was attached first comes first.
+// Cilium's socket load balancer refuses Services that have no backends for it, so Culvert has to
+// come first.
 const flagBefore = 1 << 3
 
 type retiredSet struct {
@@ -64,8 +66,8 @@ type retiredSet struct {
 // Supports reports whether the programs see connections of a protocol.
 func Supports(p balance.Protocol) bool { return p == balance.TCP || p == balance.UDP }
 
-// Limit returns what a table may have. It is half of the maps, since a change writes the new sets
-// and rules beside the old ones.
+// Limit returns how many rules and backends a table may have: half of the room in the maps, since a
+// change writes the new sets and rules beside the old ones.
 func Limit() balance.Limit { return balance.Limit{Rules: maxRules / 2, Backends: maxBackends / 2} }
 
 // Open loads the programs and makes or finds the maps below dir ([balance.PinDir]), for processes of a cgroup
@@ -92,7 +94,7 @@ func Open(dir, cgroup string) (_ *Balancer, err error) {
 	return b, b.read()
 }
 
-// checkHost returns what keeps eBPF from balancing, before anything is made.
+// checkHost returns an error if the host lacks something that eBPF needs. It changes nothing.
 func checkHost(dir, cgroup string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(cgroup, &fs); err != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC {
@@ -161,8 +163,8 @@ func (b *Balancer) load() error {
 	return nil
 }
 
-// attach attaches the programs, or puts them in the place of those that an earlier culvertd
-// attached, without a moment between the two.
+// attach attaches the programs, or replaces the programs that an earlier culvertd attached, each in
+// one step without a gap.
 func (b *Balancer) attach() error {
 	cgroup, err := os.Open(b.cgroup)
 	if err != nil {
@@ -213,7 +215,7 @@ func (b *Balancer) attachOne(h hook, p *ebpf.Program, cgroup int) error {
 	return errors.Join(l.Pin(path), l.Close()) // without its pin it is detached again
 }
 
-// Close closes the maps and programs. Those that are pinned go on working.
+// Close closes the maps and programs. The pinned ones go on working in the kernel.
 func (b *Balancer) Close() error {
 	var errs []error
 	for name := range specs {

@@ -90,7 +90,7 @@ func (w *world) open() *Balancer {
 	return b
 }
 
-// balancer is how both mechanisms are used.
+// balancer has the methods that the tests need of both mechanisms.
 type balancer interface {
 	Apply(balance.Table) error
 }
@@ -108,8 +108,8 @@ func byBoth(t *testing.T, test func(*testing.T, *world, balancer)) {
 	})
 }
 
-// skipOutsideLab skips a test where the kernel lacks something. A fast node of the lab has all of
-// it: there the test fails.
+// skipOutsideLab skips a test where the kernel lacks something. In a fast node of the lab, whose
+// kernel has everything, the test fails instead.
 func skipOutsideLab(t testing.TB, lacks error) {
 	t.Helper()
 	if os.Getenv("CULVERT_LAB_NODE") != "" {

@@ -1,6 +1,6 @@
-// Command fakenode is culvertd with a kernel in memory that has 4 PFs of 64
-// VFs each: what the memory of a large node is measured with. It serves CNI and
-// the ledger, and nothing else.
+// Command fakenode is culvertd with a kernel in memory that has 4 PFs of 64 VFs each.
+// Benchmarks measure the memory of a large node with it. It serves CNI and the ledger,
+// and nothing else.
 //
 //	fakenode DIR [URL]   socket, ledger and all in DIR; as node n1 of the cluster whose API server is at URL
 package main

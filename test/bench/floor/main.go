@@ -1,7 +1,7 @@
-// Command floor does the bare kernel work of an attach, a detach or the making
-// of VFs, and nothing else: what Culvert's own times are measured against. It
-// writes no ledger, reads nothing back and trusts its arguments, which package
-// bench/floor describes.
+// Command floor does the bare kernel work of an attach, a detach or the making of VFs,
+// and nothing else. Benchmarks compare Culvert's times with its times. It writes no
+// ledger, reads nothing back and trusts its arguments, which package bench/floor
+// describes.
 package main
 
 import (
@@ -122,8 +122,9 @@ func indexOf(pci string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// makeVFs lets the kernel make the VFs and, where Bind is set, bind them as it does by
-// itself. It returns when the PF, whose link igb resets on the way, has carrier again.
+// makeVFs lets the kernel make the VFs. If Bind is set, the kernel also binds them, as
+// it does by default. makeVFs returns when the PF, whose link igb resets meanwhile,
+// has carrier again.
 func makeVFs(m floor.Make) error {
 	dev := filepath.Join("/sys/class/net", m.PF)
 	autoprobe := "0"

@@ -105,8 +105,8 @@ const mostOpen = 64
 // dialer sets no keepalive on connections that live for milliseconds.
 var dialer = net.Dialer{Timeout: limit, KeepAlive: -1}
 
-// call prints everything at the end: in a pod each line would go through the container runtime, the
-// kubelet and the API server, on the processor that makes the requests.
+// call makes requests, and prints all results at the end. In a pod each line goes through the
+// container runtime, the kubelet and the API server, on the processor that makes the requests.
 func call(c requests.Call) error {
 	var mu sync.Mutex // guards lines
 	var lines bytes.Buffer
@@ -131,7 +131,7 @@ func call(c requests.Call) error {
 			_ = out.Encode(r)
 		}()
 		if due = due.Add(time.Second / time.Duration(c.PerSecond)); time.Since(due) > time.Second {
-			due = time.Now() // the machine is too slow: what it missed is not made up for
+			due = time.Now() // the machine is too slow: missed requests are left out
 		}
 		time.Sleep(time.Until(due))
 	}
@@ -145,7 +145,7 @@ func compare(c requests.Compare) error {
 	for i := range rates {
 		rates[i] = make([]float64, len(c.Targets))
 		for j := range c.Targets {
-			j = (i + j) % len(c.Targets) // each begins a round in turns
+			j = (i + j) % len(c.Targets) // the targets take turns to begin a round
 			count, begun := 0, time.Now()
 			for time.Since(begun) < c.For {
 				if _, err := request(c.Targets[j]); err != nil {

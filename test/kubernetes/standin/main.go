@@ -96,13 +96,13 @@ func (p *pool) findVFs() error {
 	return nil
 }
 
-// matchesValue reports whether a selector has a value; one without values has all.
+// matchesValue reports whether a selector has a value. A selector without values matches all.
 func matchesValue(selector []string, value string) bool {
 	return len(selector) == 0 || slices.Contains(selector, value)
 }
 
-// linkOf returns what a link in the folder of a PCI function leads to: its driver or IOMMU group,
-// and nothing where there is none.
+// linkOf returns the target's name of a link in the folder of a PCI function: its driver or IOMMU
+// group. It returns "" if there is none.
 func linkOf(address, name string) string {
 	target, err := os.Readlink(filepath.Join("/sys/bus/pci/devices", address, name))
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package outcome holds how tests ended: what tools/gotest writes, one file for
-// each run of go test, and what `make test` reads when all of them are over.
+// Package outcome holds the outcomes of tests. tools/gotest writes one file of
+// them for each run of go test, and `make test` reads the files when all runs
+// have ended.
 package outcome
 
 import (
@@ -24,7 +25,7 @@ type Test struct {
 	Repeat  string  // the command that runs it alone
 }
 
-// Extension ends the names of the files.
+// Extension is the end of the files' names.
 const Extension = ".tests"
 
 // Write writes one line for each test.
@@ -76,8 +77,8 @@ func ReadFolder(dir string) ([]Test, error) {
 	return all, nil
 }
 
-// Report prints how many tests ended how, the slowest, and for each that failed
-// the command that repeats it.
+// Report prints the number of tests by outcome, the slowest tests, and for each
+// failed test the command that repeats it.
 func Report(w io.Writer, tests []Test, slowest int) {
 	if len(tests) == 0 {
 		return
