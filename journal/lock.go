@@ -41,7 +41,7 @@ func lockFile(path string) (*os.File, error) {
 
 // waitForLock locks a file, or returns ErrBusy if another process has it locked for lockBound.
 func waitForLock(f *os.File) error {
-	for end := time.Now().Add(lockBound); ; time.Sleep(lockRetry) {
+	for end := time.Now().Add(lockBound); ; <-time.After(lockRetry) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == nil:
