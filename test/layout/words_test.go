@@ -20,8 +20,8 @@ import (
 // go test ./test/layout -run CodeUsesPlainWords -v prints the counts and every place.
 const (
 	oneWordFunctionsPer10000 = 550 // functions named by one lower-case word, among all
-	codeRiddlesPer10000      = 20  // sentences of comments that begin with a word of riddle
-	codeVaguePer10000        = 3   // words of vague among the words of comments
+	codeRiddlesPer10000      = 10  // sentences of comments that begin with a word of riddle
+	codeVaguePer10000        = 1   // words of vague among the words of comments
 )
 
 var oneWord = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
