@@ -245,12 +245,7 @@ func TestI4AddressesStayWithTheirBond(t *testing.T) {
 	n.Engine.Now = func() time.Time { return clock }
 	req := plainBond(t)
 	earlier := bonded(t, n, req).Members[0]
-	k.faults.Fail(func(at faulty.Moment, s step.Step) error {
-		if _, is := s.(step.DelBond); is && at == faulty.Before {
-			return errInjected
-		}
-		return nil
-	})
+	failBondRemoval(k)
 	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
@@ -280,6 +275,16 @@ func TestI4AddressesStayWithTheirBond(t *testing.T) {
 	})
 }
 
+// failBondRemoval makes each removal of a bond fail.
+func failBondRemoval(k machine) {
+	k.faults.Fail(func(at faulty.Moment, s step.Step) error {
+		if _, is := s.(step.DelBond); is && at == faulty.Before {
+			return errInjected
+		}
+		return nil
+	})
+}
+
 // While the bond cannot be removed, no owner gets its VFs or addresses. The retry removes that
 // bond, and never a later bond of the same name.
 func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {
@@ -288,12 +293,7 @@ func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {
 	clock := time.Now()
 	n.Engine.Now = func() time.Time { return clock }
 	got := bonded(t, n, req)
-	k.faults.Fail(func(at faulty.Moment, s step.Step) error {
-		if _, is := s.(step.DelBond); is && at == faulty.Before {
-			return errInjected
-		}
-		return nil
-	})
+	failBondRemoval(k)
 	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
@@ -550,4 +550,52 @@ func TestBondThatHandsOverDuringALoan(t *testing.T) {
 	if now.Lease.Lent != nil || now.Lease.Delegation == nil {
 		t.Errorf("loan %v, delegation %v", now.Lease.Lent, now.Lease.Delegation)
 	}
+}
+
+// I4: while the bond of a quarantined VF cannot be removed, a new baseline does not free the VF. The
+// pod still answers for the bond's addresses.
+func TestI4RebaseKeepsTheAddressesOfABond(t *testing.T) {
+	k, n := newNode(t)
+	req := plainBond(t)
+	got := bonded(t, n, req)
+	failBondRemoval(k)
+	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+		t.Fatal(err)
+	}
+	held := heldAddresses(t, n)
+	if len(held) == 0 {
+		t.Fatal("the bond holds no address")
+	}
+	for _, m := range got.Members {
+		if _, err := n.Engine.Rebase(t.Context(), m.PCI, nil); err == nil || !strings.Contains(err.Error(), "remove bond net1") {
+			t.Errorf("VF %s: %v", m.PCI, err)
+		}
+		if rec := record(t, n, m.ID); rec.Phase != journal.Quarantined {
+			t.Errorf("VF %s is %s", m.PCI, rec.Phase)
+		}
+	}
+	if now := heldAddresses(t, n); len(now) != len(held) {
+		t.Errorf("the ledger holds %v, and %v before", now, held)
+	}
+	k.faults.Fail(nil)
+	for _, m := range got.Members {
+		if _, err := n.Engine.Rebase(t.Context(), m.PCI, nil); err != nil {
+			t.Errorf("VF %s: %v", m.PCI, err)
+		}
+	}
+	if now := heldAddresses(t, n); len(now) > 0 {
+		t.Errorf("the ledger still holds %v", now)
+	}
+}
+
+func heldAddresses(t *testing.T, n *node.Node) (all []journal.Address) {
+	t.Helper()
+	err := n.Ledger.View(func(tx *journal.Tx) error {
+		all = tx.AddressesOf("")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

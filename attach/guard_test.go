@@ -207,6 +207,17 @@ func withdrawing(t *testing.T, n *node.Node, rec journal.Record) (end func() err
 	return end
 }
 
+// startAgain returns the node of the culvertd that starts after that of n was killed.
+func startAgain(t *testing.T, k machine, n *node.Node) *node.Node {
+	t.Helper()
+	next := node.New(node.Config{Kernel: k.faults, Ledger: n.Ledger, BootID: "boot 1"})
+	next.SetSpec(n.Engine.Spec())
+	if err := next.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
 // culvertd is killed after it has withdrawn the guard of a VF, and before it has taken the VF. The
 // next culvertd sets the guard again, and brings the interface up with its addresses and routes. An
 // interface that the pod itself had set down stays down.
@@ -227,11 +238,7 @@ func TestWithdrawnGuardComesBackWithTheInterface(t *testing.T) {
 		if k.String() == before {
 			t.Fatal("it withdrew nothing")
 		}
-		next := node.New(node.Config{Kernel: k.faults, Ledger: n.Ledger, BootID: "boot 1"})
-		next.SetSpec(n.Engine.Spec())
-		if err := next.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		next := startAgain(t, k, n)
 		pass(t, next)
 		if d := cmp.Diff(before, k.String()); d != "" {
 			t.Errorf("was up %t: -before +after:\n%s", wasUp, d)
@@ -239,6 +246,27 @@ func TestWithdrawnGuardComesBackWithTheInterface(t *testing.T) {
 		if now := recordOf(t, next, rec); now.Lease.Withdrawn != nil {
 			t.Errorf("the ledger says %+v", *now.Lease.Withdrawn)
 		}
+	}
+}
+
+// culvertd is killed after it has withdrawn the guard of a VF. The pod then ends and its DEL is lost:
+// the lease ends all the same.
+func TestWithdrawnGuardOfALostPod(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	req := everything(t)
+	req.Spec.Guard = vf.GuardIP
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withdrawing(t, n, rec)
+	next := startAgain(t, k, n)
+	k.DelNetns(podNetns)
+	a := &answers{}
+	a.serve(next)
+	a.watchFor(t, next, 6*time.Minute)
+	if now := recordOf(t, next, rec); now.Phase != journal.Free {
+		t.Errorf("the VF is %s: %+v", now.Phase, now.Lease.Withdrawn)
 	}
 }
 
@@ -253,11 +281,7 @@ func TestWithdrawnGuardEndsWithoutAnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	withdrawing(t, n, rec)
-	next := node.New(node.Config{Kernel: k.faults, Ledger: n.Ledger, BootID: "boot 1"})
-	next.SetSpec(n.Engine.Spec())
-	if err := next.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	next := startAgain(t, k, n)
 	refused := 0
 	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
 		switch s.(type) {

@@ -334,3 +334,33 @@ func TestP12ReadBackAfterTheReset(t *testing.T) {
 		t.Errorf("it is %s: %s\n%s", now.Phase, now.Reason, k)
 	}
 }
+
+// An IPAM plugin that is owed a DEL keeps it when a guest turns out to run with the VF.
+func TestAdoptionKeepsWhatIsOwed(t *testing.T) {
+	k, n := newNode(t)
+	forGuests(t, n)
+	req := guestWants(vf.Spec{})
+	req.VF = n.Inventory.PFs()[1].VFs[2].PCI
+	rec := recordAt(t, n, req.VF)
+	owed := journal.Delegation{ContainerID: "c1", Interface: "net1", Network: "blue", Config: []byte(`{"ipam":{"type":"x"}}`)}
+	err := n.Ledger.Update(func(tx *journal.Tx) error {
+		now, err := tx.Record(rec.ID)
+		if err != nil {
+			return err
+		}
+		now.Owed = []journal.Delegation{owed}
+		return tx.Put(now)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Open(req.VF, vf.Process{PID: 4711, Name: "qemu"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Engine.Adopt(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	if now := recordOf(t, n, rec); now.Phase != journal.Attached || len(now.Owed) != 1 {
+		t.Errorf("the VF is %s and owes %v", now.Phase, now.Owed)
+	}
+}

@@ -124,7 +124,7 @@ func (l *loader) listFiles(dir string, suffixes ...string) []string {
 }
 
 // listLayered lists the files of several folders, the most important folder first, ordered by name.
-// Of files with the same name it lists only the first. In this way systemd, netplan and
+// If several files have one name, it lists only the first. In this way systemd, netplan and
 // NetworkManager let a file in /etc replace a file of a package.
 func (l *loader) listLayered(dirs []string, suffixes ...string) []string {
 	seen := map[string]bool{}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,11 +108,10 @@ func (s *Services) reportServed(ctx context.Context, svc *corev1.Service, d endp
 	s.warn(svc, reasonEndpointsMissing, missing)
 	s.warn(svc, reasonNetworkMissing, lost)
 	s.warn(svc, reasonVFIO, describeVFIO(svc, b.VFIO))
-	full, err := s.nodesWithoutRoom(ctx, svc)
-	if err != nil {
-		return again, err
+	full, unread := s.nodesWithoutRoom(ctx, svc)
+	if unread == nil {
+		s.warn(svc, reasonNoRoom, describeNoRoom(svc, full))
 	}
-	s.warn(svc, reasonNoRoom, describeNoRoom(svc, full))
 	c := &metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonServed, Message: describeServed(d)}
 	switch {
 	case lost != "":
@@ -119,7 +119,7 @@ func (s *Services) reportServed(ctx context.Context, svc *corev1.Service, d endp
 	case missing != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonEndpointsMissing, fmt.Sprintf("ready pods have no address on network %s: see the events of the Service", d.Network)
 	}
-	return again, s.setCondition(ctx, svc, c)
+	return again, errors.Join(unread, s.setCondition(ctx, svc, c))
 }
 
 // nodesWithoutRoom returns the nodes that have no room to balance connections to a Service, sorted.

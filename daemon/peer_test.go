@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// nobody is a user without rights; any user ID but 0 would do.
+// nobody is the ID of a user without rights. The tests need any user ID other than 0.
 const nobody = 65534
 
 // Only root may talk to culvertd. The socket's mode keeps other users out. If the mode lets them

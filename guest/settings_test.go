@@ -146,8 +146,8 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 	}
 }
 
-// Whatever <metadata> has before, it has one entry of each device afterwards, with the last
-// settings, and nothing else has changed.
+// Writing settings leaves <metadata> with one entry of each device, which has the last settings. It
+// changes nothing else, for every content that <metadata> had before.
 func TestOneEntryOfADevice(t *testing.T) {
 	foreign := `<app:x xmlns:app="urn:other" a='1'> <app:guest/> </app:x>`
 	for name, metadata := range map[string]string{

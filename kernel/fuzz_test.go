@@ -11,9 +11,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Whatever text is in the files of sysfs about a PF and its VF, reading them returns numbers in
-// range and names that are the last part of a path. Otherwise it returns an error that names the
-// file. A record of udev counts as done only without ID_RENAMING.
+// For every text in the files of sysfs about a PF and its VF, the kernel's reader returns numbers in
+// range and names that are the last part of a path, or an error that names the file. A record of udev counts as done only without ID_RENAMING.
 func FuzzTree(f *testing.F) {
 	f.Add("2", "7", "0x8086", "0x020000", "0", "../0000:01:10.0", "../../../bus/pci/drivers/igb", "virtfn0", "2", "p0", "E:ID_RENAMING=1\n")
 	f.Add("", "", "", "", "-1", "", "", "virtfn-1", "", "", "")

@@ -21,7 +21,7 @@ var (
 	podA   = vf.Owner{Kind: vf.OwnerPod, UID: "a", Name: "default/a", Interface: "net1"}
 )
 
-// Of returns no block whose Node is marked as gone, no block of another node and no claim of
+// Book.Of returns no block whose Node is marked as gone, no block of another node and no claim of
 // another attachment.
 func TestBookOf(t *testing.T) {
 	woken := 0

@@ -170,6 +170,15 @@ func TestParseTableRefuses(t *testing.T) {
 	}
 }
 
+// make deb GOARCH=arm64 compiles the packaged programs for arm64 and runs programs of its own, which
+// must not get the variable.
+func TestRecipesDoNotGetGOARCH(t *testing.T) {
+	out, err := Make(t.Context(), top, "GOARCH=arm64", "--eval", `show: ; @echo "[$(GOARCH)][$$GOARCH]"`, "show").CombinedOutput()
+	if err != nil || string(out) != "[arm64][]\n" {
+		t.Errorf("%v: make has and a recipe gets %s, want [arm64][]", err, out)
+	}
+}
+
 // make without a target is make help, and help names every target with a description.
 func TestHelp(t *testing.T) {
 	help, err := Make(t.Context(), top, "help").Output()
