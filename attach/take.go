@@ -153,11 +153,21 @@ func (e *Engine) endWithdrawal(ctx context.Context, seen journal.Record) error {
 		return err // nil when the owner gave the VF back meanwhile
 	}
 	err = e.restoreGuard(ctx, rec, rec.Lease.Withdrawn.WasUp)
-	if err != nil && !errors.Is(err, vf.ErrNetnsGone) { // else no guard is needed, and upkeep ends the lease if its DEL is lost
+	if err != nil && !e.isHome(ctx, rec, err) { // else no guard is needed, and upkeep ends the lease if its DEL is lost
 		return fmt.Errorf("set the guard of VF %s of %s again: %w", rec.PCI, rec.Lease.Owner, err)
 	}
 	rec.Lease.Withdrawn = nil
 	return e.putWithdrawn(rec)
+}
+
+// isHome reports whether a step in the owner's netns failed because the netns is gone, or because the
+// interface is not there any more.
+func (e *Engine) isHome(ctx context.Context, rec journal.Record, failed error) bool {
+	if errors.Is(failed, vf.ErrNetnsGone) {
+		return true
+	}
+	st, err := e.readVF(ctx, rec)
+	return err == nil && st.Link != nil && st.Link.Netns != rec.Lease.Netns
 }
 
 // restoreGuard sets the guard of a lease, and the interface up if it was up before.
