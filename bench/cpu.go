@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // CPUTime is the work of one processor, or of all, since the machine booted.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // muchRemote is the part of the processors' work on other NUMA nodes that is worth a remark.

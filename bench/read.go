@@ -9,7 +9,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // mostBytes is larger than any result: a day of runs of 10 s, each with its evidence,

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // Rule is a change between two results that is not allowed: "throughput<-5%".

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/durable"
+	"github.com/culvert-net/culvert/internal/durable"
 )
 
 // A snapshot is the state of one or more machines at one moment: memory, devices and disks. It

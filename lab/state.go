@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/durable"
+	"github.com/culvert-net/culvert/internal/durable"
 )
 
 // DefaultName is the name of the lab if the caller names none.

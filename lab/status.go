@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // A NodeState says whether a node boots, is ready, or is off.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // Options are the options of an agent.

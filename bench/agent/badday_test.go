@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 )
 
 // checkRefusal fails unless err has all of want.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 var iperf2Says = regexp.MustCompile(`(?m)^iperf version (2(?:\.\d+)+\S*)`)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 var iperf3Says = regexp.MustCompile(`(?m)^iperf (3(?:\.\d+)+\S*)`)

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // loan is a rate that this machine's culvertd has lent to a VF. It ends with the

@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // pktgenFiles are the files of the kernel's packet generator, of one network namespace

@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // culvertdVariable is the socket of culvertd for this test's program as an agent.

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 )
 
 // flood is the workload that an attacker wants of a server: to send as much as it can.

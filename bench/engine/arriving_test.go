@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/bpf"
+	"github.com/culvert-net/culvert/internal/kernel/bpf"
 )
 
 // foreign changes a frame of a session into one of other traffic that keeps the session's bytes

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/culvert-net/culvert/kernel/bpf"
+	"github.com/culvert-net/culvert/internal/kernel/bpf"
 )
 
 // discard counts a session's frames as they come out of the interface, and has the kernel drop them

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 )
 
 // pair is two network namespaces with a wire between them.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 )
 
 // short is a measurement that is over soon.

@@ -10,7 +10,7 @@ import (
 	"github.com/safchain/ethtool"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/tuning"
+	"github.com/culvert-net/culvert/internal/kernel/tuning"
 )
 
 // asker asks about the interfaces of this network namespace (linux/ethtool.h).

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/internal/kernel/rtnl"
 )
 
 // parseNetDev reads /proc/net/dev: the counters of all interfaces of a network

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 )
 
 // newNetns makes a network namespace of the test's own, and returns a function that calls another

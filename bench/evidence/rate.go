@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/culvert-net/culvert/kernel/netns"
-	"github.com/culvert-net/culvert/kernel/rtnl"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/rtnl"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Lent has the limits that a VF's PF applies to the VF's frames.

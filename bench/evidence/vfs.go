@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/culvert-net/culvert/kernel/rtnl"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/rtnl"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // VF is a VF of the machine, with the MAC address that its PF holds for it. A guest that has the VF

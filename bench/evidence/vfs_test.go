@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/kernel/rtnl"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/rtnl"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // TestVFs: VFs without a MAC address are left out, and without a PF there are none. Only the lab

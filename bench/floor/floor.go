@@ -11,7 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Work is one call of the program: an [Attach], a [Detach], a [Make] or [Nothing].

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 func TestParseReadsWhatArgsWrites(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 // labMachine is a node of a running lab, reached by the program culvert-lab.

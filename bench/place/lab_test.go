@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 // labVariable names the folder of the fake lab, whose files are those of its node.

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 // Program is the program culvert-bench, which has the agent.

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/kernel/netns"
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 // TestMain is the agent when it is called as one, and a program culvert-lab ([fakeLab]) under

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 // object is JSON that kubectl takes.

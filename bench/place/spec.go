@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/culvert-net/culvert/suggest"
+	"github.com/culvert-net/culvert/internal/suggest"
 )
 
 // Kind is the kind of machine that a place is on.

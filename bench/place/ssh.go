@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 // sshMachine is a machine that the program ssh reaches by its own configuration: keys, ports and

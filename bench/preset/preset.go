@@ -9,7 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
-	"github.com/culvert-net/culvert/suggest"
+	"github.com/culvert-net/culvert/internal/suggest"
 )
 
 // Preset is a row of the reports' figures.

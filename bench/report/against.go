@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/excerpt"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // AgainstText is a comparison for a terminal, in at most 100 columns.

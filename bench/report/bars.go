@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/excerpt"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // names returns the names of the arms in rows.

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // counted has the counts of an arm's runs beside their rate, as medians over the runs:

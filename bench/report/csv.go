@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // CSV writes a line with the columns' names, and a line for each run, also for void runs and

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // FuzzReport: every result that Read accepts can be written in every form, and breaks none of them:

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // rawOf returns the result that a page contains.

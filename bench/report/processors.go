@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // busied says how many processors each kind of work kept busy in the runs of an arm.

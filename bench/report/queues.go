@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // queued says how the receiver's queues shared an arm's packets, as medians over the counted

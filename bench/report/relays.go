@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // relayed has the work of the machine in the middle of an arm's paths, as medians over the

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // makeMiddle returns a result of a path through a router, with arms of packets, of TCP, and with a

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // shared says how several paths at once shared an arm's total, as medians over the counted runs.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // makeSeveral returns a result of three senders at once, of which the last one gets half as much as

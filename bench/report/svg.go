@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // chartWidth is the width of charts, in units that are about one pixel on a phone and one and a

@@ -3,8 +3,8 @@ package report
 import (
 	"strings"
 
-	"github.com/culvert-net/culvert/excerpt"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // wide is the most columns that a text has: an issue shows so many without breaking lines.

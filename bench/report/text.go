@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/excerpt"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // Text is the report for a terminal, or to paste into an issue, in at most 100 columns.

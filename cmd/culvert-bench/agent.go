@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/bench/agent"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 func newAgentCommand() *cobra.Command {

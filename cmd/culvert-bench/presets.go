@@ -10,7 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/preset"
-	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/internal/admin/cli"
 )
 
 func newPresetsCommand() *cobra.Command {

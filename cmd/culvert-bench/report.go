@@ -9,8 +9,8 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/report"
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/durable"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/durable"
 )
 
 func newReportCommand() *cobra.Command {

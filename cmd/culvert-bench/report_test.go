@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/internal/admin/cli"
 )
 
 const benchExample = "../../bench/report/testdata/example.json"

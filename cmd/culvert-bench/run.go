@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/bench/conduct"
 	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/bench/report"
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/durable"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/durable"
 )
 
 // run holds the flags of culvert bench run.

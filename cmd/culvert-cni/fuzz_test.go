@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/internal/api"
 )
 
 // If culvertd does not run, the shim itself answers every invocation with an object of the CNI

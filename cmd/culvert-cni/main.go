@@ -8,7 +8,7 @@ package main
 import (
 	"os"
 
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 func main() {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/internal/api"
 )
 
 const (

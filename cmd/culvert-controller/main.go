@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/culvert-net/culvert/controller"
+	"github.com/culvert-net/culvert/internal/cluster/controller"
 )
 
 // version is set by the linker.

@@ -20,9 +20,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/guest/moving"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/guest/moving"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // maxDefinition bounds the definition on standard input, in bytes; in base64 it fits into one

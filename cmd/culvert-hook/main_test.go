@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/rpc"
 	"github.com/culvert-net/culvert/test/rpcserver"
 )
 

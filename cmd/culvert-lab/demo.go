@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/demo"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/lab/demo"
 )
 
 // newDemoCommand returns the command that `make demo` runs. The lab is "demo" unless the caller

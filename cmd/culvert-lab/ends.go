@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/demo"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/lab/demo"
 )
 
 // newEndsCommand makes the command that `culvert bench run --lab` runs.

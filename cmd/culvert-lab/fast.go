@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/lab"
 )
 
@@ -31,7 +31,7 @@ ping, iperf3, tcpdump, strace and lspci. It has no udev.`,
     sh -c 'echo 7 >/sys/class/net/eth0/device/sriov_numvfs; ip link'
 
   # run a package's tests on a real kernel
-  CGO_ENABLED=0 go test -exec 'culvert lab fast --exec' ./kernel/...
+  CGO_ENABLED=0 go test -exec 'culvert lab fast --exec' ./internal/kernel/...
 
   # the same by hand
   CGO_ENABLED=0 go test -c -o vf.test ./kernel/sysfs

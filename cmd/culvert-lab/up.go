@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/demo"
 	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/lab/demo"
 )
 
 // The values of --wires.

@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/helptext"
 	"github.com/culvert-net/culvert/test/rpcserver"
-	"github.com/culvert-net/culvert/vf"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -38,7 +38,7 @@ type culvertd struct {
 // serve starts the fake culvertd and returns its socket.
 func (d *culvertd) serve(t *testing.T) string {
 	t.Helper()
-	node, err := os.ReadFile("../../status/testdata/node.json")
+	node, err := os.ReadFile("../../internal/node/status/testdata/node.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,17 +11,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/doctor"
-	"github.com/culvert-net/culvert/doctor/gather"
-	"github.com/culvert-net/culvert/doctor/mend"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/kernel/survey"
-	"github.com/culvert-net/culvert/status/text"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/admin/doctor"
+	"github.com/culvert-net/culvert/internal/admin/doctor/gather"
+	"github.com/culvert-net/culvert/internal/admin/doctor/mend"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/status/text"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // doctorBound is how long all checks may take together; probes to a peer that drops packets take

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/api"
 )
 
 // TestDoctor examines the machine that the test runs on, with a culvertd that

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/status/text"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 func newHostCommand(n *node) *cobra.Command {

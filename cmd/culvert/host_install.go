@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/install"
+	"github.com/culvert-net/culvert/internal/admin/install"
 )
 
 // installFlags has the flags of install and uninstall.

@@ -13,15 +13,15 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/screen"
-	"github.com/culvert-net/culvert/status"
-	"github.com/culvert-net/culvert/status/text"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/status"
+	"github.com/culvert-net/culvert/internal/node/status/text"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/screen"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 func newLedgerCommand(n *node) *cobra.Command {

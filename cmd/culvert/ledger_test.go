@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // A ledger is checked, shown and repaired as a file, while culvertd does not

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/program"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/program"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 func main() {

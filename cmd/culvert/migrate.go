@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/admin/migrate"
 )
 
 // exitLoss is the status of culvert migrate convert when something has no equivalent.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/kube/view"
-	"github.com/culvert-net/culvert/migrate"
-	"github.com/culvert-net/culvert/status"
-	"github.com/culvert-net/culvert/verdict"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/admin/migrate"
+	"github.com/culvert-net/culvert/internal/admin/verdict"
+	"github.com/culvert-net/culvert/internal/node/kube/view"
+	"github.com/culvert-net/culvert/internal/node/status"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 func newMigratePlanCommand() *cobra.Command {

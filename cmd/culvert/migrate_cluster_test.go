@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/internal/admin/migrate"
+	"github.com/culvert-net/culvert/internal/api"
 )
 
 func TestWritePlan(t *testing.T) {

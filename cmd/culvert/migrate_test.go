@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/kube/view"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/node/kube/view"
 )
 
 // migrateConvert runs culvert migrate convert with a file of that text.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/migrate"
-	"github.com/culvert-net/culvert/screen"
-	"github.com/culvert-net/culvert/status/text"
-	"github.com/culvert-net/culvert/verdict"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/admin/migrate"
+	"github.com/culvert-net/culvert/internal/admin/verdict"
+	"github.com/culvert-net/culvert/internal/node/status/text"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 func newNetCommand() *cobra.Command {

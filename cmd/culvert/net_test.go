@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/verdict"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/admin/verdict"
 )
 
 // netCheck runs culvert net check.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // node is the culvertd that the commands ask.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/kube/view"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/status"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/kube/view"
+	"github.com/culvert-net/culvert/internal/node/status"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // place is the source that a command reads: this node, through its culvertd, or a cluster,

@@ -20,7 +20,7 @@ import (
 // for it. pods has the pods that it lists.
 func apiServer(t *testing.T, pods string) (kubeconfig string) {
 	t.Helper()
-	state, err := os.ReadFile("../../status/testdata/nodestate.json")
+	state, err := os.ReadFile("../../internal/node/status/testdata/nodestate.json")
 	if err != nil {
 		t.Fatal(err)
 	}

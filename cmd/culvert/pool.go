@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/node/status/text"
 )
 
 func newPoolCommand(p *place) *cobra.Command {

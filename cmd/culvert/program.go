@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 // newProgramCommand makes the command that execs one of Culvert's other programs,

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/kube"
+	"github.com/culvert-net/culvert/internal/node/kube"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
@@ -81,7 +81,7 @@ func manifestObject(t *testing.T, kind, name string) string {
 // writeState writes a NodeState as a node does.
 func writeState(t *testing.T, s *apiserver.Server, node string) {
 	t.Helper()
-	raw, err := os.ReadFile("../../status/testdata/nodestate.json")
+	raw, err := os.ReadFile("../../internal/node/status/testdata/nodestate.json")
 	var state v1alpha1.NodeStateStatus
 	if err == nil {
 		err = json.Unmarshal(raw, &state)

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/internal/node/status/text"
 )
 
 func newStatusCommand(p *place) *cobra.Command {

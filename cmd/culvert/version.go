@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/internal/admin/cli"
 )
 
 // version is set by the linker.

@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/cli"
-	"github.com/culvert-net/culvert/status/pick"
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/status/pick"
+	"github.com/culvert-net/culvert/internal/node/status/text"
 )
 
 func newVFCommand(p *place) *cobra.Command {

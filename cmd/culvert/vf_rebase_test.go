@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // culvertd takes a new baseline only of the differences that the user has seen.

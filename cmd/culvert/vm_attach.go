@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/guest/admin"
-	"github.com/culvert-net/culvert/libvirt"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/status/text"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/guest/admin"
+	"github.com/culvert-net/culvert/internal/guest/libvirt"
+	"github.com/culvert-net/culvert/internal/node/status/text"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 func newVMAttachCommand(n *node) *cobra.Command {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/guest/admin"
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/internal/guest/admin"
+	"github.com/culvert-net/culvert/internal/node/status/text"
 )
 
 const migrateHelp = `Moves a guest, named by its name or UUID, to a host with culvertd and libvirt. ssh

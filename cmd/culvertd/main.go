@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/culvert-net/culvert/daemon"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/intake/cni"
-	"github.com/culvert-net/culvert/intake/pod"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/netannotation"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/wanted"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/internal/node/daemon"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/node/intake/pod"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // version is set by the linker.

@@ -16,9 +16,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // The objects that tenants of the attacked cluster wrote: networks of each size, and pods

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/kernel/balance"
-	"github.com/culvert-net/culvert/kernel/balance/filter"
-	"github.com/culvert-net/culvert/kernel/balance/socket"
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/balance"
+	"github.com/culvert-net/culvert/internal/kernel/balance/filter"
+	"github.com/culvert-net/culvert/internal/kernel/balance/socket"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 )
 
 // clusterIP is in the range of route, so that pods have a route to it: nftables needs one.

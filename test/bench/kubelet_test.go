@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/culvert-net/culvert/kubelet"
+	"github.com/culvert-net/culvert/internal/node/kubelet"
 )
 
 // podResources answers in place of the node's kubelet, which is stopped since it would start the

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/bench/floor"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // apply makes culvertd create that many VFs on the first PF.

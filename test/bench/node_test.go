@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/netns"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/rpc"
 	"github.com/culvert-net/culvert/test/child"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench/floor"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 const (

@@ -13,12 +13,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/intake/cni"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/node"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/node/journal"
 )
 
 // addressInput has the arguments of a plugin that gives out addresses.

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
 
 // tryAnnotation reads the networks annotation of a pod in namespace default.

@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // testHardware returns the NICs of a node on which the configurations of the device

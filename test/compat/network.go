@@ -9,10 +9,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/intake/cni"
-	"github.com/culvert-net/culvert/netconf"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // device is the VF that the kubelet gave to the pod.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 // benchGuest measures M10's packets from a container of the other node to a guest. culvert bench

@@ -15,9 +15,9 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/demo"
-	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/demo"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/promises"
 	"github.com/culvert-net/culvert/test/soak"
 )

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 // pool is the netdevice pool of the first wire.

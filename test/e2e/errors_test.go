@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/vf"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/soak"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // The bits of the AER status registers (include/uapi/linux/pci_regs.h).

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 // everySetting returns flags for all settings that the second wire's PF can hold for a

@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/soak"
 )
 

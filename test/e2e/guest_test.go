@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 // vms is the pool of VFs that are bound to vfio-pci: two of the second wire.

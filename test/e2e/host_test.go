@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 // macs returns the VFs' MAC addresses as the PFs hold them.

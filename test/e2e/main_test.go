@@ -23,12 +23,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/demo"
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/demo"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/labs"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // hostYAML has all kinds of pools. The pool rest has all VFs of the second PF but the last two.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/soak"
 )
 

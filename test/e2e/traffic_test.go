@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 // end is a VF in a netns on a node.

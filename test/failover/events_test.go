@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 // event is a failure that happens to a bond whose active member is on the PF sends.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/labs"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/soak"
 )
 

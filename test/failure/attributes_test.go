@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // plainA wants no setting for which its VF's driver is bound anew.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // members has the state of the pods in culvertd's cluster. If it is nil, there is no

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // story is a kind of work during which culvertd may be killed, and the preparation for it. It

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
 )
 
 // usage has the resources that a process may leak.

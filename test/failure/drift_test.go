@@ -13,13 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/kernel/faulty"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // behind has each property of an attachment that may change outside Culvert, and the

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/kernel/faulty"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // fault is a way in which a step can go wrong. Its hook is called at each moment

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/faulty"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 var errKilled = errors.New("culvertd was killed")

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // meddlings are all ways in which the guard of a pod may change outside Culvert.

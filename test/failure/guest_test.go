@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/guest"
-	guestintake "github.com/culvert-net/culvert/intake/guest"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/guest"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	guestintake "github.com/culvert-net/culvert/internal/node/intake/guest"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // definition returns the definition of a guest whose device net1 is the VF, with

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // reads has the reads of the kernel that hang: of PFs and VFs by their address, and of

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/intake/pod"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/intake/pod"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // sandboxID is the pod whose networks Culvert sets up itself: the default network,

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // sound reports each violation of the invariants by the machine and the ledger,

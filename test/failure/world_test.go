@@ -11,17 +11,17 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/intake/cni"
-	guestintake "github.com/culvert-net/culvert/intake/guest"
-	"github.com/culvert-net/culvert/intake/pod"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/kernel/faulty"
-	"github.com/culvert-net/culvert/node"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	guestintake "github.com/culvert-net/culvert/internal/node/intake/guest"
+	"github.com/culvert-net/culvert/internal/node/intake/pod"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // tester is testing.T or rapid.T.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/demo/requests"
+	"github.com/culvert-net/culvert/lab/demo/requests"
 	"github.com/culvert-net/culvert/test/soak"
 )
 

@@ -181,7 +181,7 @@ the runtime has a profile for others
 func setStage(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "bpf.test")
-	build := exec.Command("tools/go", "test", "-c", "-o", program, "./kernel/bpf")
+	build := exec.Command("tools/go", "test", "-c", "-o", program, "./internal/kernel/bpf")
 	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -66,7 +66,7 @@ func TestCheckEngines(t *testing.T) {
 		engineList:               {Data: []byte("package engine\nconst Ping = \"ping\"\n")},
 		"bench/agent/ping.go":    {Data: []byte("package agent\n// \"ping\"\nvar name = \"ping\"\nvar other = \"pings\"\n")},
 		"bench/agent/x_test.go":  {Data: []byte("package agent\nvar name = \"ping\"\n")},
-		"demo/pods.go":           {Data: []byte("package demo\nvar name = \"iperf3\"\n")},
+		"lab/demo/pods.go":       {Data: []byte("package demo\nvar name = \"iperf3\"\n")},
 		"bench/preset/testdata.": {Data: []byte("\"ping\"")},
 	}
 	got, err := checkEngines(tree)

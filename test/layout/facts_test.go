@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // visitStrings calls visit with every string literal of the tree's code, tests
@@ -50,7 +50,7 @@ func visitStrings(tree fs.FS, visit func(file string, at token.Position, value s
 
 // namesDrivers are the files that may name a NIC driver: the table with the facts
 // about drivers, and the model NICs of the fake kernel.
-var namesDrivers = []string{"vf/drivers.go", "kernel/fake/profile.go"}
+var namesDrivers = []string{"internal/vf/drivers.go", "internal/kernel/fake/profile.go"}
 
 // checkDrivers finds code that decides by the name of a NIC driver.
 func checkDrivers(tree fs.FS) (complaints []string, err error) {
@@ -58,7 +58,7 @@ func checkDrivers(tree fs.FS) (complaints []string, err error) {
 		top, _, _ := strings.Cut(file, "/")
 		known := vf.DriverOf(value).Name != "" || vf.NIC{Driver: value}.IsVF()
 		if known && !slices.Contains(namesDrivers, file) && !slices.Contains([]string{"lab", "test"}, top) {
-			complaints = append(complaints, fmt.Sprintf("%s: names the driver %s: what is known of a driver is a field of vf.Driver (vf/drivers.go)", at, value))
+			complaints = append(complaints, fmt.Sprintf("%s: names the driver %s: what is known of a driver is a field of vf.Driver (internal/vf/drivers.go)", at, value))
 		}
 	})
 	return complaints, err
@@ -71,16 +71,16 @@ func TestDriversHaveOneTable(t *testing.T) {
 
 func TestCheckDrivers(t *testing.T) {
 	complaints, err := checkDrivers(fstest.MapFS{
-		"vf/drivers.go":     {Data: []byte("package vf\nvar a = \"igb\"\n")},
-		"kernel/a.go":       {Data: []byte("package kernel\nvar a = \"igbvf\"\n")},
-		"kernel/a_test.go":  {Data: []byte("package kernel\nvar a = \"igb\"\n")},
-		"attach/message.go": {Data: []byte("package attach\nvar a, b = \"driver igb\", \"vfio-pci\"\n")},
-		"lab/nodes.go":      {Data: []byte("package lab\nvar a = \"igb\"\n")},
+		"internal/vf/drivers.go":          {Data: []byte("package vf\nvar a = \"igb\"\n")},
+		"internal/kernel/a.go":            {Data: []byte("package kernel\nvar a = \"igbvf\"\n")},
+		"internal/kernel/a_test.go":       {Data: []byte("package kernel\nvar a = \"igb\"\n")},
+		"internal/node/attach/message.go": {Data: []byte("package attach\nvar a, b = \"driver igb\", \"vfio-pci\"\n")},
+		"lab/nodes.go":                    {Data: []byte("package lab\nvar a = \"igb\"\n")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"kernel/a.go:2:9: names the driver igbvf: what is known of a driver is a field of vf.Driver (vf/drivers.go)"}, complaints); diff != "" {
+	if diff := cmp.Diff([]string{"internal/kernel/a.go:2:9: names the driver igbvf: what is known of a driver is a field of vf.Driver (internal/vf/drivers.go)"}, complaints); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

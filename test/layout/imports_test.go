@@ -23,117 +23,117 @@ import (
 // read state, and their callers hand in the kernel that does it.
 var mayImport = map[string][]string{
 	// values and words
-	"vf":          {"excerpt"},
-	"suggest":     {},
-	"keylock":     {},
-	"change":      {},
-	"durable":     {},
-	"excerpt":     {},
-	"screen":      {"excerpt"},
-	"strictjson":  {"excerpt", "suggest", "vf"},
-	"api":         {"vf"},
-	"kernel/step": {"vf"},
+	"internal/vf":                 {"internal/excerpt"},
+	"internal/suggest":            {},
+	"internal/keylock":            {},
+	"internal/change":             {},
+	"internal/durable":            {},
+	"internal/excerpt":            {},
+	"internal/screen":             {"internal/excerpt"},
+	"internal/network/strictjson": {"internal/excerpt", "internal/suggest", "internal/vf"},
+	"internal/api":                {"internal/vf"},
+	"internal/kernel/step":        {"internal/vf"},
 
-	"api/v1alpha1":  {"vf"},
-	"netconf":       {"api", "vf"},
-	"netannotation": {"excerpt", "netconf", "strictjson", "suggest", "vf"},
-	"guest":         {"guest/moving", "suggest", "vf"},
-	"guest/moving":  {},
+	"api/v1alpha1":                   {"internal/vf"},
+	"internal/network/netconf":       {"internal/api", "internal/vf"},
+	"internal/network/netannotation": {"internal/excerpt", "internal/network/netconf", "internal/network/strictjson", "internal/suggest", "internal/vf"},
+	"internal/guest":                 {"internal/guest/moving", "internal/suggest", "internal/vf"},
+	"internal/guest/moving":          {},
 
 	// pure parts: in go values, out come values
-	"desired":     {"api/v1alpha1", "excerpt", "suggest", "vf"},
-	"ipam":        {"api", "strictjson", "suggest", "vf"},
-	"ipam/blocks": {"api/v1alpha1", "change", "ipam", "vf"},
-	"alloc":       {"desired", "journal", "netannotation", "vf"},
-	"status":      {"api", "api/v1alpha1", "attach", "desired", "excerpt", "journal", "reconcile", "vf"},
-	"status/...":  {"api", "excerpt", "journal", "screen", "suggest", "vf"},
-	"trouble":     {"journal"},
+	"internal/node/desired":        {"api/v1alpha1", "internal/excerpt", "internal/suggest", "internal/vf"},
+	"internal/network/ipam":        {"internal/api", "internal/network/strictjson", "internal/suggest", "internal/vf"},
+	"internal/network/ipam/blocks": {"api/v1alpha1", "internal/change", "internal/network/ipam", "internal/vf"},
+	"internal/node/alloc":          {"internal/node/desired", "internal/node/journal", "internal/network/netannotation", "internal/vf"},
+	"internal/node/status":         {"internal/api", "api/v1alpha1", "internal/node/attach", "internal/node/desired", "internal/excerpt", "internal/node/journal", "internal/node/reconcile", "internal/vf"},
+	"internal/node/status/...":     {"internal/api", "internal/excerpt", "internal/node/journal", "internal/screen", "internal/suggest", "internal/vf"},
+	"internal/node/trouble":        {"internal/node/journal"},
 
 	// the kernel, on Linux and in memory
-	"kernel":     {"change", "excerpt", "kernel/...", "vf"},
-	"kernel/...": {"change", "kernel/...", "vf"},
+	"internal/kernel":     {"internal/change", "internal/excerpt", "internal/kernel/...", "internal/vf"},
+	"internal/kernel/...": {"internal/change", "internal/kernel/...", "internal/vf"},
 
 	// parts that keep or change state
-	"journal":       {"change", "durable", "journal/pages", "netconf", "vf"}, // netconf: the plugins of a sandbox
-	"journal/pages": {},
-	"inventory":     {"change", "vf"},
-	"reconcile":     {"change", "desired", "excerpt", "journal", "kernel/step", "keylock", "vf"},
-	"claims":        {"excerpt", "vf"},
-	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "keylock", "vf"},
-	"bond":          {"journal", "kernel/step", "vf"},
-	"segment":       {"api", "desired", "vf"},
-	"rpc":           {"api", "vf"},
-	"install":       {"durable", "intake/cni/place", "kernel/balance", "netconf", "program"},
+	"internal/node/journal":       {"internal/change", "internal/durable", "internal/node/journal/pages", "internal/network/netconf", "internal/vf"}, // netconf: the plugins of a sandbox
+	"internal/node/journal/pages": {},
+	"internal/node/inventory":     {"internal/change", "internal/vf"},
+	"internal/node/reconcile":     {"internal/change", "internal/node/desired", "internal/excerpt", "internal/node/journal", "internal/kernel/step", "internal/keylock", "internal/vf"},
+	"internal/node/claims":        {"internal/excerpt", "internal/vf"},
+	"internal/node/attach":        {"internal/node/alloc", "internal/node/desired", "internal/network/ipam", "internal/node/journal", "internal/kernel/step", "internal/keylock", "internal/vf"},
+	"internal/node/bond":          {"internal/node/journal", "internal/kernel/step", "internal/vf"},
+	"internal/node/segment":       {"internal/api", "internal/node/desired", "internal/vf"},
+	"internal/rpc":                {"internal/api", "internal/vf"},
+	"internal/admin/install":      {"internal/durable", "internal/node/intake/cni/place", "internal/kernel/balance", "internal/network/netconf", "internal/program"},
 
 	// diagnosis of a host
-	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netannotation", "netconf", "screen", "vf"},
-	"doctor/gather": {"api", "claims", "desired", "doctor", "excerpt", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
-	"doctor/mend":   {"api", "doctor", "durable", "kernel/survey"},
+	"internal/admin/doctor":        {"internal/api", "internal/node/claims", "internal/node/desired", "internal/guest", "internal/kernel/survey", "internal/network/netannotation", "internal/network/netconf", "internal/screen", "internal/vf"},
+	"internal/admin/doctor/gather": {"internal/api", "internal/node/claims", "internal/node/desired", "internal/admin/doctor", "internal/excerpt", "internal/kernel/pathmtu", "internal/kernel/survey", "internal/network/netconf", "internal/vf"},
+	"internal/admin/doctor/mend":   {"internal/api", "internal/admin/doctor", "internal/durable", "internal/kernel/survey"},
 
 	// the node's kubelet, as a source of the owners of VFs
-	"kubelet": {"vf"},
+	"internal/node/kubelet": {"internal/vf"},
 	// the sockets on which Culvert serves the kubelet
-	"kubelet/socket": {"change"},
+	"internal/node/kubelet/socket": {"internal/change"},
 
 	// the host's libvirt, as a source of guests
-	"libvirt": {"vf"},
+	"internal/guest/libvirt": {"internal/vf"},
 
 	// changes to guests by a person, through libvirt and culvertd
-	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
+	"internal/guest/admin": {"internal/api", "internal/guest", "internal/node/journal", "internal/guest/libvirt", "internal/rpc", "internal/vf"},
 
 	// objects of other projects -> Culvert's
-	"verdict": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "intake/pod", "migrate", "netannotation", "suggest", "vf"},
-	"migrate": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "journal", "netannotation", "netconf", "vf"},
+	"internal/admin/verdict": {"internal/api", "api/v1alpha1", "internal/node/desired", "internal/excerpt", "internal/node/intake/cni", "internal/node/intake/pod", "internal/admin/migrate", "internal/network/netannotation", "internal/suggest", "internal/vf"},
+	"internal/admin/migrate": {"internal/api", "api/v1alpha1", "internal/node/desired", "internal/excerpt", "internal/node/intake/cni", "internal/node/journal", "internal/network/netannotation", "internal/network/netconf", "internal/vf"},
 
 	// the cluster: only these packages and controller import client-go
-	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "kernel/balance", "netannotation", "netconf", "service", "service/table", "vf"},
-	"kube/view": {"api", "api/v1alpha1", "netannotation", "vf"},
+	"internal/node/kube":      {"internal/api", "api/v1alpha1", "internal/change", "internal/excerpt", "internal/kernel/balance", "internal/network/netannotation", "internal/network/netconf", "internal/network/service", "internal/node/service/table", "internal/vf"},
+	"internal/node/kube/view": {"internal/api", "api/v1alpha1", "internal/network/netannotation", "internal/vf"},
 
 	// requests from outside
-	"intake/deviceplugin": {"api", "change", "desired", "durable", "journal", "kubelet/socket", "vf"},
-	"intake/pod":          {"api", "durable", "excerpt", "intake/cni", "journal", "kernel/step", "keylock", "netannotation", "netconf", "vf"},
-	"intake/guest":        {"api", "attach", "guest", "journal", "libvirt", "trouble", "vf"},
-	"intake/...":          {"api", "attach", "desired", "durable", "excerpt", "ipam", "journal", "netannotation", "netconf", "strictjson", "suggest", "vf"},
+	"internal/node/intake/deviceplugin": {"internal/api", "internal/change", "internal/node/desired", "internal/durable", "internal/node/journal", "internal/node/kubelet/socket", "internal/vf"},
+	"internal/node/intake/pod":          {"internal/api", "internal/durable", "internal/excerpt", "internal/node/intake/cni", "internal/node/journal", "internal/kernel/step", "internal/keylock", "internal/network/netannotation", "internal/network/netconf", "internal/vf"},
+	"internal/node/intake/guest":        {"internal/api", "internal/node/attach", "internal/guest", "internal/node/journal", "internal/guest/libvirt", "internal/node/trouble", "internal/vf"},
+	"internal/node/intake/...":          {"internal/api", "internal/node/attach", "internal/node/desired", "internal/durable", "internal/excerpt", "internal/network/ipam", "internal/node/journal", "internal/network/netannotation", "internal/network/netconf", "internal/network/strictjson", "internal/suggest", "internal/vf"},
 
 	// a whole node: its wanted Spec, its parts, its status, its membership in the cluster
-	"wanted":        {"api", "api/v1alpha1", "change", "desired", "durable", "excerpt", "vf"},
-	"node":          {"api", "attach", "excerpt", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
-	"status/gather": {"excerpt", "api", "claims", "desired", "intake/cni", "journal", "node", "status", "vf"},
-	"metrics":       {"api", "attach", "vf"},
-	"membership":    {"change", "excerpt", "api", "api/v1alpha1", "intake/cni", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
-	"daemon":        {"api", "bond", "change", "claims", "desired", "intake/...", "journal", "kernel", "kernel/balance", "kernel/balance/...", "kernel/beacon", "kernel/dirwatch", "kernel/guard", "kube", "kubelet", "membership", "metrics", "node", "rpc", "segment", "service/agent", "status", "status/gather", "vf", "wanted"},
+	"internal/node/wanted":        {"internal/api", "api/v1alpha1", "internal/change", "internal/node/desired", "internal/durable", "internal/excerpt", "internal/vf"},
+	"internal/node":               {"internal/api", "internal/node/attach", "internal/excerpt", "internal/node/inventory", "internal/network/ipam/blocks", "internal/node/journal", "internal/kernel/step", "internal/node/reconcile", "internal/vf", "internal/node/wanted"},
+	"internal/node/status/gather": {"internal/excerpt", "internal/api", "internal/node/claims", "internal/node/desired", "internal/node/intake/cni", "internal/node/journal", "internal/node", "internal/node/status", "internal/vf"},
+	"internal/node/metrics":       {"internal/api", "internal/node/attach", "internal/vf"},
+	"internal/node/membership":    {"internal/change", "internal/excerpt", "internal/api", "api/v1alpha1", "internal/node/intake/cni", "internal/network/ipam", "internal/network/ipam/blocks", "internal/node/journal", "internal/network/netannotation", "internal/node", "internal/node/status", "internal/node/trouble", "internal/vf", "internal/node/wanted"},
+	"internal/node/daemon":        {"internal/api", "internal/node/bond", "internal/change", "internal/node/claims", "internal/node/desired", "internal/node/intake/...", "internal/node/journal", "internal/kernel", "internal/kernel/balance", "internal/kernel/balance/...", "internal/kernel/beacon", "internal/kernel/dirwatch", "internal/kernel/guard", "internal/node/kube", "internal/node/kubelet", "internal/node/membership", "internal/node/metrics", "internal/node", "internal/rpc", "internal/node/segment", "internal/node/service/agent", "internal/node/status", "internal/node/status/gather", "internal/vf", "internal/node/wanted"},
 
 	// Services over VF networks
-	"service":           {"excerpt", "netannotation", "vf"},
-	"service/agent":     {"api", "excerpt", "journal", "kernel/balance", "netannotation", "service", "service/table", "vf"},
-	"service/endpoints": {"api/v1alpha1", "desired", "excerpt", "journal", "netannotation", "service", "vf"},
-	"service/table":     {"kernel/balance", "service"},
+	"internal/network/service":    {"internal/excerpt", "internal/network/netannotation", "internal/vf"},
+	"internal/node/service/agent": {"internal/api", "internal/excerpt", "internal/node/journal", "internal/kernel/balance", "internal/network/netannotation", "internal/network/service", "internal/node/service/table", "internal/vf"},
+	"internal/cluster/endpoints":  {"api/v1alpha1", "internal/node/desired", "internal/excerpt", "internal/node/journal", "internal/network/netannotation", "internal/network/service", "internal/vf"},
+	"internal/node/service/table": {"internal/kernel/balance", "internal/network/service"},
 
 	// the cluster's own program
-	"controller": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "netconf", "service", "service/endpoints", "status", "vf"},
+	"internal/cluster/controller": {"internal/api", "api/v1alpha1", "internal/node/desired", "internal/excerpt", "internal/node/intake/cni", "internal/network/ipam", "internal/network/ipam/blocks", "internal/network/netannotation", "internal/network/netconf", "internal/network/service", "internal/cluster/endpoints", "internal/node/status", "internal/vf"},
 
 	// machines and measurements: they see Culvert from outside
-	"lab/...":   {"durable", "lab/...", "screen"},
-	"bench/...": {"api", "bench/...", "excerpt", "kernel/bpf", "kernel/netns", "kernel/rtnl", "kernel/tuning", "program", "rpc", "screen", "suggest", "vf"},
-	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "program", "rpc", "screen", "vf"},
+	"lab/...":      {"internal/durable", "lab/...", "internal/screen"},
+	"bench/...":    {"internal/api", "bench/...", "internal/excerpt", "internal/kernel/bpf", "internal/kernel/netns", "internal/kernel/rtnl", "internal/kernel/tuning", "internal/program", "internal/rpc", "internal/screen", "internal/suggest", "internal/vf"},
+	"lab/demo/...": {"internal/api", "bench/...", "lab/demo/...", "lab", "lab/cluster", "lab/parts", "internal/program", "internal/rpc", "internal/screen", "internal/vf"},
 
 	// programs
-	"program":                {},
-	"cli":                    {"screen", "suggest"},
-	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "migrate", "program", "rpc", "screen", "status/...", "suggest", "verdict", "vf"},
-	"cmd/culvert-bench":      {"bench/...", "cli", "durable", "rpc", "screen"},
-	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
-	"cmd/culvert-cni":        {"api", "rpc"},
-	"cmd/culvert-hook":       {"api", "guest/moving", "rpc"},
-	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "netannotation", "rpc", "vf", "wanted"},
-	"cmd/culvert-controller": {"controller"},
+	"internal/program":       {},
+	"internal/admin/cli":     {"internal/screen", "internal/suggest"},
+	"cmd/culvert":            {"internal/api", "internal/admin/cli", "internal/node/desired", "internal/admin/doctor/...", "internal/guest/admin", "internal/admin/install", "internal/node/journal", "internal/kernel/...", "internal/node/kube/view", "internal/guest/libvirt", "internal/admin/migrate", "internal/program", "internal/rpc", "internal/screen", "internal/node/status/...", "internal/suggest", "internal/admin/verdict", "internal/vf"},
+	"cmd/culvert-bench":      {"bench/...", "internal/admin/cli", "internal/durable", "internal/rpc", "internal/screen"},
+	"cmd/culvert-lab":        {"bench", "internal/admin/cli", "lab/demo", "lab", "lab/cluster"},
+	"cmd/culvert-cni":        {"internal/api", "internal/rpc"},
+	"cmd/culvert-hook":       {"internal/api", "internal/guest/moving", "internal/rpc"},
+	"cmd/culvertd":           {"internal/api", "internal/node/daemon", "internal/node/desired", "internal/node/intake/...", "internal/node/journal", "internal/kernel/...", "internal/network/netannotation", "internal/rpc", "internal/vf", "internal/node/wanted"},
+	"cmd/culvert-controller": {"internal/cluster/controller"},
 
 	"tools/...": {"..."},
 	"test/...":  {"..."},
 }
 
 // pure lists packages that neither open files nor make system calls.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "guest/moving", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "screen", "trouble", "keylock", "change", "excerpt", "service", "kernel/balance", "service/table"}
+var pure = []string{"internal/vf", "internal/suggest", "internal/network/strictjson", "internal/api", "api/v1alpha1", "internal/network/netconf", "internal/network/netannotation", "internal/guest", "internal/guest/moving", "internal/kernel/step", "internal/node/desired", "internal/network/ipam", "internal/network/ipam/blocks", "internal/node/alloc", "internal/admin/doctor", "internal/node/journal/pages", "internal/node/status", "internal/node/status/text", "internal/node/status/pick", "internal/screen", "internal/node/trouble", "internal/keylock", "internal/change", "internal/excerpt", "internal/network/service", "internal/kernel/balance", "internal/node/service/table"}
 
 // impure lists the packages that pure packages must not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}
@@ -220,20 +220,20 @@ func TestCheckImports(t *testing.T) {
 	}
 	own := module + "/"
 	tree := fstest.MapFS{
-		"status/vf.go":             file("status", own+"attach"),
-		"status/text/table.go":     file("text", own+"attach"),
-		"vf/mac.go":                file("vf", "net", "os"),
-		"attach/ok.go":             file("attach", "os", own+"alloc", own+"kernel/step"),
-		"attach/bad.go":            file("attach", own+"vf", own+"kernel"),
-		"attach/any_test.go":       file("attach", own+"kernel/fake", own+"reconcile"),
-		"kernel/rtnl/conn.go":      file("rtnl", own+"vf", own+"journal"),
-		"kernel/step/step.go":      file("step", own+"kernel"),
-		"cmd/culvert-cni/main.go":  file("main", own+"rpc", own+"attach"),
-		"intake/cni/cni.go":        file("cni", own+"attach"),
-		"lab/up.go":                file("lab", own+"lab/boot", own+"vf"),
-		"novel/novel.go":           file("novel"),
-		"test/e2e/e2e.go":          file("e2e", own+"lab", own+"attach"),
-		"attach/testdata/input.go": file("input", own+"cmd/culvertd"),
+		"internal/node/status/vf.go":             file("status", own+"internal/node/attach"),
+		"internal/node/status/text/table.go":     file("text", own+"internal/node/attach"),
+		"internal/vf/mac.go":                     file("vf", "net", "os"),
+		"internal/node/attach/ok.go":             file("attach", "os", own+"internal/node/alloc", own+"internal/kernel/step"),
+		"internal/node/attach/bad.go":            file("attach", own+"internal/vf", own+"internal/kernel"),
+		"internal/node/attach/any_test.go":       file("attach", own+"internal/kernel/fake", own+"internal/node/reconcile"),
+		"internal/kernel/rtnl/conn.go":           file("rtnl", own+"internal/vf", own+"internal/node/journal"),
+		"internal/kernel/step/step.go":           file("step", own+"internal/kernel"),
+		"cmd/culvert-cni/main.go":                file("main", own+"internal/rpc", own+"internal/node/attach"),
+		"internal/node/intake/cni/cni.go":        file("cni", own+"internal/node/attach"),
+		"lab/up.go":                              file("lab", own+"lab/boot", own+"internal/vf"),
+		"novel/novel.go":                         file("novel"),
+		"test/e2e/e2e.go":                        file("e2e", own+"lab", own+"internal/node/attach"),
+		"internal/node/attach/testdata/input.go": file("input", own+"cmd/culvertd"),
 	}
 	got, err := checkImports(tree)
 	if err != nil {
@@ -244,14 +244,14 @@ func TestCheckImports(t *testing.T) {
 		got[i], _, _ = strings.Cut(got[i], " (test/layout")
 	}
 	want := []string{
-		"attach/bad.go:3: attach imports kernel, which points the wrong way",
-		"cmd/culvert-cni/main.go:3: cmd/culvert-cni imports attach, which points the wrong way",
-		"kernel/rtnl/conn.go:3: kernel/rtnl imports journal, which points the wrong way",
-		"kernel/step/step.go:2: kernel/step imports kernel, which points the wrong way",
-		"lab/up.go:3: lab imports vf, which points the wrong way",
+		"cmd/culvert-cni/main.go:3: cmd/culvert-cni imports internal/node/attach, which points the wrong way",
+		"internal/kernel/rtnl/conn.go:3: internal/kernel/rtnl imports internal/node/journal, which points the wrong way",
+		"internal/kernel/step/step.go:2: internal/kernel/step imports internal/kernel, which points the wrong way",
+		"internal/node/attach/bad.go:3: internal/node/attach imports internal/kernel, which points the wrong way",
+		"internal/node/status/text/table.go:2: internal/node/status/text imports internal/node/attach, which points the wrong way",
+		"internal/vf/mac.go:3: internal/vf is pure and imports os: read outside, and hand the value in",
+		"lab/up.go:3: lab imports internal/vf, which points the wrong way",
 		"novel/novel.go: package novel has no entry in mayImport",
-		"status/text/table.go:2: status/text imports attach, which points the wrong way",
-		"vf/mac.go:3: vf is pure and imports os: read outside, and hand the value in",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

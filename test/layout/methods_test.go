@@ -31,13 +31,13 @@ func checkMethods(tree fs.FS) ([]string, error) {
 	var complaints []string
 	err = eachSource(tree, func(name string, set *token.FileSet, f *ast.File) {
 		test := strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "test/")
-		if path.Dir(name) == "rpc" || !slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(module+"/rpc") }) {
+		if path.Dir(name) == "internal/rpc" || !slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(module+"/internal/rpc") }) {
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			text, ok := methodText(n)
 			if ok && (!test || slices.Contains(served, text)) {
-				complaints = append(complaints, fmt.Sprintf("%s:%d: the RPC method %q is written out: use its constant of package api (api/method.go)", name, set.Position(n.Pos()).Line, text))
+				complaints = append(complaints, fmt.Sprintf("%s:%d: the RPC method %q is written out: use its constant of package api (internal/api/method.go)", name, set.Position(n.Pos()).Line, text))
 			}
 			return true
 		})
@@ -76,7 +76,7 @@ func literal(e ast.Expr) (string, bool) {
 func methodNames(tree fs.FS) ([]string, error) {
 	var out []string
 	err := eachSource(tree, func(name string, _ *token.FileSet, f *ast.File) {
-		if path.Dir(name) != "api" {
+		if path.Dir(name) != "internal/api" {
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -128,18 +128,18 @@ func TestMethodsAreNamedInAPI(t *testing.T) {
 
 func TestCheckMethods(t *testing.T) {
 	file := func(pkg, body string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("package " + pkg + "\nimport \"" + module + "/rpc\"\nfunc f() {\n" + body + "\n}\n")}
+		return &fstest.MapFile{Data: []byte("package " + pkg + "\nimport \"" + module + "/internal/rpc\"\nfunc f() {\n" + body + "\n}\n")}
 	}
 	got, err := checkMethods(fstest.MapFS{
-		"api/method.go":    {Data: []byte("package api\nconst (\n MethodStatus = \"status\"\n Other = \"x\"\n)\n")},
-		"cmd/a/bad.go":     file("main", `rpc.Call(ctx, s, "status", nil, nil); rpc.Stream(ctx, s, "y", nil, nil)`),
-		"cmd/a/good.go":    file("main", `rpc.Call(ctx, s, api.MethodStatus, "status", nil); x.Handle(1)`),
-		"daemon/server.go": file("daemon", `srv.HandleDialog("z", nil)`),
-		"daemon/a_test.go": file("daemon", "srv.Handle(\"ask\", nil)\nsrv.Handle(\"status\", nil)"),
-		"rpc/rpc_test.go":  file("rpc", `s.Handle("status", nil)`),
-		"web/web.go":       {Data: []byte("package web\nfunc f() { mux.Handle(\"/status\", nil) }\n")},
+		"internal/api/method.go":         {Data: []byte("package api\nconst (\n MethodStatus = \"status\"\n Other = \"x\"\n)\n")},
+		"cmd/a/bad.go":                   file("main", `rpc.Call(ctx, s, "status", nil, nil); rpc.Stream(ctx, s, "y", nil, nil)`),
+		"cmd/a/good.go":                  file("main", `rpc.Call(ctx, s, api.MethodStatus, "status", nil); x.Handle(1)`),
+		"internal/node/daemon/server.go": file("daemon", `srv.HandleDialog("z", nil)`),
+		"internal/node/daemon/a_test.go": file("daemon", "srv.Handle(\"ask\", nil)\nsrv.Handle(\"status\", nil)"),
+		"internal/rpc/rpc_test.go":       file("rpc", `s.Handle("status", nil)`),
+		"web/web.go":                     {Data: []byte("package web\nfunc f() { mux.Handle(\"/status\", nil) }\n")},
 	})
-	want := []string{`cmd/a/bad.go:4: the RPC method "status"`, `cmd/a/bad.go:4: the RPC method "y"`, `daemon/a_test.go:5: the RPC method "status"`, `daemon/server.go:4: the RPC method "z"`}
+	want := []string{`cmd/a/bad.go:4: the RPC method "status"`, `cmd/a/bad.go:4: the RPC method "y"`, `internal/node/daemon/a_test.go:5: the RPC method "status"`, `internal/node/daemon/server.go:4: the RPC method "z"`}
 	for i := range got {
 		got[i], _, _ = strings.Cut(got[i], " is written out")
 	}

@@ -90,9 +90,9 @@ func TestNoHostToDownloadFrom(t *testing.T) {
 // depends on the kernel's files belongs. Messages may name one.
 func checkSysfs(tree fs.FS) (complaints []string, err error) {
 	err = visitStrings(tree, func(file string, at token.Position, v string) {
-		top, _, _ := strings.Cut(file, "/")
-		if !slices.Contains([]string{"kernel", "lab", "test", "bench"}, top) && strings.HasPrefix(v, "/sys/") && path.Clean(v) == v {
-			complaints = append(complaints, fmt.Sprintf("%s: %q: sysfs is read and written under kernel/", at, v))
+		mayRead := slices.ContainsFunc([]string{"internal/kernel/", "lab/", "test/", "bench/"}, func(dir string) bool { return strings.HasPrefix(file, dir) })
+		if !mayRead && strings.HasPrefix(v, "/sys/") && path.Clean(v) == v {
+			complaints = append(complaints, fmt.Sprintf("%s: %q: sysfs is read and written under internal/kernel/", at, v))
 		}
 	})
 	return complaints, err
@@ -105,17 +105,17 @@ func TestSysfsIsKernels(t *testing.T) {
 
 func TestCheckNamesHostsSysfs(t *testing.T) {
 	tree := fstest.MapFS{
-		"vf/types.go":            {Data: []byte("package vf\n")},
-		"util/mac.go":            {Data: []byte("package util\n")},
-		"vf/common_test.go":      {Data: []byte("package vf\n")},
-		"docs/install.md":        {Data: []byte("one\nuse http://deb." + "debian.org/debian\n")},
-		"tools/get":              {Data: []byte("GOPROXY=https://proxy." + "golang.org\n")},
-		"attach/a.go":            {Data: []byte("package attach\nvar a = \"/sys/class/net\"\n")},
-		"kernel/a.go":            {Data: []byte("package kernel\nvar a = \"/sys/class/net\"\n")},
-		"build/log/x":            {Data: []byte("http://deb." + "debian.org/debian\n")},
-		"attach/b.go":            {Data: []byte("package attach\nvar b = \"write to /sys/class/net\" // \"/sys/a\"\n")},
-		"docs/debian.md":         {Data: []byte("Debian's own archive, https://www.debian.org\n")},
-		"vf/commonest_ground.go": {Data: []byte("package vf\n")},
+		"internal/vf/types.go":            {Data: []byte("package vf\n")},
+		"util/mac.go":                     {Data: []byte("package util\n")},
+		"internal/vf/common_test.go":      {Data: []byte("package vf\n")},
+		"docs/install.md":                 {Data: []byte("one\nuse http://deb." + "debian.org/debian\n")},
+		"tools/get":                       {Data: []byte("GOPROXY=https://proxy." + "golang.org\n")},
+		"internal/node/attach/a.go":       {Data: []byte("package attach\nvar a = \"/sys/class/net\"\n")},
+		"internal/kernel/a.go":            {Data: []byte("package kernel\nvar a = \"/sys/class/net\"\n")},
+		"build/log/x":                     {Data: []byte("http://deb." + "debian.org/debian\n")},
+		"internal/node/attach/b.go":       {Data: []byte("package attach\nvar b = \"write to /sys/class/net\" // \"/sys/a\"\n")},
+		"docs/debian.md":                  {Data: []byte("Debian's own archive, https://www.debian.org\n")},
+		"internal/vf/commonest_ground.go": {Data: []byte("package vf\n")},
 	}
 	var got []string
 	for _, check := range []func(fs.FS) ([]string, error){checkNames, checkHosts, checkSysfs} {
@@ -128,8 +128,8 @@ func TestCheckNamesHostsSysfs(t *testing.T) {
 		}
 	}
 	want := []string{
-		`util/mac.go: "util" names nothing`, `vf/common_test.go: "common_test" names nothing`, `vf/types.go: "types" names nothing`,
-		"docs/install.md:2", "tools/get:1", "attach/a.go:2",
+		`internal/vf/common_test.go: "common_test" names nothing`, `internal/vf/types.go: "types" names nothing`, `util/mac.go: "util" names nothing`,
+		"docs/install.md:2", "tools/get:1", "internal/node/attach/a.go:2",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

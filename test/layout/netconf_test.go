@@ -15,7 +15,7 @@ import (
 )
 
 // podNetworks are the packages that handle the networks of pods.
-var podNetworks = []string{"controller", "daemon", "install", "intake/...", "journal", "kube", "netannotation", "status"}
+var podNetworks = []string{"internal/cluster/controller", "internal/node/daemon", "internal/admin/install", "internal/node/intake/...", "internal/node/journal", "internal/node/kube", "internal/network/netannotation", "internal/node/status"}
 
 // checkPluginTypes finds constants of package netconf that another package of
 // podNetworks writes out: the type sriov, and the bound on a text.
@@ -62,14 +62,14 @@ func TestCheckPluginTypes(t *testing.T) {
 		return &fstest.MapFile{Data: []byte("package x\n\nvar x = " + body + "\n")}
 	}
 	got, err := checkPluginTypes(fstest.MapFS{
-		"intake/cni/a.go":      file(`p.Type == "sriov"`),
-		"netannotation/b.go":   file(`64 << 10`),
-		"intake/cni/c.go":      file(`32 << 10 + len("culvert")`),
-		"intake/cni/d_test.go": file(`"sriov"`),
-		"netconf/plugin.go":    file(`"sriov"`),
-		"doctor/nics.go":       file(`"sriov"`),
+		"internal/node/intake/cni/a.go":       file(`p.Type == "sriov"`),
+		"internal/network/netannotation/b.go": file(`64 << 10`),
+		"internal/node/intake/cni/c.go":       file(`32 << 10 + len("culvert")`),
+		"internal/node/intake/cni/d_test.go":  file(`"sriov"`),
+		"internal/network/netconf/plugin.go":  file(`"sriov"`),
+		"internal/admin/doctor/nics.go":       file(`"sriov"`),
 	})
-	want := []string{"intake/cni/a.go:3: use netconf.TypeSRIOV", "netannotation/b.go:3: use netconf.MaxText"}
+	want := []string{"internal/network/netannotation/b.go:3: use netconf.MaxText", "internal/node/intake/cni/a.go:3: use netconf.TypeSRIOV"}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}

@@ -22,37 +22,37 @@ type mechanism struct {
 
 var mechanisms = []mechanism{
 	{
-		pattern: regexp.MustCompile(`\bos\.(Rename|CreateTemp)\(`), owner: "durable",
+		pattern: regexp.MustCompile(`\bos\.(Rename|CreateTemp)\(`), owner: "internal/durable",
 		instead: "replace a file with durable.WriteFile, Write, Symlink or Rename",
 		others: map[string]string{
-			"rpc/listen.go":            "a socket: it does not outlive the kernel",
-			"guest/admin/transport.go": "a file of its own in the folder for temporary files",
-			"lab/copy.go":              "an archive that a node reads once",
-			"lab/image.go":             "a folder",
-			"lab/layer.go":             "a disk that a snapshot keeps; lab/snapshot.go syncs it",
-			"lab/node.go":              "a disk that a snapshot keeps; lab/snapshot.go syncs it",
-			"lab/cluster/images.go":    "a blob in a folder for temporary files, named by its digest",
-			"tools/deb/pack.go":        "a folder of the stage",
+			"internal/rpc/listen.go":            "a socket: it does not outlive the kernel",
+			"internal/guest/admin/transport.go": "a file of its own in the folder for temporary files",
+			"lab/copy.go":                       "an archive that a node reads once",
+			"lab/image.go":                      "a folder",
+			"lab/layer.go":                      "a disk that a snapshot keeps; lab/snapshot.go syncs it",
+			"lab/node.go":                       "a disk that a snapshot keeps; lab/snapshot.go syncs it",
+			"lab/cluster/images.go":             "a blob in a folder for temporary files, named by its digest",
+			"tools/deb/pack.go":                 "a folder of the stage",
 		},
 	},
 	{
-		pattern: regexp.MustCompile(`make\(chan struct\{\}, 1\)|\bclose\([\w.]*[cC]hanged\)`), owner: "change",
+		pattern: regexp.MustCompile(`make\(chan struct\{\}, 1\)|\bclose\([\w.]*[cC]hanged\)`), owner: "internal/change",
 		instead: "notify one reader with a change.Wake, every waiter with a change.Signal",
 	},
 	{
-		pattern: regexp.MustCompile(`\bmap\[\S+\](<-)?chan struct\{\}`), owner: "keylock",
+		pattern: regexp.MustCompile(`\bmap\[\S+\](<-)?chan struct\{\}`), owner: "internal/keylock",
 		instead: "lock a key with keylock.Locks",
 	},
 	{
-		pattern: regexp.MustCompile(`\b(unicode\.IsControl|unicode\.IsGraphic|strings\.ToValidUTF8)\b|, "\\n", "; "\)`), owner: "excerpt",
+		pattern: regexp.MustCompile(`\b(unicode\.IsControl|unicode\.IsGraphic|strings\.ToValidUTF8)\b|, "\\n", "; "\)`), owner: "internal/excerpt",
 		instead: "show foreign text with excerpt.Line, Quote, Clean or Error",
 		others: map[string]string{
-			"intake/cni/environment.go": "refuses names and paths, shows none",
-			"bench/report/html.go":      "keeps the line breaks of a text that HTML shows",
+			"internal/node/intake/cni/environment.go": "refuses names and paths, shows none",
+			"bench/report/html.go":                    "keeps the line breaks of a text that HTML shows",
 		},
 	},
 	{
-		pattern: regexp.MustCompile(`\btabwriter\.NewWriter\(|x1b\[[0-9"]|\bfunc (orDash|orNone|wrap|plural|ago|age)\(`), owner: "screen",
+		pattern: regexp.MustCompile(`\btabwriter\.NewWriter\(|x1b\[[0-9"]|\bfunc (orDash|orNone|wrap|plural|ago|age)\(`), owner: "internal/screen",
 		instead: "lay text out with screen.Table, Wrap and Look; cmp.Or is a word for nothing",
 	},
 }
@@ -105,15 +105,15 @@ func TestEachMechanismHasOneOwner(t *testing.T) {
 func TestCheckMechanisms(t *testing.T) {
 	file := func(line string) *fstest.MapFile { return &fstest.MapFile{Data: []byte("package x\n\n" + line + "\n")} }
 	tree := fstest.MapFS{
-		"durable/durable.go":  file("os.Rename(a, b)"),
-		"rpc/listen.go":       file("os.Rename(a, b)"),
-		"lab/copy.go":         file("nothing"),
-		"daemon/file.go":      file("f, err := os.CreateTemp(dir, name)"),
-		"daemon/file_test.go": file("os.Rename(a, b)"),
-		"journal/ledger.go":   file("	close(l.changed)"),
-		"kube/wake.go":        file("c := make(chan struct{}, 1)"),
-		"attach/locks.go":     file("	held map[vf.ID]chan struct{}"),
-		"status/text/cut.go":  file(`strings.ReplaceAll(err.Error(), "\n", "; ")`),
+		"internal/durable/durable.go":       file("os.Rename(a, b)"),
+		"internal/rpc/listen.go":            file("os.Rename(a, b)"),
+		"lab/copy.go":                       file("nothing"),
+		"internal/node/daemon/file.go":      file("f, err := os.CreateTemp(dir, name)"),
+		"internal/node/daemon/file_test.go": file("os.Rename(a, b)"),
+		"internal/node/journal/ledger.go":   file("	close(l.changed)"),
+		"internal/node/kube/wake.go":        file("c := make(chan struct{}, 1)"),
+		"internal/node/attach/locks.go":     file("	held map[vf.ID]chan struct{}"),
+		"internal/node/status/text/cut.go":  file(`strings.ReplaceAll(err.Error(), "\n", "; ")`),
 	}
 	got, err := checkMechanisms(tree)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestCheckMechanisms(t *testing.T) {
 		got[i], _, _ = strings.Cut(got[i], ": package")
 		got[i], _, _ = strings.Cut(got[i], " beside")
 	}
-	want := []string{"attach/locks.go:3", "daemon/file.go:3", "journal/ledger.go:3", "kube/wake.go:3", "status/text/cut.go:3", "lab/copy.go: it is listed"}
+	want := []string{"internal/node/attach/locks.go:3", "internal/node/daemon/file.go:3", "internal/node/journal/ledger.go:3", "internal/node/kube/wake.go:3", "internal/node/status/text/cut.go:3", "lab/copy.go: it is listed"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

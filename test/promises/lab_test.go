@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/labs"
 )
 

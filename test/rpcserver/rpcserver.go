@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // Socket returns a path for a socket, in a folder that exists until the test ends. The

@@ -14,17 +14,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/kube"
-	"github.com/culvert-net/culvert/membership"
-	"github.com/culvert-net/culvert/node"
-	"github.com/culvert-net/culvert/vf"
-	"github.com/culvert-net/culvert/wanted"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/kube"
+	"github.com/culvert-net/culvert/internal/node/membership"
+	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 const podNetns = "/run/netns/pod"

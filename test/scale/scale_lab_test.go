@@ -27,10 +27,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/controller"
-	"github.com/culvert-net/culvert/ipam"
-	"github.com/culvert-net/culvert/ipam/blocks"
-	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/internal/cluster/controller"
+	"github.com/culvert-net/culvert/internal/network/ipam"
+	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
+	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 

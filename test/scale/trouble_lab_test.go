@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 )
 
 // makeTrouble kills culvertds and the controller, and cuts nodes off, until ctx ends. Then

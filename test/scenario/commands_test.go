@@ -12,16 +12,16 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/guest"
-	guestintake "github.com/culvert-net/culvert/intake/guest"
-	"github.com/culvert-net/culvert/kernel/faulty"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/reconcile"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/status/text"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/guest"
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	guestintake "github.com/culvert-net/culvert/internal/node/intake/guest"
+	"github.com/culvert-net/culvert/internal/node/reconcile"
+	"github.com/culvert-net/culvert/internal/node/status/text"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // commands has the commands of a story. Each writes its output to the file out.

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // made makes the VFs of a PF outside Culvert.

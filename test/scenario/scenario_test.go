@@ -36,14 +36,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/kernel/guard"
-	"github.com/culvert-net/culvert/kernel/netns"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/kernel/uevent"
-	"github.com/culvert-net/culvert/node"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/guard"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/kernel/uevent"
+	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // meddling returns the step that has the effect of a command outside Culvert.

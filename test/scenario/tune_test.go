@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/kernel/netns"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 func (m fakeMachine) Tune(a vf.PCIAddr, _, _ string) error {

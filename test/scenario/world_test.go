@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/intake/cni"
-	guestintake "github.com/culvert-net/culvert/intake/guest"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel/fake"
-	"github.com/culvert-net/culvert/kernel/faulty"
-	"github.com/culvert-net/culvert/node"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	guestintake "github.com/culvert-net/culvert/internal/node/intake/guest"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 type worldKey struct{}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/internal/node/journal"
 )
 
 // jump sets the machine's clock ahead, or back.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // usage is the memory, the descriptors and the threads of a process.

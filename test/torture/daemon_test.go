@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // hostYAML makes all VFs: two are bound to vfio-pci, the others are netdevices.

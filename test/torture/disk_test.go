@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // smallDisk mounts a little file system where culvertd keeps its ledger.

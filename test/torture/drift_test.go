@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 )
 
 // I6: a program outside Culvert changes the settings that the PF holds for a pod's VF. culvertd

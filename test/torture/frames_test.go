@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/kernel/netns"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 var broadcast = vf.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}

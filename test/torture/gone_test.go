@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // held has two pods on VFs of one PF.

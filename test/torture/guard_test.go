@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/soak"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // wire is an interface of a pod. The PF of its VF receives the frames that the pod sends.

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/rpc"
 )
 
 // torture kills culvertd while it works.

@@ -25,10 +25,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/kernel/step"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 var (

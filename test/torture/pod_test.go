@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/kernel"
-	"github.com/culvert-net/culvert/kernel/netns"
-	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // newPod makes a netns and a network configuration with the settings. The

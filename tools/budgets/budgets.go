@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // budget is one line of the design's table of budgets, as far as one node can measure it.

@@ -78,10 +78,10 @@ func TestListOfTheTree(t *testing.T) {
 	for file, want := range map[string]string{
 		"docs/reference/host.md":                 "tools/refdoc",
 		"tools/part":                             "lab/parts",
-		"test/apiserver/apiserver.go":            "kube",
+		"test/apiserver/apiserver.go":            "internal/node/kube",
 		"dist/kubernetes/culvert.yaml":           "test/layout",
-		"vf/vf.go":                               "cmd/culvertd",
-		"cmd/culvert-cni/main.go":                "intake/cni",
+		"internal/vf/vf.go":                      "cmd/culvertd",
+		"cmd/culvert-cni/main.go":                "internal/node/intake/cni",
 		"test/scenario/testdata/no-such-a.txtar": "test/scenario",
 	} {
 		if got := affectedFolders(all, []string{file}); !slices.Contains(got, want) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/install"
+	"github.com/culvert-net/culvert/internal/admin/install"
 )
 
 var when = time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)

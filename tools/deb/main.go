@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/culvert-net/culvert/program"
+	"github.com/culvert-net/culvert/internal/program"
 )
 
 func main() {

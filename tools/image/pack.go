@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/culvert-net/culvert/durable"
+	"github.com/culvert-net/culvert/internal/durable"
 )
 
 // platform is the image for one architecture.

@@ -50,7 +50,7 @@ func invariantsReference(root string) ([]byte, error) {
 		all := proofs[m[1]]
 		slices.SortFunc(all, func(a, b proof) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.name, b.name)) })
 		for _, p := range all {
-			fmt.Fprintln(&out, wrapLines(fmt.Sprintf("- `%s` in %s: %s", p.name, p.path, p.what)))
+			fmt.Fprintln(&out, wrapLines(fmt.Sprintf("- `%s` in `%s`: %s", p.name, p.path, p.what)))
 		}
 	}
 	return out.Bytes(), nil

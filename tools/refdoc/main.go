@@ -36,7 +36,7 @@ func writeReference(root string) error {
 
 // listReferences returns the content of the files below docs that refdoc writes.
 func listReferences(root string) (map[string][]byte, error) {
-	host, err := hostReference(filepath.Join(root, "desired"))
+	host, err := hostReference(filepath.Join(root, "internal/node/desired"))
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/internal/admin/migrate"
 )
 
 const migrateIntro = `# Fields of the SR-IOV operator and the device plugin
@@ -14,7 +14,7 @@ const migrateIntro = `# Fields of the SR-IOV operator and the device plugin
 objects are below spec, those of the device plugin's ConfigMap below resourceList. The command names
 each field with a value that has no equivalent.
 
-<!-- Written by tools/refdoc from migrate/fields.go: change it there. -->
+<!-- Written by tools/refdoc from internal/admin/migrate/fields.go: change it there. -->
 `
 
 // migrateReference returns the table of fields, by kind.

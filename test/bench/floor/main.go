@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench/floor"
-	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/internal/kernel/rtnl"
 )
 
 func main() {

@@ -1,5 +1,5 @@
 // Command requests answers and makes requests over TCP, a new connection for each, in pods of a
-// lab. Package demo/requests describes its arguments and what it prints.
+// lab. Package lab/demo/requests describes its arguments and what it prints.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/culvert-net/culvert/demo/requests"
+	"github.com/culvert-net/culvert/lab/demo/requests"
 )
 
 func main() {

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/screen"
+)
+
+// TestEncode: YAML has the fields of JSON in the order of JSON, and text that
+// looks like something else stays text.
+func TestEncode(t *testing.T) {
+	v := struct {
+		Zulu  string   `json:"zulu"`
+		Alpha []string `json:"alpha"`
+		None  []int    `json:"none"`
+		Text  string   `json:"text"`
+	}{"true", []string{"8086", "1e3", "x: y", "no", "12:30:00:00:00:01"}, []int{}, "a\nb\n"}
+	var b bytes.Buffer
+	if err := Encode(&b, YAML, v); err != nil {
+		t.Fatal(err)
+	}
+	want := "zulu: \"true\"\nalpha:\n  - \"8086\"\n  - \"1e3\"\n  - 'x: y'\n  - \"no\"\n  - \"12:30:00:00:00:01\"\nnone: []\ntext: |\n  a\n  b\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestYAMLIsJSON: a whole status has the same content in both formats.
+func TestYAMLIsJSON(t *testing.T) {
+	raw, err := os.ReadFile("../../node/status/testdata/node.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st api.NodeStatus
+	if err := json.Unmarshal(raw, &st); err != nil {
+		t.Fatal(err)
+	}
+	var j, y bytes.Buffer
+	if err := Encode(&j, JSON, st); err != nil {
+		t.Fatal(err)
+	}
+	if err := Encode(&y, YAML, st); err != nil {
+		t.Fatal(err)
+	}
+	var fromJSON, fromYAML any
+	if err := json.Unmarshal(j.Bytes(), &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(y.Bytes(), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(fromYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back any
+	if err := json.Unmarshal(again, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fromJSON, back); diff != "" {
+		t.Errorf("(-JSON +YAML):\n%s", diff)
+	}
+}
+
+func TestEncodeLine(t *testing.T) {
+	event := api.Event{Seq: 1, Time: time.Date(2026, 11, 21, 20, 41, 0, 0, time.UTC), Type: "Normal", Reason: "Attached", Object: "VF 0000:01:10.0", Text: "vf 0 of enp1s0f0 to pod default/a, network default/sriov-net1"}
+	for format, want := range map[string]string{
+		JSON: "{\"seq\":1,\"time\":\"2026-11-21T20:41:00Z\",\"type\":\"Normal\",\"reason\":\"Attached\",\"object\":\"VF 0000:01:10.0\",\"text\":\"vf 0 of enp1s0f0 to pod default/a, network default/sriov-net1\"}\n",
+		YAML: "---\nseq: 1\ntime: \"2026-11-21T20:41:00Z\"\ntype: Normal\nreason: Attached\nobject: VF 0000:01:10.0\ntext: vf 0 of enp1s0f0 to pod default/a, network default/sriov-net1\n",
+	} {
+		var b bytes.Buffer
+		if err := EncodeLine(&b, format, event); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, b.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", format, diff)
+		}
+	}
+}
+
+func TestIsUTF8(t *testing.T) {
+	for _, tc := range []struct {
+		env  map[string]string
+		want bool
+	}{
+		{nil, false},
+		{map[string]string{"LANG": "en_GB.UTF-8"}, true},
+		{map[string]string{"LANG": "C.utf8"}, true},
+		{map[string]string{"LANG": "en_GB.UTF-8", "LC_ALL": "C"}, false},
+		{map[string]string{"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, true},
+	} {
+		if got := isUTF8(func(k string) string { return tc.env[k] }); got != tc.want {
+			t.Errorf("%v: %v", tc.env, got)
+		}
+	}
+}
+
+// runRoot runs a program's root command with a command and a hidden one.
+func runRoot(args ...string) (string, int) {
+	up := &cobra.Command{Use: "up", RunE: func(*cobra.Command, []string) error { return ExitStatus(7) }}
+	hidden := &cobra.Command{Use: "hidden", Hidden: true, RunE: func(*cobra.Command, []string) error { return errors.New("it broke") }}
+	root := NewRoot("lab", "v1.2.3", &cobra.Command{Short: "short"}, up, hidden)
+	var b bytes.Buffer
+	root.SetOut(&b)
+	root.SetErr(&b)
+	root.SetArgs(args)
+	status := Run(root)
+	return b.String(), status
+}
+
+// TestRun: a program that culvert execs calls itself "culvert WORD", as the
+// user did. It refuses a word that is none of its commands, and has the exit
+// status of its command.
+func TestRun(t *testing.T) {
+	for _, tc := range []struct {
+		line, want string
+		status     int
+	}{
+		{"", "culvert lab [command]", 0},
+		{"version", "culvert-lab v1.2.3 (go", 0},
+		{"upp", `culvert lab: culvert lab has no command "upp": did you mean up?` + "\n", 1},
+		{"nothing", `culvert lab: culvert lab has no command "nothing": it has up, version` + "\n", 1},
+		{"hidden", "culvert lab: it broke\n", 1},
+		{"up", "", 7},
+		{"up --none", "culvert lab: unknown flag: --none\n", 1},
+		{"__complete v", "version\tShow", 0},
+	} {
+		out, status := runRoot(strings.Fields(tc.line)...)
+		if status != tc.status || !strings.Contains(out, tc.want) || tc.status != 0 && out != tc.want {
+			t.Errorf("%q: status %d, want %d: %q, want %q", tc.line, status, tc.status, out, tc.want)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	cmd := &cobra.Command{}
+	f := AddFormat(cmd, "what to write", JSON, Wide)
+	if err := cmd.ParseFlags([]string{"-o", "yaml"}); err == nil || !strings.Contains(err.Error(), "want json or wide") {
+		t.Error(err)
+	}
+	for format, forPrograms := range map[string]bool{JSON: true, Wide: false} {
+		if err := cmd.ParseFlags([]string{"-o", format}); err != nil || f.String() != format || f.IsForPrograms() != forPrograms {
+			t.Errorf("%s: %v, for programs %t", f, err, f.IsForPrograms())
+		}
+	}
+}
+
+// TestScreenOfAFile: output that is no terminal gets 100 columns and no colour.
+func TestScreenOfAFile(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, w := range []io.Writer{null, &bytes.Buffer{}} {
+		if got, want := ScreenOf(w, os.Getenv), (Screen{Look: screen.Look{Width: 100, Unicode: true}}); got != want {
+			t.Errorf("%T: %+v", w, got)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package doctor
+
+import (
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/claims"
+)
+
+// checkClaims reports other programs that are set up to configure the PFs. Culvert does not
+// fight them: it keeps its own rules, and reports.
+func checkClaims(e *exam) {
+	if e.ClaimsErr != "" {
+		e.addFinding(finding{check: "claims", severity: api.SeverityWarning, object: host, why: "claims that cannot be read come as a surprise"}, "%s", e.ClaimsErr)
+	}
+	fights := 0
+	for _, c := range e.Claims {
+		if e.addClaim(c) {
+			fights++
+		}
+	}
+	for _, other := range []struct{ name, what string }{
+		{"sriovdp", "the SR-IOV device plugin runs: it gives the same VFs to pods, without asking Culvert"},
+		{"sriov-network-c", "the config daemon of the SR-IOV operator runs: it writes sriov_numvfs on its own"},
+	} {
+		if p, ok := e.findRunning(other.name); ok {
+			fights++
+			e.addFinding(finding{check: "claims", severity: api.SeverityError, object: host, why: "a VF gets two owners, or none",
+				mend: []string{"delete its DaemonSet from the cluster; Culvert reads its resource names and networks"}}, "%s (process %d)", other.what, p.PID)
+		}
+	}
+	if fights == 0 && e.ClaimsErr == "" && len(e.PFs) > 0 {
+		e.addOK("claims", host, "no file of NetworkManager, networkd, netplan, ifupdown or udev goes against Culvert")
+	}
+}
+
+// addClaim adds a finding, and reports whether it is a conflict.
+func (e *exam) addClaim(c claims.Claim) bool {
+	f := finding{check: "claims", severity: api.SeverityNote, object: "PF " + c.PF, why: c.Harm(), mend: c.HandOver}
+	mtu, wanted := 0, c.PF == "" && len(e.Spec.PFs) > 0
+	if c.PF == "" {
+		f.object = host
+	}
+	for _, pf := range e.PFs {
+		if want, ok := e.Spec.ForPF(pf); ok && pf.Label() == c.PF {
+			mtu, wanted = want.MTU, true
+		}
+	}
+	conflict := wanted && c.Fights(mtu)
+	switch {
+	case !conflict && c.Fights(mtu):
+		f.why = "Culvert leaves this PF alone as long as host.yaml does not name it"
+		f.mend = nil
+	case !conflict:
+		f.mend = nil // the claim may stay
+		if c.Setting == claims.MTU {
+			f.why = ""
+		}
+	case c.PF == "" || c.Setting == claims.MTU || c.Setting == claims.Managed:
+		f.severity = api.SeverityWarning
+	default:
+		f.severity = api.SeverityError
+	}
+	e.addFinding(f, "%s, %s", c.What(), c.Where())
+	return conflict
+}

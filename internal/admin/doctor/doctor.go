@@ -1,0 +1,212 @@
+// Package doctor judges whether a host is fit for VFs, and how to mend it. Facts that package
+// gather collected go in. Findings come out, each with the fault, why it matters and the command
+// that mends it. It is pure; package mend carries out the few repairs that are safe.
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
+	"github.com/culvert-net/culvert/internal/node/claims"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Facts are all facts that Examine judges.
+type Facts struct {
+	Version string
+	Root    bool // the doctor runs as root, and sees everything
+
+	Host    survey.Host
+	NICs    []vf.NIC
+	PFs     []vf.PF
+	Devices map[vf.PCIAddr]survey.Device // PFs and their VFs
+	// NICErr is the reason why the NICs could not be listed.
+	NICErr string
+
+	Spec desired.Spec
+	// SpecErr is the reason why host.yaml could not be read. SpecMissing says that there is none.
+	SpecErr     string
+	SpecMissing bool
+
+	Claims    []claims.Claim
+	ClaimsErr string
+
+	// Status is culvertd's answer. If there was none, Status is nil, and StatusErr is the reason.
+	Status    *api.NodeStatus
+	StatusErr string
+
+	Ledger  survey.Disk
+	CNI     CNI
+	Libvirt Libvirt
+	Peer    *Peer // nil: none was named
+
+	// Cluster is nil unless an API server was asked.
+	Cluster *Cluster
+
+	// KubeletSwap says that the kubelet's configuration allows swap.
+	KubeletSwap bool
+}
+
+// CNI is the content of the folders of container runtimes.
+type CNI struct {
+	BinDirs, ConfDirs []string // as the runtimes' configurations say, else the usual
+	Plugins           []string // names in BinDirs, without folders
+	// Elsewhere is the folder in which the plugin culvert is installed, if it is none of BinDirs.
+	Elsewhere string
+	// Build is the revision that the plugin culvert was built from, OwnBuild
+	// the doctor's; empty when unknown.
+	Build, OwnBuild string
+	// SRIOV is the target of the link /opt/cni/bin/sriov; it is empty if there is none.
+	SRIOV string
+	// Configs are the network configurations, in the order in which runtimes
+	// read them.
+	Configs []CNIConfig
+	// DevicePlugin is the configuration of the SR-IOV device plugin, if there.
+	DevicePlugin string
+	// Results is how many results of ADD the runtimes keep in ResultsDir (libcni). EmptyResults and
+	// BrokenResults are the results that runtimes cannot read.
+	Results                     int
+	EmptyResults, BrokenResults []string // names in ResultsDir
+}
+
+// ResultsDir is the folder in which libcni keeps the results of ADD, for DEL.
+const ResultsDir = "/var/lib/cni/results"
+
+// CNIConfig is a network configuration in a runtime's folder.
+type CNIConfig struct {
+	File  string
+	Types []string // of its plugins
+	Err   string
+}
+
+// Peer has the outcome of the probes to another host.
+type Peer struct {
+	Address string
+	Device  string
+	MTU     int // of Device
+	Want    int // bytes that should get through
+	Fits    int // the largest that did; 0: no answer at all
+	Least   int // the smallest that was tried
+	Err     string
+}
+
+// Change is a safe repair: it disturbs no other program, and a command can undo it.
+type Change struct {
+	Module string // to load, now and at every boot
+	Key    string // sysctl to set, now and at every boot
+	Value  string
+}
+
+// String describes the change.
+func (c Change) String() string {
+	if c.Module != "" {
+		return "load module " + c.Module
+	}
+	return fmt.Sprintf("set %s to %s", c.Key, c.Value)
+}
+
+// Finding is an api.Finding with its repair.
+type Finding struct {
+	api.Finding
+	Change *Change
+}
+
+// Examine judges the facts. If a check cannot be made, a finding says so.
+func Examine(f Facts) []Finding {
+	e := &exam{Facts: f}
+	if !f.Root {
+		e.addFinding(finding{check: "root", severity: api.SeverityNote, object: host, mend: []string{"sudo culvert doctor"}},
+			"seen without root, who also sees limits of processes, profiles of NetworkManager, what culvertd knows and whether its disk keeps what is written")
+	}
+	for _, check := range []func(*exam){
+		checkNICs, checkArguments, checkIOMMU, checkModules,
+		checkPFs, checkMTU, checkPeer, checkInterrupts,
+		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes, checkIsolation,
+	} {
+		check(e)
+	}
+	return e.found
+}
+
+// exam collects findings.
+type exam struct {
+	Facts
+	found []Finding
+}
+
+// finding is one finding of a check.
+type finding struct {
+	check    string
+	severity api.Severity
+	object   string
+	why      string
+	mend     []string
+	change   *Change
+}
+
+const host = "host"
+
+func (e *exam) addFinding(f finding, format string, args ...any) {
+	e.found = append(e.found, Finding{
+		Finding: api.Finding{
+			Check: f.check, Severity: f.severity, Object: f.object, What: fmt.Sprintf(format, args...), Why: f.why, Mend: f.mend,
+			Fixable: f.change != nil,
+		},
+		Change: f.change,
+	})
+}
+
+func (e *exam) addOK(check, object, format string, args ...any) {
+	e.addFinding(finding{check: check, severity: api.SeverityOK, object: object}, format, args...)
+}
+
+func (e *exam) addNote(check, object, format string, args ...any) {
+	e.addFinding(finding{check: check, severity: api.SeverityNote, object: object}, format, args...)
+}
+
+// vfioPool returns the first pool whose VFs go to user space.
+func (e *exam) vfioPool() (desired.Pool, bool) {
+	for _, p := range e.Spec.Pools {
+		if p.DeviceType == desired.VFIO {
+			return p, true
+		}
+	}
+	return desired.Pool{}, false
+}
+
+// wantsVFs reports whether host.yaml asks for VFs of a PF.
+func (e *exam) wantsVFs(pf vf.PF) (desired.PFSpec, bool) {
+	want, ok := e.Spec.ForPF(pf)
+	return want, ok && want.VFs > 0
+}
+
+// findRunning returns the first process of one of the names.
+func (e *exam) findRunning(names ...string) (survey.Process, bool) {
+	for _, p := range e.Host.Processes {
+		if slices.Contains(names, p.Name) {
+			return p, true
+		}
+	}
+	return survey.Process{}, false
+}
+
+// hasProgram reports whether a program is there, by its name without folder.
+func (e *exam) hasProgram(name string) bool {
+	return slices.ContainsFunc(e.Host.Programs, func(p string) bool { return strings.HasSuffix(p, "/"+name) })
+}
+
+// installCommand returns the command that installs a package on this host's distribution.
+func (e *exam) installCommand(pkg string) string {
+	for _, tool := range []string{"apt-get", "dnf", "zypper"} {
+		if e.hasProgram(tool) {
+			return tool + " install " + pkg
+		}
+	}
+	return "install " + pkg
+}
+
+func pfName(pf vf.PF) string { return "PF " + pf.Label() }

@@ -1,0 +1,76 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
+)
+
+// checkKubernetes checks the settings that administrators make by hand when they prepare a node
+// (P20).
+func checkKubernetes(e *exam) {
+	_, running := e.findRunning("kubelet", "containerd", "crio", "k3s-server", "k3s-agent")
+	if !running && !slices.ContainsFunc([]string{"kubelet", "containerd", "crio", "k3s"}, e.hasProgram) {
+		e.addNote("kubernetes", host, "not a Kubernetes node: not checked")
+		return
+	}
+	before := len(e.found)
+	e.checkSwap()
+	for _, m := range []struct{ name, why string }{
+		{"br_netfilter", "kube-proxy does not see packets that a bridge passes, so Services fail between pods of one node"},
+		{"overlay", "containers' layers are stored by it"},
+	} {
+		e.nodeModule(m.name, m.why)
+	}
+	e.checkSysctl(survey.IPForward, "packets between pods and the network are dropped")
+	if e.Host.Modules.Has("br_netfilter") {
+		e.checkSysctl(survey.BridgeCall, "kube-proxy does not see packets that a bridge passes, so Services fail between pods of one node")
+		e.checkSysctl(survey.BridgeCallV6, "the same, for IPv6")
+	}
+	if e.Host.SELinux == "enforcing" {
+		e.addNote("kubernetes", host, "SELinux is enforcing: a container that opens /dev/vfio needs a policy or privileged (seLinuxOptions)")
+	}
+	if len(e.found) == before || e.found[len(e.found)-1].Severity == api.SeverityNote && len(e.found) == before+1 && e.Host.SELinux == "enforcing" {
+		e.addOK("kubernetes", host, "swap, modules, forwarding and SELinux are as a node needs them")
+	}
+}
+
+func (e *exam) checkSwap() {
+	if len(e.Host.Swaps) == 0 {
+		return
+	}
+	f := finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: "the kubelet does not start with swap on, unless failSwapOn is false",
+		mend: []string{"swapoff -a", "comment the swap line in /etc/fstab out"}}
+	if e.KubeletSwap {
+		f.severity, f.why, f.mend = api.SeverityNote, "the kubelet accepts swap (failSwapOn: false)", nil
+	}
+	e.addFinding(f, "swap is on: %s", strings.Join(e.Host.Swaps, ", "))
+}
+
+func (e *exam) nodeModule(name, why string) {
+	m := e.Host.Modules
+	switch {
+	case m.Has(name), slices.Contains(e.Host.FileSystems, name):
+	case !m.Can(name):
+		e.addFinding(finding{check: "kubernetes", severity: api.SeverityError, object: host, why: why, mend: []string{e.extraModules()}}, "there is no module %s for the kernel %s", name, e.Host.Release)
+	default:
+		e.addFinding(finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: why,
+			mend: []string{"modprobe " + name, "echo " + name + " >>/etc/modules-load.d/kubernetes.conf"}, change: &Change{Module: name}}, "module %s is not loaded", name)
+	}
+}
+
+func (e *exam) checkSysctl(key, why string) {
+	value, known := e.Host.Sysctls[key]
+	if known && value == "1" {
+		return
+	}
+	if !known {
+		e.addNote("kubernetes", host, "%s is not there to be read", key)
+		return
+	}
+	e.addFinding(finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: why,
+		mend:   []string{"sysctl -w " + key + "=1", "echo " + key + "=1 >>/etc/sysctl.d/90-kubernetes.conf"},
+		change: &Change{Key: key, Value: "1"}}, "%s is %s, not 1", key, value)
+}

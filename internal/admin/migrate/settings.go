@@ -1,0 +1,174 @@
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/internal/node/desired"
+)
+
+// settings are those of Multus and the device plugin that Culvert has too, as culvertd's flags.
+type settings struct {
+	isolated bool
+	global   []string
+	// configMap is namespace/name of the device plugin's configuration, and prefix that of
+	// resources that name none; empty: not known.
+	configMap, prefix string
+}
+
+// The namespace and the name of the ConfigMap of the device plugin that Culvert's manifest has.
+const (
+	defaultConfigNamespace = "kube-system"
+	defaultConfigName      = "sriovdp-config"
+)
+
+// Parts with settings.
+const (
+	partMultus       = "Multus"
+	partDevicePlugin = "SR-IOV device plugin"
+)
+
+// Isolation reports whether Multus or culvertd isolates namespaces, by its arguments or by a file
+// in a ConfigMap, and the namespaces that it names as global.
+func Isolation(data map[string]string, args []string) (global []string, on bool) {
+	for _, text := range data {
+		var config struct {
+			Isolation bool   `yaml:"namespaceIsolation"`
+			Global    string `yaml:"globalNamespaces"`
+		}
+		if strings.Contains(text, "namespaceIsolation") && yaml.Unmarshal([]byte(text), &config) == nil && config.Isolation {
+			global, on = append(global, splitNames(config.Global)...), true
+		}
+	}
+	value, found := flagOf(args, "namespace-isolation")
+	if on = on || found && value != "false"; !on {
+		return nil, false
+	}
+	named, _ := flagOf(args, "global-namespaces")
+	return append(global, splitNames(named)...), true
+}
+
+// MultusGlobal are the namespaces that are global for Multus where its configuration names none.
+func MultusGlobal() []string { return []string{"default"} }
+
+// splitNames returns the names of a list with commas.
+func splitNames(list string) (out []string) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// flagOf returns the last value of a flag among a container's command and arguments: --name=value,
+// -name value, also within a script.
+func flagOf(args []string, name string) (value string, found bool) {
+	words := strings.Fields(strings.Join(args, " "))
+	for i, w := range words {
+		key, given, assigned := strings.Cut(strings.TrimLeft(w, "-"), "=")
+		if key != name || !strings.HasPrefix(w, "-") {
+			continue
+		}
+		if !assigned && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+			given = words[i+1]
+		}
+		value, found = strings.Trim(given, `"'`), true
+	}
+	return value, found
+}
+
+// settings returns the settings of the other stacks, and notes about what Culvert cannot take over.
+func (c Cluster) settings(parts []Part) (s settings, notes []Note) {
+	for _, p := range parts {
+		w := p.workload
+		switch p.Name {
+		case partMultus:
+			data := map[string]string{}
+			for _, o := range c.configMapsOf(w) {
+				for key, text := range o.Data {
+					data[o.Name+"/"+key] = text
+				}
+			}
+			if global, on := Isolation(data, w.Args); on {
+				s.isolated, s.global = true, append(s.global, global...)
+			}
+		case partDevicePlugin:
+			if prefix, ok := flagOf(w.Args, "resource-prefix"); ok && s.prefix == "" {
+				s.prefix = prefix
+			}
+			for _, o := range c.configMapsOf(w) {
+				name := o.Namespace + "/" + o.Name
+				if s.configMap = cmp.Or(s.configMap, name); s.configMap != name {
+					notes = append(notes, Note{Object: o.String(), Text: "culvertd reads one ConfigMap of the device plugin, " + s.configMap + ": apply what culvert migrate convert makes of this one"})
+				}
+			}
+		}
+	}
+	if s.isolated && len(s.global) == 0 {
+		s.global = MultusGlobal()
+	}
+	slices.Sort(s.global)
+	s.global = slices.Compact(s.global)
+	return s, notes
+}
+
+// configMapsOf returns the ConfigMaps of a workload. Those of a device plugin have a resourceList.
+func (c Cluster) configMapsOf(w Workload) (out []Object) {
+	for _, o := range c.Objects {
+		if o.Kind == KindConfigMap && o.Namespace == w.Namespace && slices.Contains(w.ConfigMaps, o.Name) {
+			out = append(out, o)
+		}
+	}
+	if k, _ := kindOf(w); k.name == partDevicePlugin {
+		out = slices.DeleteFunc(out, func(o Object) bool { return !hasResourceList(o) })
+	}
+	return out
+}
+
+// manifest is the file that the plan's commands install.
+const manifest = "dist/kubernetes/culvert.yaml"
+
+// settingSteps returns the steps that write into Culvert's manifest the settings that culvertd does
+// not have yet. An installed culvertd has the settings of its arguments.
+func (s settings) settingSteps(daemon []string) (out []Step) {
+	own := settings{configMap: defaultConfigNamespace + "/" + defaultConfigName, prefix: desired.DevicePluginPrefix}
+	own.global, own.isolated = Isolation(nil, daemon)
+	if len(own.global) == 0 {
+		own.global = netannotation.DefaultGlobal()
+	}
+	if v, ok := flagOf(daemon, "device-plugin-config"); ok {
+		own.configMap = v
+	}
+	if v, ok := flagOf(daemon, "device-plugin-prefix"); ok {
+		own.prefix = v
+	}
+	if s.configMap != "" && s.configMap != own.configMap {
+		namespace, name, _ := strings.Cut(s.configMap, "/")
+		out = append(out, Step{
+			fmt.Sprintf(`sed -i -e 's|--device-plugin-config=.*|--device-plugin-config=%s|' -e '/name: culvertd-device-plugin, namespace:/s|namespace: [^}]*|namespace: %s|' -e 's|resourceNames: \[%s\]|resourceNames: [%s]|' %s`,
+				s.configMap, namespace, defaultConfigName, name, manifest),
+			"the pools of the device plugin are in that ConfigMap; with Helm, --set node.devicePlugin.configMap=" + s.configMap,
+		})
+	}
+	if s.prefix != "" && s.prefix != own.prefix {
+		out = append(out, Step{
+			fmt.Sprintf(`sed -i 's|--device-plugin-prefix=.*|--device-plugin-prefix=%s|' %s`, s.prefix, manifest),
+			"the resources of the device plugin have that prefix; with Helm, --set node.devicePlugin.prefix=" + s.prefix,
+		})
+	}
+	refusesMore := slices.ContainsFunc(s.global, func(n string) bool { return !slices.Contains(own.global, n) })
+	if s.isolated && (!own.isolated || refusesMore) {
+		global := strings.Join(s.global, ",")
+		out = append(out, Step{
+			fmt.Sprintf(`sed -i -e '/- --namespace-isolation/d' -e 's|^\( *\)- --global-namespaces=.*|\1- --namespace-isolation\n\1- --global-namespaces=%s|' %s`, global, manifest),
+			fmt.Sprintf("Multus isolates namespaces, and without it only Culvert does; with Helm, --set node.namespaceIsolation=true --set 'node.globalNamespaces={%s}'", global),
+		})
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Pod has the parts of a pod that matter to its networks.
+type Pod struct {
+	Namespace, Name string
+	// UID is the UID of the API object. For a static pod, the runtime has another UID.
+	UID string
+	// Annotations are the annotations about networks and about the pod's source.
+	Annotations map[string]string
+	// Power is the power of the pod's containers.
+	Power vf.Power
+}
+
+// String is namespace/name.
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// NetworkDefinition is a NetworkAttachmentDefinition (k8s.cni.cncf.io/v1).
+type NetworkDefinition struct {
+	Namespace, Name string
+	Annotations     map[string]string
+	// Config is spec.config: a CNI configuration or a list of them; empty if the configuration is a
+	// file on the node, or was dropped.
+	Config string
+	// Dropped is the size in bytes of a spec.config that culvertd did not keep because
+	// it is too large (netconf.MaxText).
+	Dropped int
+}
+
+// ObjectRef names an object of the cluster that an event is about.
+type ObjectRef struct {
+	APIVersion, Kind     string
+	Namespace, Name, UID string
+}
+
+// ClusterStatus is the status of a cluster's nodes, as far as the cluster's objects show it.
+type ClusterStatus struct {
+	Cluster string    `json:"cluster"` // its name in the kubeconfig
+	Time    time.Time `json:"time"`
+	// Problems are the problems that concern no single node; each node has its own list.
+	Problems []Problem       `json:"problems"`
+	Nodes    []NodeStatus    `json:"nodes"`
+	Policies []ClusterPolicy `json:"policies"`
+	Networks []Network       `json:"networks"`
+}
+
+// ClusterPolicy is a NodePolicy, and how many of the nodes that it selects have
+// applied it.
+type ClusterPolicy struct {
+	Name     string `json:"name"`
+	Priority int    `json:"priority"`
+	Nodes    int    `json:"nodes"`
+	Applied  int    `json:"applied"`
+}
+
+// Network is a network that VFs are attached to, or that has a pool of addresses
+// in the cluster.
+type Network struct {
+	Name   string   `json:"name"`
+	VFs    int      `json:"vfs"`
+	Nodes  []string `json:"nodes"` // nodes that have its VFs or its addresses
+	Owners []string `json:"owners"`
+	// Addresses is how many the pool has, and Granted how many of them nodes may
+	// give out; both 0 without a pool. math.MaxInt64 stands for that number or more.
+	Addresses int64 `json:"addresses,omitempty"`
+	Granted   int64 `json:"granted,omitempty"`
+}
+
+// DaemonPod is a pod that culvertd runs in.
+type DaemonPod struct {
+	Namespace, Name, Node string
+	Ready                 bool
+	// Reason is the reason why the pod is not ready, if it is known.
+	Reason string
+}

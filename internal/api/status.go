@@ -1,0 +1,237 @@
+// Package api holds the values that go over the wire between Culvert's
+// programs, with the field names that people's scripts read in -o json. It has no logic and no I/O:
+// culvertd fills the values in, and the other programs show them.
+package api
+
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// NodeStatus is the whole status of a node: the answer to MethodStatus. The cluster's objects, and
+// so a ClusterStatus, have less: missing fields are left out, and missing numbers are -1.
+type NodeStatus struct {
+	Node    string    `json:"node"`
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	// Ready is set if culvertd serves attachments. Otherwise, Problems has the reason.
+	Ready    bool      `json:"ready"`
+	Problems []Problem `json:"problems"`
+	PFs      []PF      `json:"pfs"`
+	Pools    []Pool    `json:"pools"`
+	VFs      []VF      `json:"vfs"`
+	// Services is nil where no Service is served over a VF network.
+	Services *ServiceBalancing `json:"services,omitempty"`
+}
+
+// Problem is a difference from the wanted state, or a failure.
+type Problem struct {
+	Object string    `json:"object"` // e.g. "PF enp1s0f0", "VF enp1s0f0#3", "pool culvert.dev/a"
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since,omitzero"`
+	// Next is the next step: what Culvert will do and when, or what an administrator can do.
+	Next string `json:"next,omitempty"`
+}
+
+// LongestRetry is longer than the time between two retries of a quarantined VF. If NextRetry is
+// further away, it was set before the clock was set back, and culvertd retries at once.
+const LongestRetry = time.Hour
+
+// Counts has the number of VFs in each state.
+type Counts struct {
+	Total       int `json:"total"`
+	Used        int `json:"used"` // promised to, held by or being taken back from an owner
+	Free        int `json:"free"`
+	Quarantined int `json:"quarantined"`
+	Making      int `json:"making"`    // being prepared
+	Unmanaged   int `json:"unmanaged"` // on the bus, but Culvert neither made them nor took them over
+}
+
+// PF is a Physical Function.
+type PF struct {
+	Name       string     `json:"name"` // netdevice, else PCI address
+	ID         vf.PFID    `json:"id"`   // permanent MAC
+	PCI        vf.PCIAddr `json:"pci"`
+	Vendor     string     `json:"vendor"`
+	Device     string     `json:"device"`
+	Driver     string     `json:"driver"`
+	NUMA       int        `json:"numa"`       // -1: unknown or none
+	IOMMUGroup int        `json:"iommuGroup"` // -1: unknown or none
+	Up         bool       `json:"up"`
+	Carrier    bool       `json:"carrier"`
+	SpeedMbps  int        `json:"speedMbps"` // 0: unknown or no link
+	// CarrierLosses is how often the netdevice has lost its carrier since its driver made it.
+	CarrierLosses uint32 `json:"carrierLosses,omitempty"`
+	// Flapping is whether the netdevice has lost its carrier too often of late. The kubelet then
+	// gives no VF of the PF to a pod.
+	Flapping bool `json:"flapping,omitempty"`
+	// Faults are the kinds of the errors that the PF and its VFs had of late.
+	Faults []vf.Fault `json:"faults,omitempty"`
+	// Errors has the errors of the PF and its VFs since culvertd started.
+	Errors    vf.ErrorCounts `json:"errors,omitzero"`
+	MTU       int            `json:"mtu"`
+	MaxMTU    int            `json:"maxMTU"` // 0: unknown
+	Autoprobe vf.Tri         `json:"autoprobe,omitzero"`
+	Abilities vf.Abilities   `json:"abilities"`
+	// Rates describes the send rates that the PF accepts for a VF at present; empty if Culvert does
+	// not know the driver.
+	Rates string `json:"rates,omitempty"`
+	RDMA  bool   `json:"rdma,omitempty"` // the PF has an RDMA device
+	// Port is the netdevice that has the link of a PF that has none of its own.
+	Port string `json:"port,omitempty"`
+	// Master is the interface of the host of which the PF is a member, as a bond. FailOver
+	// describes what a VF of the PF does when that bond fails over.
+	Master   *vf.Master `json:"master,omitempty"`
+	FailOver string     `json:"failOver,omitempty"`
+	// Segment is the name of the L2 segment that the PF is on; empty where it has no name.
+	Segment vf.Segment `json:"segment,omitempty"`
+	// TotalVFs is how many VFs the device can have, WantedVFs how many host.yaml asks for; a nil
+	// WantedVFs leaves the PF alone.
+	TotalVFs  int    `json:"totalVFs"`
+	WantedVFs *int   `json:"wantedVFs,omitempty"`
+	VFs       Counts `json:"vfs"`
+	Error     string `json:"error,omitempty"` // why parts of the PF could not be read
+}
+
+// PhaseUnmanaged is the phase of a VF that is not in the ledger; the others are
+// the ledger's: making, free, configuring, attached, releasing,
+// quarantined. In a cluster's objects, PhaseMissing is the phase of a VF that is not on the bus.
+// PhaseGiven stands there for free if the kubelet has given the VF to a pod but no network has
+// attached it. The network is about to, or the pod has none (vfio).
+const (
+	PhaseUnmanaged = "unmanaged"
+	PhaseMissing   = "missing"
+	PhaseGiven     = "given"
+)
+
+// VF is a Virtual Function: its identity, its owner, and its settings as wanted, as read back from
+// the kernel and as they were when it was clean.
+type VF struct {
+	Node  string     `json:"node,omitempty"` // in a picture of a cluster
+	Name  string     `json:"name"`           // PF#index
+	ID    vf.ID      `json:"id"`             // the same on every boot
+	PF    string     `json:"pf"`
+	Index int        `json:"index"`
+	PCI   vf.PCIAddr `json:"pci"`
+	// Netdevice is the name of the VF's netdevice, in the owner's netns or on the host. It is empty
+	// if the VF has none.
+	Netdevice  string `json:"netdevice,omitempty"`
+	Vendor     string `json:"vendor,omitempty"`
+	Device     string `json:"device,omitempty"`
+	Driver     string `json:"driver,omitempty"` // empty: none bound
+	NUMA       int    `json:"numa"`
+	IOMMUGroup int    `json:"iommuGroup"`
+	RDMA       string `json:"rdma,omitempty"` // the RDMA device
+	Pool       string `json:"pool,omitempty"`
+	// Missing is set if the ledger has the VF and the bus does not.
+	Missing bool `json:"missing,omitempty"`
+	// Unread is set if the ledger has the VF, but culvertd could not read the PF and so cannot
+	// decide whether the bus has the VF. Phase and owner are the ledger's.
+	Unread bool `json:"unread,omitempty"`
+
+	Phase      string    `json:"phase"`
+	Since      time.Time `json:"since,omitzero"` // of the phase
+	Generation uint64    `json:"generation,omitempty"`
+	// Reason, Attempts and NextRetry are about a quarantine.
+	Reason    string    `json:"reason,omitempty"`
+	Attempts  int       `json:"attempts,omitempty"`
+	NextRetry time.Time `json:"nextRetry,omitzero"`
+
+	Owner *vf.Owner `json:"owner,omitempty"`
+	// OpenBy are the processes that have a VF of user space open. If a guest's VF is open by none,
+	// the guest does not run with it: the VF is reserved for the guest.
+	OpenBy []vf.Process `json:"openBy,omitempty"`
+	// UsedBy is the program that uses the VF without a lease, while the number of VFs of its PF
+	// should change: culvertd does not make the change then.
+	UsedBy  string `json:"usedBy,omitempty"`
+	Network string `json:"network,omitempty"`
+	Netns   string `json:"netns,omitempty"`
+	// Bond is the bond of which the VF is a member. The bond is the owner's interface; the VF is a
+	// member of it by the name Netdevice.
+	Bond      *vf.Bond `json:"bond,omitempty"`
+	MAC       vf.MAC   `json:"mac,omitzero"` // of the netdevice where there is one
+	Addresses []string `json:"addresses,omitempty"`
+
+	// NoCarrier is whether the VF's interface has been up without carrier for long, although its PF
+	// has a link.
+	NoCarrier bool `json:"noCarrier,omitempty"`
+
+	Wanted   *vf.Spec     `json:"wanted,omitempty"`
+	Guard    *Guard       `json:"guard,omitempty"`
+	Lent     *Lent        `json:"lent,omitempty"`
+	Rates    []Rate       `json:"rates,omitempty"`
+	Settings vf.Admin     `json:"settings,omitzero"` // as read back from the PF, rates as the hardware applies them
+	Link     *vf.Link     `json:"link,omitempty"`
+	Baseline *vf.Baseline `json:"baseline,omitempty"`
+	// Warnings lists settings of the owner's network that Culvert accepted but that may be
+	// mistakes.
+	Warnings []string `json:"warnings,omitempty"`
+	// Differences are the differences of a held VF from its lease, and of any other VF from its
+	// baseline. There are none if all is well.
+	Differences []vf.Difference `json:"differences,omitempty"`
+}
+
+// Rate is a send rate of a VF in Mb/s, 0 for no limit: as its owner asked for it, as the driver
+// accepted and reports it, and as the hardware applies it. Asked is nil if no owner asked.
+type Rate struct {
+	Setting   vf.Setting `json:"setting"`
+	Asked     *uint32    `json:"asked,omitempty"`
+	Accepted  uint32     `json:"accepted"`
+	Effective uint32     `json:"effective"`
+}
+
+// Guard is the guard of a VF that a pod has: its mode, and how far it holds.
+type Guard struct {
+	Mode   vf.GuardMode `json:"mode"`
+	Degree vf.Degree    `json:"degree"`
+	// Reason says why the guard does not hold fully; it is empty for an enforced one.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Lent is a max_tx_rate that a VF has for a measurement in place of its owner's.
+type Lent struct {
+	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware applies it; 0: no limit
+	Until     time.Time `json:"until"`     // at the latest
+}
+
+// Pool is a set of VFs that are given out under one name.
+type Pool struct {
+	Node       string   `json:"node,omitempty"` // in a picture of a cluster
+	Name       string   `json:"name"`           // prefix/name
+	DeviceType string   `json:"deviceType"`
+	Unserved   string   `json:"unserved,omitempty"` // why its VFs are not given out, though declared
+	PFs        []string `json:"pfs"`
+	VFs        Counts   `json:"vfs"`
+	Members    []string `json:"members"` // names of VFs
+}
+
+// EventsRequest is the parameter of MethodEvents, which answers with a
+// stream of Event, oldest first: the events with a greater Seq than After.
+type EventsRequest struct {
+	After uint64 `json:"after"`
+	// Follow continues the stream with new events, until the caller disconnects.
+	Follow bool `json:"follow,omitempty"`
+}
+
+// Event is one event of a node.
+type Event struct {
+	Seq    uint64    `json:"seq"`
+	Time   time.Time `json:"time"`
+	Type   string    `json:"type"`   // Normal or Warning
+	Reason string    `json:"reason"` // one CamelCase word
+	Object string    `json:"object"`
+	Text   string    `json:"text"`
+}
+
+// ServiceBalancing is how a node balances its pods' connections to Services over VF networks.
+type ServiceBalancing struct {
+	Mechanism string `json:"mechanism"`     // of TCP and UDP: eBPF, nftables or none
+	Why       string `json:"why,omitempty"` // why the node does not use a better mechanism
+	Services  int    `json:"services"`
+	Backends  int    `json:"backends"`
+	Pods      int    `json:"pods"` // of the node, with a VF that the kernel drives
+	// NoRoom lists Services, as namespace/name, that the node does not balance since their namespaces
+	// use more than their share of its rules and backends: the first 8 of a namespace, at most 64.
+	NoRoom []string `json:"noRoom,omitempty"`
+}

@@ -1,0 +1,224 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/culvert-net/culvert/internal/network/netannotation"
+)
+
+// networkKind is the kind NetworkAttachmentDefinition.
+var networkKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
+
+// Bounds on the webhook's waits: for all that it reads for a pod; for a network in the cache, which
+// may be filling; for a network that the cache lacks. The API server waits longer for the webhook
+// (timeoutSeconds).
+const (
+	podBound   = 8 * time.Second
+	cacheBound = time.Second
+	lookBound  = 3 * time.Second
+)
+
+// pods adds to pods the resources of the networks that their annotation asks for. It never
+// refuses a pod. If it cannot add a resource, it warns, and the node refuses the pod.
+type pods struct {
+	client client.Reader // from a cache
+	live   client.Reader // for a network that the cache lacks
+	log    *slog.Logger
+	links  links
+}
+
+// Handle is admission.Handler.
+func (p *pods) Handle(ctx context.Context, req admission.Request) admission.Response {
+	var pod corev1.Pod
+	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, podBound)
+	defer cancel()
+	need, warnings := p.needs(ctx, pod.Annotations, req.Namespace)
+	patch := grow(&pod, need)
+	if len(patch) > 0 && !hasResources(req.Object.Raw) {
+		patch = slices.Insert(patch, 0, jsonpatch.NewOperation("add", strings.TrimSuffix(firstResources, "/"), map[string]any{}))
+	}
+	if len(patch) == 0 {
+		return admission.Allowed("").WithWarnings(warnings...)
+	}
+	return admission.Patched("resources of the pod's networks", patch...).WithWarnings(warnings...)
+}
+
+// resourceName matches a name that an extended resource may have (k8s.io/apimachinery
+// validation.IsQualifiedName with a prefix).
+var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+
+// needs counts the resources of all networks that annotations ask for, in the order in which the
+// annotations name them first.
+func (p *pods) needs(ctx context.Context, annotations map[string]string, namespace string) (need []needed, warnings []string) {
+	defaults, defaultErr := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork])
+	others, err := netannotation.Parse(annotations[netannotation.Networks], namespace)
+	for _, source := range []struct {
+		elements []netannotation.Element
+		err      error
+	}{{defaults, defaultErr}, {others, err}} {
+		elements, err := source.elements, source.err
+		if err != nil {
+			warnings = append(warnings, err.Error()+": no pod starts with it")
+			continue
+		}
+		for _, e := range elements {
+			warnings = append(warnings, e.Ignored...)
+			name, vfs, err := p.resourceOf(ctx, e)
+			switch {
+			case err != nil && name == "":
+				warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod starts when it is there and the pod requests its resource", e.Namespace, e.Name, err))
+			case name == "":
+			case !resourceName.MatchString(name):
+				warnings = append(warnings, fmt.Sprintf("network %s/%s: annotation %s: %.80q is no name of a resource: want prefix/name", e.Namespace, e.Name, netannotation.ResourceName, name))
+			default:
+				if err != nil {
+					warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod requests %d of resource %s for it", e.Namespace, e.Name, err, vfs, name))
+				}
+				need = count(need, name, vfs)
+			}
+		}
+	}
+	return need, warnings
+}
+
+// needed is a number of devices of a resource.
+type needed struct {
+	resource string
+	n        int64
+}
+
+func count(need []needed, name string, n int) []needed {
+	for i := range need {
+		if need[i].resource == name {
+			need[i].n += int64(n)
+			return need
+		}
+	}
+	return append(need, needed{name, int64(n)})
+}
+
+// resourceOf returns the resource that a network's annotation names, or "", and how many devices
+// of it the network needs. If it cannot find out how many, it returns 1 and the error.
+func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (resource string, devices int, err error) {
+	n := metav1.PartialObjectMetadata{}
+	n.SetGroupVersionKind(networkKind)
+	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
+	if getWithin(ctx, cacheBound, p.client, key, &n) != nil {
+		err = getWithin(ctx, lookBound, p.live, key, &n)
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	resource = strings.TrimSpace(n.Annotations[netannotation.ResourceName])
+	if resource == "" {
+		return "", 0, nil
+	}
+	if devices, err = p.links.of(ctx, p.live, &n); err != nil {
+		return resource, 1, err
+	}
+	return resource, devices, nil
+}
+
+// getWithin reads an object within a bound.
+func getWithin(ctx context.Context, bound time.Duration, c client.Reader, key client.ObjectKey, into client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	return c.Get(ctx, key, into)
+}
+
+// grow returns the JSON patch that makes the pod request the needed resources. Requests of any
+// container count already; grow adds the missing ones to the first container.
+func grow(pod *corev1.Pod, need []needed) []jsonpatch.Operation {
+	if len(pod.Spec.Containers) == 0 {
+		return nil
+	}
+	have := pod.Spec.Containers[0].Resources
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	for _, n := range need {
+		name := corev1.ResourceName(n.resource)
+		missing := n.n - asked(pod, name)
+		if missing <= 0 {
+			continue
+		}
+		// An extended resource cannot be overcommitted: requests and limits are equal
+		// (k8s.io/kubernetes validation, ValidateContainerResourceRequirements).
+		sum := *resource.NewQuantity(missing+inContainer(have, name), resource.DecimalSI)
+		requests[name], limits[name] = sum, sum
+	}
+	return append(patch("requests", have.Requests, requests), patch("limits", have.Limits, limits)...)
+}
+
+// hasResources reports whether the first container has the key resources, so that the patch can
+// add to it.
+func hasResources(raw []byte) bool {
+	var pod struct {
+		Spec struct {
+			Containers []struct {
+				Resources json.RawMessage `json:"resources"`
+			} `json:"containers"`
+		} `json:"spec"`
+	}
+	return json.Unmarshal(raw, &pod) == nil && len(pod.Spec.Containers) > 0 && len(pod.Spec.Containers[0].Resources) > 0 &&
+		pod.Spec.Containers[0].Resources[0] == '{'
+}
+
+const firstResources = "/spec/containers/0/resources/"
+
+func patch(field string, have, want corev1.ResourceList) []jsonpatch.Operation {
+	if len(want) == 0 {
+		return nil
+	}
+	if len(have) == 0 {
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", firstResources+field, want)}
+	}
+	var out []jsonpatch.Operation
+	for _, name := range sortedNames(want) {
+		q := want[name]
+		out = append(out, jsonpatch.NewOperation("add", firstResources+field+"/"+pointer(string(name)), q.String()))
+	}
+	return out
+}
+
+// pointer escapes a key for a JSON pointer (RFC 6901).
+func pointer(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// asked returns how many devices of a resource the kubelet would give to the pod's containers.
+func asked(pod *corev1.Pod, name corev1.ResourceName) int64 {
+	var sum, first int64
+	for _, c := range pod.Spec.Containers {
+		sum += inContainer(c.Resources, name)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		first = max(first, inContainer(c.Resources, name))
+	}
+	return max(sum, first)
+}
+
+func inContainer(r corev1.ResourceRequirements, name corev1.ResourceName) int64 {
+	limit, request := r.Limits[name], r.Requests[name]
+	return max(limit.Value(), request.Value())
+}
+
+func sortedNames(l corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(l)) }

@@ -1,0 +1,147 @@
+//go:build lab
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/internal/network/service"
+	"github.com/culvert-net/culvert/test/apiserver"
+)
+
+// sliceOf is an EndpointSlice of a manager.
+func sliceOf(name, manager string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: manager}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
+	}
+}
+
+// changeSlice is an attack that reads an EndpointSlice and writes it back changed.
+func changeSlice(name string, change func(*discoveryv1.EndpointSlice)) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error {
+		s := &discoveryv1.EndpointSlice{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, s); err != nil {
+			return err
+		}
+		change(s)
+		return c.Update(ctx, s)
+	}
+}
+
+// serviceAttacks returns writes to Services and EndpointSlices that the controller's credential
+// must not be able to make.
+func (r cluster) serviceAttacks(t *testing.T) []attack {
+	t.Helper()
+	const services, endpoints = "culvert-services", "culvert-controller-endpointslices"
+	web := webService(func(s *corev1.Service) { s.UID, s.Spec.ClusterIP, s.Spec.IPFamilies = "", "", nil })
+	balanced := web.DeepCopy()
+	balanced.Name, balanced.Spec.Type, balanced.Annotations = "balanced", corev1.ServiceTypeLoadBalancer, nil
+	bare := web.DeepCopy()
+	bare.Name, bare.Spec.Selector, bare.Annotations = "bare", nil, nil
+	for _, o := range []client.Object{web, balanced, bare, sliceOf("theirs", "x"), sliceOf("deleted", "x")} {
+		createObject(t, r.admin, o)
+	}
+	var out []attack
+	for name, body := range map[string]string{
+		"key of the selector":       `{"spec":{"selector":{"tier":"x"}}}`,
+		"selector changed":          `{"spec":{"selector":{"app":"x"}}}`,
+		"selector emptied":          `{"spec":{"selector":null}}`,
+		"external address":          `{"spec":{"externalIPs":["192.0.2.1"]}}`,
+		"port":                      `{"spec":{"ports":[{"name":"http","port":81,"protocol":"TCP"}]}}`,
+		"session affinity":          `{"spec":{"sessionAffinity":"ClientIP"}}`,
+		"label":                     `{"metadata":{"labels":{"service.kubernetes.io/service-proxy-name":"x"}}}`,
+		"annotation":                `{"metadata":{"annotations":{"culvert.dev/network":""}}}`,
+		"finalizer":                 `{"metadata":{"finalizers":["example.com/x"]}}`,
+		"owner":                     `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`,
+		"type":                      `{"spec":{"type":"NodePort"}}`,
+		"Culvert's key with others": `{"spec":{"selector":{"endpoints.culvert.dev/network":"a.b","more":"x"}}}`,
+	} {
+		out = append(out, attack{name + " of a Service", services, patchObject(web, body)})
+	}
+	return append(out,
+		attack{"key in an empty selector", services, patchObject(bare, `{"spec":{"selector":{"endpoints.culvert.dev/network":"a.b"}}}`)},
+		attack{"condition of another", services, patchStatus(web, `{"status":{"conditions":[{"type":"example.com/x","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)},
+		attack{"address of a load balancer", services, patchStatus(balanced, `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)},
+		attack{"slice of another manager", endpoints, createAs(sliceOf("forged", "endpointslice-controller.k8s.io"))},
+		attack{"another's slice changed", endpoints, changeSlice("theirs", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })},
+		attack{"another's slice taken", endpoints, changeSlice("theirs", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = service.ManagedBy })},
+		attack{"another's slice deleted", endpoints, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, sliceOf("deleted", "x")) }},
+		attack{"slice that stays", endpoints, createAs(func() *discoveryv1.EndpointSlice {
+			s := sliceOf("stays", service.ManagedBy)
+			s.Finalizers = []string{"example.com/x"}
+			return s
+		}())},
+	)
+}
+
+// I9: culvertd trusts the EndpointSlices that have Culvert's label, so no other credential
+// makes or changes one, an administrator's included. Deleting them is open to the garbage collector.
+func TestI9OthersMakeNoSliceOfCulvert(t *testing.T) {
+	r := newRealCluster(t)
+	own := connect(t, asController(r.config))
+	for _, name := range []string{"own", "left", "relabelled"} {
+		apiserver.Eventually(t, "slice "+name, func() error { return own.Create(t.Context(), sliceOf(name, service.ManagedBy)) }) // its rights take a moment
+	}
+	createObject(t, r.admin, sliceOf("theirs", "x"))
+	if err := changeSlice("left", func(s *discoveryv1.EndpointSlice) {
+		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: "x"}}
+	})(t.Context(), r.admin); err != nil {
+		t.Errorf("the owner of a slice of Culvert's cannot be changed: %v", err)
+	}
+	if err := r.admin.Delete(t.Context(), sliceOf("left", "")); err != nil {
+		t.Errorf("a slice of Culvert's cannot be deleted: %v", err)
+	}
+	const policy = "culvert-own-endpointslices"
+	r.provePolicies(t, r.admin, []attack{
+		{"slice with Culvert's label", policy, createAs(sliceOf("forged", service.ManagedBy))},
+		{"label of Culvert added", policy, changeSlice("theirs", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = service.ManagedBy })},
+		{"label of Culvert removed", policy, changeSlice("relabelled", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelManagedBy) })},
+		{"endpoint of Culvert's changed", policy, changeSlice("own", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "192.0.2.2" })},
+		{"network of Culvert's changed", policy, changeSlice("own", func(s *discoveryv1.EndpointSlice) { s.Labels[service.NetworkLabel] = "a.b" })},
+	})
+}
+
+// I9: the controller trusts the annotation culvert.dev/confirmed of a pod, so no other credential
+// adds or changes one on a pod that is there. A new pod may have a copy of the annotation, which
+// names another pod. Everybody who may edit a pod can remove the annotation.
+func TestI9OthersConfirmNoAddress(t *testing.T) {
+	r := newRealCluster(t)
+	const policy, text = "culvert-confirmations", `{"metadata":{"annotations":{"culvert.dev/confirmed":%s}}}`
+	bare, confirmed, copied := runningPod("default", "bare", "n1"), runningPod("default", "confirmed", "n1"), runningPod("default", "copied", "n1")
+	pending := runningPod("default", "pending", "")
+	copied.Annotations[netannotation.Confirmed] = "{}"
+	for _, p := range []*corev1.Pod{bare, confirmed, copied, pending} {
+		createObject(t, r.admin, p)
+	}
+	culvertd := connect(t, r.withToken(t, "culvertd", "n1"))
+	apiserver.Eventually(t, "culvertd confirms", func() error {
+		return patchStatus(confirmed.DeepCopy(), fmt.Sprintf(text, `"{\"pod\":\"1\"}"`))(t.Context(), culvertd)
+	})
+	if err := patchObject(confirmed.DeepCopy(), `{"metadata":{"labels":{"a":"b"}}}`)(t.Context(), r.admin); err != nil {
+		t.Errorf("a label of a confirmed pod cannot be changed: %v", err)
+	}
+	if err := patchObject(copied.DeepCopy(), fmt.Sprintf(text, "null"))(t.Context(), r.admin); err != nil {
+		t.Errorf("a confirmation cannot be removed: %v", err)
+	}
+	bind := func(ctx context.Context, c client.Client) error {
+		b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pending.Name, Annotations: map[string]string{netannotation.Confirmed: "{}"}}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+		return c.SubResource("binding").Create(ctx, pending.DeepCopy(), b)
+	}
+	r.provePolicies(t, r.admin, []attack{
+		{"confirmation of a pod that has none", policy, patchObject(bare.DeepCopy(), fmt.Sprintf(text, `"{}"`))},
+		{"confirmation by the status", policy, patchStatus(copied.DeepCopy(), fmt.Sprintf(text, `"{}"`))},
+		{"confirmation that was removed", policy, patchObject(copied.DeepCopy(), fmt.Sprintf(text, `"{\"pod\":\"2\"}"`))},
+		{"confirmation changed", policy, patchObject(confirmed.DeepCopy(), fmt.Sprintf(text, `"{\"pod\":\"3\"}"`))},
+		{"confirmation with a Binding", policy, bind},
+	})
+}

@@ -1,0 +1,78 @@
+package blocks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/network/ipam"
+)
+
+// Declared has the addresses that the configuration of a network allows to give out of its pool.
+type Declared struct {
+	Ranges []ipam.Run
+	// AnyAddress is set where pods choose their addresses themselves (type static).
+	AnyAddress bool
+}
+
+// Confine removes requests for addresses that the network does not declare from demands, and
+// describes them: the author of the network decides which addresses it has, and a node may be
+// wrong or lie. It also describes held addresses outside of the ranges, as after a change of the
+// network. These stay demands, since the controller must know every held address (I4).
+func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
+	for _, demand := range demands {
+		var requests, holds []string
+		demand.Ranges = slices.DeleteFunc(slices.Clone(demand.Ranges), func(r ipam.Run) bool {
+			if d.Has(r) {
+				return false
+			}
+			requests = append(requests, r.String())
+			return true
+		})
+		demand.Claims = slices.DeleteFunc(slices.Clone(demand.Claims), func(c Claim) bool {
+			switch {
+			case d.AnyAddress || d.Has(ipam.Run{First: c.Addr, Last: c.Addr}):
+				return false
+			case c.Held:
+				holds = append(holds, c.Addr.String())
+				return false
+			}
+			requests = append(requests, c.Addr.String())
+			return true
+		})
+		kept = append(kept, demand)
+		if len(requests) > 0 {
+			outside = append(outside, fmt.Sprintf("node %s requests %s, which is refused: the network has %s", demand.Node, listRuns(requests), d))
+		}
+		if len(holds) > 0 {
+			outside = append(outside, fmt.Sprintf("node %s holds %s, and the network has %s", demand.Node, listRuns(holds), d))
+		}
+	}
+	return kept, outside
+}
+
+// Has reports whether one of the declared ranges contains a whole run.
+func (d Declared) Has(r ipam.Run) bool {
+	return slices.ContainsFunc(d.Ranges, func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
+}
+
+// String lists the ranges.
+func (d Declared) String() string {
+	if len(d.Ranges) == 0 {
+		return "no ranges"
+	}
+	var out []string
+	for _, r := range d.Ranges {
+		out = append(out, r.String())
+	}
+	return listRuns(out)
+}
+
+// listRuns lists the first four of runs in words, and counts the others.
+func listRuns(runs []string) string {
+	const most = 4
+	if len(runs) <= most {
+		return strings.Join(runs, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(runs[:most], ", "), len(runs)-most)
+}

@@ -1,0 +1,155 @@
+package netconf
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Plugin is the configuration of one plugin.
+type Plugin struct {
+	Type string
+	// PodNetworks makes one of Culvert's types the meta plugin.
+	PodNetworks  bool
+	Capabilities map[string]bool
+	// Raw is the configuration as its author wrote it, a JSON object. The ledger
+	// keeps only this.
+	Raw json.RawMessage
+}
+
+// ParsePlugin reads the configuration of one plugin. Its keys count as they are
+// written: TYPE is not type. The error wraps vf.ErrInvalid.
+func ParsePlugin(raw []byte) (Plugin, error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &keys); err != nil {
+		return Plugin{}, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	p := Plugin{Raw: slices.Clone(raw)}
+	for key, to := range map[string]any{"type": &p.Type, "podNetworks": &p.PodNetworks, "capabilities": &p.Capabilities} {
+		if keys[key] == nil {
+			continue
+		}
+		if err := json.Unmarshal(keys[key], to); err != nil {
+			return Plugin{}, fmt.Errorf("%s: %w: %w", key, vf.ErrInvalid, err)
+		}
+	}
+	return p, nil
+}
+
+// MarshalJSON returns Raw.
+func (p Plugin) MarshalJSON() ([]byte, error) { return p.Raw.MarshalJSON() }
+
+// UnmarshalJSON calls ParsePlugin.
+func (p *Plugin) UnmarshalJSON(raw []byte) (err error) {
+	*p, err = ParsePlugin(raw)
+	return err
+}
+
+// IsOwn reports whether Culvert runs the plugin in process.
+func (p Plugin) IsOwn() bool { return IsOwnType(p.Type) }
+
+// IsMeta reports whether the plugin is a meta plugin, Culvert's or Multus, which is
+// never part of a pod's network.
+func (p Plugin) IsMeta() bool { return p.IsOwn() && p.PodNetworks || IsMultus(p.Type) }
+
+// Takes reports whether the plugin receives a value of runtimeConfig that a pod asks for: it does
+// if the network's author declares that capability. Culvert's own types receive the kubelet's
+// device without it, and refuse bandwidth and infinibandGUID.
+func (p Plugin) Takes(capability string) bool {
+	return p.Capabilities[capability] || p.IsOwn() && slices.Contains([]string{"deviceID", "bandwidth", "infinibandGUID"}, capability)
+}
+
+// LeaveOutUndeclared returns the args.cni that a pod asks for without the MAC address and the
+// addresses whose capability the plugin does not declare, and these capabilities. Other
+// plugins read their keys in any case, as encoding/json does, so any case is left out.
+func (p Plugin) LeaveOutUndeclared(args map[string]json.RawMessage) (rest map[string]json.RawMessage, missing []string) {
+	rest = maps.Clone(args)
+	for _, capability := range []string{"ips", "mac"} {
+		if p.Capabilities[capability] {
+			continue
+		}
+		before := len(rest)
+		maps.DeleteFunc(rest, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, capability) })
+		if len(rest) < before {
+			missing = append(missing, capability)
+		}
+	}
+	return rest, missing
+}
+
+// DescribeIgnored says that a pod asks a network for a value of runtimeConfig which none of
+// its plugins takes, and which capability it lacks.
+func DescribeIgnored(network, capability string) string {
+	return fmt.Sprintf("network %s: %s is asked for, and none of its plugins has that capability: add \"capabilities\": {%q: true} to the one that does it",
+		network, capability, capability)
+}
+
+// With returns the plugin with keys set in its text. It is not for the keys that
+// ParsePlugin reads.
+func (p Plugin) With(keys map[string]json.RawMessage) (Plugin, error) {
+	var err error
+	p.Raw, err = SetKeys(p.Raw, keys)
+	return p, err
+}
+
+// WithArgs returns the plugin with values added to its args.cni.
+func (p Plugin) WithArgs(args map[string]json.RawMessage) (Plugin, error) {
+	var have struct {
+		Args map[string]map[string]json.RawMessage `json:"args"`
+	}
+	if err := json.Unmarshal(p.Raw, &have); err != nil {
+		return p, fmt.Errorf("args: %w: %w", vf.ErrInvalid, err)
+	}
+	if have.Args == nil {
+		have.Args = map[string]map[string]json.RawMessage{}
+	}
+	if have.Args["cni"] == nil {
+		have.Args["cni"] = map[string]json.RawMessage{}
+	}
+	maps.Copy(have.Args["cni"], args)
+	merged, err := json.Marshal(have.Args)
+	if err != nil {
+		return p, fmt.Errorf("cni-args: %w: %w", vf.ErrInvalid, err)
+	}
+	return p.With(map[string]json.RawMessage{"args": merged})
+}
+
+// SetKeys returns a JSON object with keys set, in the order of their names. A nil value
+// removes its key.
+func SetKeys(object []byte, keys map[string]json.RawMessage) (json.RawMessage, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(object, &all); err != nil {
+		return nil, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	if all == nil {
+		all = map[string]json.RawMessage{}
+	}
+	maps.Copy(all, keys)
+	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return v == nil })
+	return json.Marshal(all)
+}
+
+// SpellingsOf returns the keys of a JSON object that differ from a key at most in their case: programs
+// that use encoding/json read each of them as that key.
+func SpellingsOf(object []byte, key string) (out []string) {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(object, &all) != nil {
+		return nil
+	}
+	for k := range all {
+		if strings.EqualFold(k, key) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// String returns a text as JSON.
+func String(s string) json.RawMessage {
+	raw, _ := json.Marshal(s) // a string always can
+	return raw
+}

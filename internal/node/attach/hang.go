@@ -1,0 +1,58 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// hangPause is how long culvertd mends nothing of an attached VF after a call for it hung. Each
+// call that hangs keeps a thread, and delays a DEL by stepBound.
+const hangPause = 5 * time.Minute
+
+// hang is a call to the kernel for an attached VF that did not return in time. It may yet take
+// effect, so the release of the lease quarantines the VF (findHang).
+type hang struct {
+	at  time.Time
+	err error
+}
+
+// findCall returns an error if a call that changes the VF, or makes the bond of its lease, has not
+// returned from the kernel. The call may take effect at any time, so the VF gets no owner before
+// the call has returned.
+func (e *Engine) findCall(at site, rec journal.Record) error {
+	for _, s := range e.Kernel.Hung() {
+		bond, _ := s.(step.AddBond)
+		if step.TargetOf(s).IsVF(rec.PCI, at.pf, at.index) || rec.Lease.BondMark != "" && bond.Mark == rec.Lease.BondMark {
+			return fmt.Errorf("%w: %s is stuck in the kernel; dmesg may say where it hangs", vf.ErrTimeout, s)
+		}
+	}
+	return nil
+}
+
+// mendSteps carries out steps for an attached VF. A step that fails does not stop the others. A
+// step that hangs does, and mendSteps remembers the hang for the release of the lease.
+func (e *Engine) mendSteps(ctx context.Context, rec journal.Record, steps []step.Step) error {
+	var errs []error
+	for _, s := range steps {
+		err := e.doStep(ctx, s)
+		errs = append(errs, err)
+		if errors.Is(err, vf.ErrTimeout) {
+			e.hangs.storeValue(rec, hang{e.Now(), err})
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hungOfLate reports whether a call for an attached VF hung within hangPause.
+func (e *Engine) hungOfLate(rec journal.Record) bool {
+	last := e.hangs.loadValue(rec)
+	since := e.Now().Sub(last.at)
+	return last.err != nil && since >= 0 && since < hangPause
+}

@@ -1,0 +1,113 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// hold runs work until its first step, which waits until release is called.
+func hold(t *testing.T, k machine, work func() error) (release func()) {
+	t.Helper()
+	begun, ended, outcome := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	k.faults.Fail(func(faulty.Moment, step.Step) error {
+		once.Do(func() { close(begun) })
+		<-ended
+		return nil
+	})
+	go func() { outcome <- work() }()
+	select {
+	case <-begun:
+	case err := <-outcome:
+		t.Fatalf("it ended before its first step: %v", err)
+	}
+	return func() {
+		t.Helper()
+		k.faults.Fail(nil)
+		close(ended)
+		if err := <-outcome; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var errHungUp = errors.New("the caller hung up")
+
+// A caller that disconnects does not wait for the VF any longer. The error says which work
+// has the VF, and nothing is half done.
+func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
+	k, n := newNode(t)
+	before := k.String()
+	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(100))}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errHungUp)
+	late := func(holder string, call func() error) {
+		t.Helper()
+		was := recordOf(t, n, rec)
+		err := call()
+		if !errors.Is(err, errHungUp) || !strings.Contains(err.Error(), rec.PCI.String()) || !strings.Contains(err.Error(), holder+" has not ended") {
+			t.Errorf("%v: it does not name VF %s and %q", err, rec.PCI, holder)
+		}
+		if now := recordOf(t, n, rec); now.Generation != was.Generation || now.Phase != was.Phase {
+			t.Errorf("the record was %s %d and is %s %d", was.Phase, was.Generation, now.Phase, now.Generation)
+		}
+	}
+
+	var lent journal.Record
+	release := hold(t, k, func() (err error) {
+		lent, err = n.Engine.Lend(t.Context(), rec.PCI, 50, attach.LongestLoan)
+		return err
+	})
+	late("a loan of max_tx_rate", func() error { return n.Engine.End(gone, rec) })
+	late("a loan of max_tx_rate", func() error {
+		_, err := n.Engine.Lend(gone, rec.PCI, 70, attach.LongestLoan)
+		return err
+	})
+	release()
+
+	release = hold(t, k, func() error { return n.Engine.End(t.Context(), rec) })
+	owner := rec.Lease.Owner
+	late("the detach from "+owner.String(), func() error { return n.Engine.Detach(gone, owner) })
+	late("the detach from "+owner.String(), func() error { return n.Engine.Collect(gone, rec.Lease.Network, nil) })
+	late("the detach from "+owner.String(), func() error { return n.Engine.Settle(gone, rec, true) })
+	late("the detach from "+owner.String(), func() error { return n.Engine.Adopt(gone, attach.Request{VF: rec.PCI, Owner: owner}) })
+	returned := make(chan error, 1)
+	go func() { returned <- n.Engine.GiveBack(gone, lent) }() // although the borrower has gone
+	release()
+	if err := <-returned; err != nil {
+		t.Errorf("the loan of a borrower that left: %v", err)
+	}
+
+	if err := n.Engine.Detach(gone, owner); err != nil {
+		t.Errorf("a detach that is repeated: %v", err)
+	}
+	if after := k.String(); after != before {
+		t.Errorf("after all:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// An attach that waits for a VF says which work has it.
+func TestWaitingAttachNamesTheWork(t *testing.T) {
+	k, n := newNode(t)
+	req := everything(t)
+	release := hold(t, k, func() error { _, err := n.Engine.Attach(t.Context(), req); return err })
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errHungUp)
+	_, err := n.Engine.Attach(gone, req)
+	if !errors.Is(err, errHungUp) || !strings.Contains(err.Error(), "the attach to "+req.Owner.String()+" has not ended") {
+		t.Errorf("got %v", err)
+	}
+	release()
+}

@@ -1,0 +1,18 @@
+package daemon
+
+import (
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// findBond returns the bond of a network whose resource is a pool, nil if none has one.
+func (s *Server) findBond(pool string) *vf.Bond {
+	for _, d := range s.cluster.NetworksOf(pool) {
+		if l, err := cni.ParseDefinition(d); err == nil {
+			if b := cni.BondOf(l); b != nil {
+				return b
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/node/metrics"
+)
+
+// serveMetrics answers with the node's metrics until culvertd stops, and refuses an
+// address that another program has.
+func TestServeMetrics(t *testing.T) {
+	s := served(t, t.TempDir())
+	// On an address of its own, so that no other program takes the port between the two listeners.
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.77.%d.%d:0", os.Getpid()>>8&0xff, os.Getpid()&0xff))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	m := metrics.NewNode(s.status.Status)
+	if err := serveMetrics(t.Context(), address, m.Handler()); err == nil || !strings.Contains(err.Error(), "choose another with --metrics") {
+		t.Errorf("an address that is taken: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var g errgroup.Group
+	g.Go(func() error { return serveMetrics(ctx, address, m.Handler()) })
+	var text string
+	until(t, func() (err error) { text, err = get(t, "http://"+address+"/metrics"); return err })
+	if !strings.Contains(text, "culvert_ready 0\n") {
+		t.Errorf("no culvert_ready in\n%s", text)
+	}
+	if _, err := get(t, "http://"+address+"/debug/pprof/"); err == nil {
+		t.Error("other paths are served")
+	}
+	stop()
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func get(t *testing.T, url string) (string, error) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return string(text), err
+}
+
+// until repeats an attempt that needs another goroutine to have begun.
+func until(t *testing.T, try func() error) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package desired
+
+import (
+	"errors"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// maxVFs is the largest value of TotalVFs (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
+const maxVFs = 1<<16 - 1
+
+var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "addresses", "autoprobe", "needCarrier", "segment"}
+
+// form has the parser of a scalar, and the description of the wanted form for errors.
+type form[T any] struct {
+	want  string
+	parse func(string) (T, error)
+}
+
+// Forms of the scalars of host.yaml, NodePolicies and the device plugin's files.
+var (
+	pfNameForm         = form[string]{"a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern}
+	pfMACForm          = form[vf.MAC]{"the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC}
+	pciForm            = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", parsePCIAddr}
+	hexForm            = form[string]{"four hexadecimal digits such as 8086", parseHex}
+	pfDriverForm       = form[string]{"a driver's name such as igb", parseDriver}
+	vfsForm            = form[int]{"a number from 0 to 65535, or max", parseVFs}
+	mtuForm            = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
+	segmentForm        = form[vf.Segment]{vf.WantSegment, vf.ParseSegment}
+	hostAddressForm    = form[netip.Prefix]{"an address with its prefix length such as 172.16.91.1/24", parseHostAddress}
+	poolNameForm       = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
+	prefixForm         = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
+	deviceTypeForm     = form[string]{"netdevice or vfio-pci", parseDeviceType}
+	driftForm          = form[Drift]{"mend or report", parseDrift}
+	vfDriverForm       = form[string]{"a driver's name such as igbvf", parseDriver}
+	acpiIndexForm      = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
+	linkTypeForm       = form[string]{"ether (infiniband is not served)", parseLinkType}
+	partNameForm       = form[string]{"a netdevice name or pattern", parsePattern}
+	partExpressionForm = form[string]{"a netdevice name or a regular expression", parseExpression}
+	partPCIForm        = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", parsePCIAddr}
+)
+
+func (r *reader) readPF(v at) PFRule {
+	rule := PFRule{Want: PFSpec{Autoprobe: true, NeedCarrier: true, From: r.locationOf(v)}}
+	fields, ok := r.readFields(v, pfKeys...)
+	if !ok {
+		return rule
+	}
+	read := func(key string, f func(at)) bool {
+		field, ok := fields[key]
+		if ok {
+			f(field)
+		}
+		return ok
+	}
+	named := []bool{
+		read("name", func(f at) { rule.Name = parseScalar(r, f, pfNameForm) }),
+		read("mac", func(f at) { rule.MAC = parseScalar(r, f, pfMACForm) }),
+		read("pciAddress", func(f at) { rule.PCI = parseScalar(r, f, pciForm) }),
+		read("vendor", func(f at) { rule.Vendor = parseScalar(r, f, hexForm) }),
+		read("device", func(f at) { rule.Device = parseScalar(r, f, hexForm) }),
+		read("driver", func(f at) { rule.Driver = parseScalar(r, f, pfDriverForm) }),
+	}
+	r.requireName(v, named)
+	if !read("vfs", func(f at) { rule.Want.VFs = parseScalar(r, f, vfsForm) }) {
+		r.addError(v, "vfs is missing: write how many, 0 for none, or max")
+	}
+	read("mtu", func(f at) { rule.Want.MTU = parseScalar(r, f, mtuForm) })
+	read("addresses", func(f at) { rule.Want.Addresses = r.distinctAddresses(f, readList(r, f, hostAddressForm)) })
+	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.readBool(f) })
+	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.readBool(f) })
+	read("segment", func(f at) { rule.Want.Segment = parseScalar(r, f, segmentForm) })
+	return rule
+}
+
+// requireName refuses a rule that names no PF.
+func (r *reader) requireName(v at, named []bool) {
+	if !slices.Contains(named, true) {
+		r.addError(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
+	}
+}
+
+var errOutside = errors.New("outside its range")
+
+// parsePCIAddr refuses 0000:00:00.0 too: it is the host bridge's address, and the zero value of
+// vf.PCIAddr, which stands for no address.
+func parsePCIAddr(s string) (vf.PCIAddr, error) {
+	a, err := vf.ParsePCIAddr(s)
+	if err == nil && a.IsZero() {
+		err = vf.ErrInvalid
+	}
+	return a, err
+}
+
+func parseVFs(s string) (int, error) {
+	if s == "max" {
+		return AllVFs, nil
+	}
+	return parseNumber(s, 0, maxVFs)
+}
+
+func parseMTU(s string) (int, error) { return parseNumber(s, vf.MinMTU, vf.MaxMTU) }
+
+// parseNumber reads plain decimal: no sign, no underscore, no other base.
+func parseNumber(s string, low, high int) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err == nil && (n < uint64(low) || n > uint64(high)) {
+		err = errOutside
+	}
+	return int(n), err
+}
+
+var hexCode = regexp.MustCompile(`^(?:0[xX])?([0-9A-Fa-f]{4})$`)
+
+// parseHex reads a vendor or device ID, with or without 0x in front.
+func parseHex(s string) (string, error) {
+	m := hexCode.FindStringSubmatch(s)
+	if m == nil {
+		return "", vf.ErrInvalid
+	}
+	return strings.ToLower(m[1]), nil
+}
+
+func notInName(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/#:", r) }
+
+// parseHostAddress reads an interface's address with the length of its network.
+func parseHostAddress(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	a := p.Addr()
+	if err == nil && (a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast() && a.Is6() || a.Is4In6()) {
+		err = vf.ErrInvalid
+	}
+	return p, err
+}
+
+// maxAddresses is how many addresses a PF may be given.
+const maxAddresses = 64
+
+// distinctAddresses refuses a list with an address twice, or with too many addresses.
+func (r *reader) distinctAddresses(v at, all []netip.Prefix) []netip.Prefix {
+	if len(all) > maxAddresses {
+		r.addError(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
+		return nil
+	}
+	seen := map[netip.Prefix]bool{}
+	for _, a := range all {
+		if a.IsValid() && seen[a] {
+			r.addError(v, "%s is there twice", a)
+		}
+		seen[a] = true
+	}
+	return all
+}
+
+// parseExpression reads a netdevice name or a regular expression. With an invalid expression, the
+// device plugin only reports that no name matches.
+func parseExpression(s string) (string, error) {
+	if s == "" || len(s) > 256 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", vf.ErrInvalid
+	}
+	return s, nil
+}
+
+// parsePattern reads a netdevice name or pattern: no longer than a name can
+// be unless it is a pattern (IFNAMSIZ 16, linux/if.h), no white space, no '/'.
+func parsePattern(s string) (string, error) {
+	_, err := path.Match(s, "")
+	if err == nil && (s == "" || strings.ContainsFunc(s, notInName) || (len(s) > 15 && !strings.ContainsAny(s, `*?[\`))) {
+		err = vf.ErrInvalid
+	}
+	return s, err
+}

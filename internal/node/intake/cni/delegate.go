@@ -1,0 +1,298 @@
+package cni
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/ipam"
+	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Bounds on the DELs of IPAM plugins besides the call's own: the undo of a failed ADD, and the DELs
+// that earlier calls still owe.
+const (
+	undoPluginBound = 20 * time.Second
+	owedBound       = 5 * time.Second
+	mostAtOnce      = 4
+)
+
+// delegateIPAM lets the plugin that ipam.type names give the addresses of a request. The plugin
+// runs when the interface is in the sandbox, since the dhcp plugin sends from the interface. The
+// plugin gets what ipam.ExecAdd of the CNI project gives it: the call's environment, and the whole
+// configuration.
+func (h *Handler) delegateIPAM(r api.CNIRequest, c *Config, req *attach.Request, ask Ask) {
+	req.Delegation = &journal.Delegation{
+		Plugin: c.IPAM.Type, Network: c.Name, ContainerID: r.ContainerID, Interface: r.IfName, Netns: r.Netns, Args: r.Args, Path: r.Path,
+	}
+	req.Late = func(ctx context.Context) (ipam.Config, error) {
+		out, err := RunPlugin(ctx, ask, c.IPAM.Type, r)
+		if err != nil {
+			return ipam.Config{}, notInstalled(err, *c)
+		}
+		given, dns, err := parseDelegated(out, c.Version)
+		if err != nil {
+			return given, fmt.Errorf("plugin %s: ADD answered %.200q: %w", c.IPAM.Type, out, err)
+		}
+		if c.DNS.IsZero() {
+			c.DNS = dns
+		}
+		return given, nil
+	}
+}
+
+// ownSection replaces an ipam section of type whereabouts by one that Culvert serves, unless the
+// whereabouts plugin serves it (ServesWhereabouts).
+func (h *Handler) ownSection(ctx context.Context, c *Config) error {
+	if c.IPAM.Type != ipam.TypeWhereabouts {
+		return nil
+	}
+	if h.ServesWhereabouts != nil {
+		if own, err := h.ServesWhereabouts(ctx); err != nil || !own {
+			return err
+		}
+	}
+	own, err := ipam.Reader{Lenient: c.Lenient}.ParseWhereabouts(c.Section)
+	if err != nil {
+		return err
+	}
+	c.IPAM, c.Warnings = own, append(c.Warnings, own.Warnings...)
+	return nil
+}
+
+// errNotInstalled: the plugin did not run at all.
+var errNotInstalled = errors.New("the plugin is not installed")
+
+// notInstalled adds to the error of a plugin that is not installed how to correct it. The error
+// wraps errNotInstalled.
+func notInstalled(err error, c Config) error {
+	if !errors.Is(err, vf.ErrNotFound) {
+		return err
+	}
+	instead := "use host-local or static, which Culvert serves itself"
+	if c.IPAM.Type == ipam.TypeWhereabouts {
+		instead = "have Culvert serve its networks (culvertd --whereabouts=pools)"
+	}
+	return fmt.Errorf("network %s: ipam.type %s: %w: %w: install that plugin on every node, or %s", c.Name, c.IPAM.Type, errNotInstalled, err, instead)
+}
+
+// parseDelegated reads the result of an IPAM plugin as a section with these addresses. Culvert
+// keeps them unique on this node only, since only the plugin knows which node gives out which
+// address.
+func parseDelegated(out []byte, version string) (ipam.Config, ipam.DNS, error) {
+	if err := netconf.CheckSize(len(out)); err != nil {
+		return ipam.Config{}, ipam.DNS{}, err
+	}
+	r, err := DecodeResult(out, version)
+	if err != nil {
+		return ipam.Config{}, ipam.DNS{}, fmt.Errorf("%w: not a result: %w", vf.ErrInvalid, err)
+	}
+	c := ipam.Config{Type: ipam.TypeStatic, Scope: ipam.ScopeNode, Lenient: true}
+	for _, a := range r.IPs {
+		ip, ok := netip.AddrFromSlice(a.Address.IP)
+		ones, bits := a.Address.Mask.Size()
+		if !ok || bits == 0 {
+			return c, ipam.DNS{}, fmt.Errorf("%w: address %s: want one with its prefix length", vf.ErrInvalid, a.Address.String())
+		}
+		gateway, _ := netip.AddrFromSlice(a.Gateway)
+		ip = ip.Unmap()
+		c.Static = append(c.Static, vf.Address{Prefix: netip.PrefixFrom(ip, ones-bits+ip.BitLen()), Gateway: gateway.Unmap()})
+	}
+	if len(c.Static) == 0 {
+		return c, ipam.DNS{}, fmt.Errorf("%w: it has no address", vf.ErrInvalid)
+	}
+	c.Routes, err = delegatedRoutes(r)
+	d := ipam.DNS{Nameservers: r.DNS.Nameservers, Domain: r.DNS.Domain, Search: r.DNS.Search, Options: r.DNS.Options}
+	return c, d, err
+}
+
+func delegatedRoutes(r *current.Result) (out []vf.Route, err error) {
+	for _, in := range r.Routes {
+		ip, ok := netip.AddrFromSlice(in.Dst.IP)
+		ones, bits := in.Dst.Mask.Size()
+		if !ok || bits == 0 {
+			return nil, fmt.Errorf("%w: route %s: want a destination with its prefix length", vf.ErrInvalid, in.Dst.String())
+		}
+		ip = ip.Unmap()
+		gateway, _ := netip.AddrFromSlice(in.GW)
+		route := vf.Route{Dst: netip.PrefixFrom(ip, ones-bits+ip.BitLen()).Masked(), Gateway: gateway.Unmap(), MTU: in.MTU, AdvMSS: in.AdvMSS, Priority: in.Priority}
+		if in.Table != nil {
+			route.Table = *in.Table
+		}
+		if in.Scope != nil {
+			route.Scope = *in.Scope
+		}
+		out = append(out, route)
+	}
+	return out, nil
+}
+
+// undoDelegation runs the DEL of the plugin that gave an attachment its addresses, as the
+// ledger has it (I8), and reports whether the ledger has one. A plugin that is not installed
+// any more keeps no pod from ending: its DEL stays owing.
+func (h *Handler) undoDelegation(ctx context.Context, r api.CNIRequest, ask Ask) (found bool, err error) {
+	held, owed, err := h.engine.Delegations()
+	all := slices.Concat(held, owed)
+	return slices.ContainsFunc(all, func(d journal.Delegation) bool { return isOf(d, r) }), errors.Join(err, h.undoThose(ctx, all, r, ask))
+}
+
+// isOf reports whether a delegation is that of the attachment of a call.
+func isOf(d journal.Delegation, r api.CNIRequest) bool {
+	return d.ContainerID == r.ContainerID && d.Interface == r.IfName
+}
+
+// releaseUnrecorded runs the DEL of the IPAM plugin that the configuration names for an
+// attachment of which the ledger has no delegation: the plugin that Culvert replaced may have
+// made it, and its address would stay taken. A failure keeps no pod from ending.
+func (h *Handler) releaseUnrecorded(ctx context.Context, r api.CNIRequest, ask Ask) {
+	c, err := ParseConfig(r.Config)
+	if err != nil || ask == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, owedBound)
+	defer cancel()
+	if err := h.passOn(ctx, r, c, ask); err != nil {
+		h.Log.Warn("release the addresses of an attachment from before Culvert", "net", c.Name, "plugin", c.IPAM.Type, "container", r.ContainerID, "err", err)
+	}
+}
+
+// undoThose runs the DELs for the attachment of a call.
+func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api.CNIRequest, ask Ask) error {
+	var errs []error
+	for _, d := range all {
+		if !isOf(d, r) {
+			continue
+		}
+		if c, err := ParseConfig(r.Config); err == nil && c.IPAM.Type == d.Plugin {
+			d.Config = r.Config // with the prevResult
+		}
+		if r.Path != "" {
+			d.Path = r.Path
+		}
+		d.Netns = r.Netns // empty when it has gone
+		if err := h.deleteDelegated(ctx, d, ask); err != nil && !errors.Is(err, vf.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// payOwed runs the DELs of IPAM plugins that earlier calls still owe, for example after culvertd
+// died in an ADD. It goes on after the delegation that was tried last, so that DELs that always
+// fail or hang do not keep it from the others. A later call repeats the DELs that fail.
+func (h *Handler) payOwed(ctx context.Context, ask Ask) {
+	_, owed, err := h.engine.Delegations()
+	if err != nil || len(owed) == 0 || ask == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, owedBound)
+	defer cancel()
+	for range min(len(owed), mostAtOnce) {
+		if ctx.Err() != nil {
+			return // the delegations that are left keep their turn
+		}
+		d := h.nextOwed(owed)
+		if err := h.deleteDelegated(ctx, d, ask); err != nil {
+			h.Log.Warn("DEL of an IPAM plugin, left for a later call", "net", d.Network, "plugin", d.Plugin, "container", d.ContainerID, "err", err)
+		}
+	}
+}
+
+// nextOwed returns the delegation that follows the one it returned last, in the order of
+// compareDelegations. After the last one it starts again. owed is not empty.
+func (h *Handler) nextOwed(owed []journal.Delegation) journal.Delegation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	round := func(d journal.Delegation) int {
+		if compareDelegations(d, h.lastOwed) > 0 {
+			return 0
+		}
+		return 1
+	}
+	h.lastOwed = slices.MinFunc(owed, func(a, b journal.Delegation) int {
+		return cmp.Or(cmp.Compare(round(a), round(b)), compareDelegations(a, b))
+	})
+	return h.lastOwed
+}
+
+// compareDelegations orders delegations by attachment, plugin and configuration. The ledger may
+// have two that differ only in their configuration: of two ADDs of one attachment.
+func compareDelegations(a, b journal.Delegation) int {
+	return cmp.Or(
+		cmp.Compare(a.ContainerID, b.ContainerID), cmp.Compare(a.Interface, b.Interface),
+		cmp.Compare(a.Plugin, b.Plugin), bytes.Compare(a.Config, b.Config),
+	)
+}
+
+func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask Ask) error {
+	_, err := RunPlugin(ctx, ask, d.Plugin, api.CNIRequest{
+		Command: cmdDel, ContainerID: d.ContainerID, Netns: d.Netns, IfName: d.Interface, Args: d.Args, Path: d.Path, Config: d.Config,
+	})
+	if err != nil {
+		return err
+	}
+	return h.engine.Undone(d)
+}
+
+// undoFailed undoes the work that the IPAM plugin may have done for an ADD that failed. The caller
+// may have disconnected. A DEL that fails now stays owed; a plugin that did not run is owed no DEL.
+// If the attachment has a lease nevertheless, the lease is of an earlier ADD and keeps its
+// addresses.
+func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d journal.Delegation, cause error) {
+	if errors.Is(cause, errNotInstalled) {
+		if err := h.engine.Undone(d); err != nil {
+			h.Log.Warn("forget a plugin that did not run", "container", r.ContainerID, "err", err)
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
+	defer cancel()
+	_, owed, err := h.engine.Delegations()
+	err = errors.Join(err, h.undoThose(ctx, owed, r, ask))
+	if err != nil {
+		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", r.ContainerID, "err", err)
+	}
+}
+
+// collectDelegations runs the DELs of plugins for the attachments of a network that GC does
+// not keep.
+func (h *Handler) collectDelegations(ctx context.Context, c Config, ask Ask) error {
+	held, _, err := h.engine.Delegations()
+	errs := []error{err}
+	for _, d := range held {
+		keep := d.Network != c.Name
+		for _, o := range c.Valid {
+			keep = keep || o.UID == d.ContainerID && o.Interface == d.Interface
+		}
+		if keep {
+			continue
+		}
+		if err := h.deleteDelegated(ctx, d, ask); !errors.Is(err, vf.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// passOn runs a command of the plugin that gives a network's addresses; nil where there is
+// none, or where it does not have that command.
+func (h *Handler) passOn(ctx context.Context, r api.CNIRequest, c Config, ask Ask) error {
+	if err := h.ownSection(ctx, &c); err != nil || !c.IPAM.IsDelegated() {
+		return err
+	}
+	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, r); err != nil && !isUnimplemented(err) {
+		return notInstalled(err, c)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
+
+	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/network/strictjson"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// prevResult reads the key of that name, which is a result of the
+// configuration's version.
+func prevResult(o *strictjson.Object, version string) *current.Result {
+	in := o.Object("prevResult")
+	if in == nil {
+		return nil
+	}
+	for _, key := range []string{"interfaces", "ips", "routes"} {
+		in.Objects(key) // the library does not survive a null among them
+	}
+	if o.Err() != nil {
+		return nil
+	}
+	r, err := DecodeResult(o.Raw("prevResult"), version)
+	if err != nil {
+		o.Fail("prevResult", "not a result of version %s: %v", version, err)
+		return nil
+	}
+	refuseParts(o, r)
+	return r
+}
+
+// refuseParts refuses addresses without an IP and routes without a destination, which the library
+// lets through. Culvert passes them on in its own result.
+func refuseParts(o *strictjson.Object, r *current.Result) {
+	for i, ip := range r.IPs {
+		if ip.Address.IP == nil {
+			o.Fail("prevResult", "ips[%d] has no address", i)
+		}
+	}
+	for i, route := range r.Routes {
+		if route.Dst.IP == nil {
+			o.Fail("prevResult", "routes[%d] has no dst", i)
+		}
+	}
+}
+
+// DecodeResult reads a result of a version. Results before 1.0.0 need not say their
+// version.
+func DecodeResult(raw json.RawMessage, version string) (*current.Result, error) {
+	whole, err := netconf.SetKeys(raw, map[string]json.RawMessage{"cniVersion": netconf.String(version)})
+	if err != nil {
+		return nil, err
+	}
+	r, err := create.Create(version, whole)
+	if err != nil {
+		return nil, err
+	}
+	return current.NewResultFromResult(r)
+}
+
+// findInterface returns the index of the interface of that name in that sandbox, or of
+// that name without one (vfio); -1 when there is none.
+func findInterface(r *current.Result, name, netns string) int {
+	if r == nil {
+		return -1
+	}
+	for i, in := range r.Interfaces {
+		if in.Name == name && in.Sandbox == netns {
+			return i
+		}
+	}
+	return -1
+}
+
+// expectedRequest returns the request that CHECK hands to the engine: the
+// configuration's, with the addresses that the prevResult says our interface
+// has (specification, section 2, CHECK).
+func expectedRequest(c Config, req attach.Request) (attach.Request, error) {
+	i := findInterface(c.Prev, req.Spec.Interface, req.Netns)
+	if i < 0 {
+		i = findInterface(c.Prev, req.Spec.Interface, "")
+	}
+	if i < 0 {
+		return req, fmt.Errorf("%w: prevResult has no interface %s in %s", errDiffers, req.Spec.Interface, req.Netns)
+	}
+	if in := c.Prev.Interfaces[i]; in.Mac != "" {
+		mac, err := vf.ParseMAC(in.Mac)
+		if err != nil {
+			return req, fmt.Errorf("prevResult.interfaces[%d].mac: %w: %w", i, vf.ErrInvalid, err)
+		}
+		req.LinkMAC = &mac // a later plugin of the chain may have given it
+	}
+	for j, has := range c.Prev.IPs {
+		if has.Interface == nil || *has.Interface != i {
+			continue
+		}
+		a, ok := netip.AddrFromSlice(has.Address.IP)
+		if !ok {
+			return req, fmt.Errorf("prevResult.ips[%d].address %s: %w: want an address", j, has.Address.IP, vf.ErrInvalid)
+		}
+		ones, _ := has.Address.Mask.Size()
+		gw, _ := netip.AddrFromSlice(has.Gateway)
+		req.Spec.Addresses = append(req.Spec.Addresses, vf.Address{Prefix: netip.PrefixFrom(a.Unmap(), ones), Gateway: gw.Unmap()})
+	}
+	return req, checkAsked(req)
+}
+
+// checkAsked checks that prevResult has each address that the request names.
+func checkAsked(req attach.Request) error {
+	for _, w := range req.Addresses {
+		has := false
+		for _, a := range req.Spec.Addresses {
+			has = has || a.Prefix.Addr() == w.Addr().Unmap()
+		}
+		if !has {
+			return fmt.Errorf("%w: address %s was asked for, and prevResult does not have it", errDiffers, w.Addr())
+		}
+	}
+	return nil
+}

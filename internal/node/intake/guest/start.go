@@ -1,0 +1,253 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/guest"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// startBound is how long making VFs ready for a guest may take. A start that takes longer is
+// undone and refused, while the hook still listens.
+const startBound = 15 * time.Second
+
+// Start is an rpc.Handler for api.MethodGuestStart. The guest gets the VFs that its definition
+// names, as the definition wants them, or none and the reason (P10): a VF has another owner, or
+// could not be made ready. Start says nothing about PCI devices that are not in the ledger.
+func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error) {
+	def, err := parseReport(params)
+	if err != nil {
+		return nil, err
+	}
+	who := vf.Owner{Kind: vf.OwnerGuest, UID: def.UUID, Name: def.Name}
+	wants, err := def.Wants()
+	if err == nil {
+		err = checkMove(def)
+	}
+	if err != nil {
+		return api.GuestAnswer{Refused: err.Error()}, nil //nolint:nilerr // a refusal is an answer
+	}
+	records, err := h.readRecords()
+	if err != nil {
+		return nil, err
+	}
+	var no refusal
+	var requests []attach.Request
+	for _, w := range wants {
+		rec, known := recordAt(records, w.VF)
+		switch {
+		case known:
+			if why := findObstacle(rec, who); why != "" {
+				no.addReason(why, h.engine.Room(ctx, rec.PCI))
+			}
+			requests = append(requests, requestFor(rec, who, w))
+		case w.Ours:
+			no.addReason(fmt.Sprintf("VF %s, which is none of this host's that Culvert made", w.VF), "")
+		}
+	}
+	if len(no.why) > 0 {
+		return no.formatAnswer(who, "take it out of the definition, or culvert vm xml another one"), nil
+	}
+	return h.grantAll(ctx, requests)
+}
+
+// checkMove keeps a guest from starting that is on its way to or from another host, where it may
+// run, too. libvirt's hook does the same without culvertd.
+func checkMove(def guest.Definition) error {
+	m, err := def.Move()
+	if why := m.Refusal(def.Name); why != "" {
+		return errors.New(why)
+	}
+	return err
+}
+
+// refusal has the reasons why a guest cannot have VFs, and how full their pools are.
+type refusal struct{ why, rooms []string }
+
+func (r *refusal) addReason(why, room string) {
+	r.why = append(r.why, why)
+	if room != "" && !slices.Contains(r.rooms, room) {
+		r.rooms = append(r.rooms, room)
+	}
+}
+
+func (r *refusal) formatAnswer(who vf.Owner, do string) api.GuestAnswer {
+	text := fmt.Sprintf("guest %s cannot have %s: %s", who.Name, strings.Join(r.why, "; "), do)
+	if len(r.rooms) > 0 {
+		text += " (" + strings.Join(r.rooms, "; ") + ")"
+	}
+	return api.GuestAnswer{Refused: text}
+}
+
+// grantAll gives the guest all VFs. If that fails, the guest keeps only the VFs that it had before.
+func (h *Handler) grantAll(ctx context.Context, requests []attach.Request) (api.GuestAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	var given []journal.Record
+	for _, req := range requests {
+		rec, had, err := h.grantVF(ctx, req)
+		if err != nil {
+			return api.GuestAnswer{Refused: fmt.Sprintf("guest %s cannot start: %v", req.Owner.Name, errors.Join(err, h.endLeases(ctx, given)))}, nil
+		}
+		if !had {
+			given = append(given, rec)
+		}
+	}
+	return api.GuestAnswer{}, nil
+}
+
+// grantVF gives one VF to a guest that does not run; had says that the guest already had it with
+// the wanted settings. It ends leases of the guest that contradict the definition, and those of
+// an earlier run whose end was missed.
+func (h *Handler) grantVF(ctx context.Context, req attach.Request) (rec journal.Record, had bool, err error) {
+	mine, err := h.listHeld(func(o vf.Owner) bool { return o.UID == req.Owner.UID })
+	if err != nil {
+		return rec, false, err
+	}
+	var stale []journal.Record
+	for _, r := range mine {
+		named := r.Lease.Owner.Interface == req.Owner.Interface
+		switch {
+		case r.Phase != journal.Attached: // the engine waits for it
+		case r.PCI == req.VF && named && isSameLease(r, req) && !r.Lease.Opened:
+			return r, true, nil
+		case r.PCI == req.VF || named:
+			stale = append(stale, r)
+		}
+	}
+	if err := h.endLeases(ctx, stale); err != nil {
+		return rec, false, err
+	}
+	rec, err = h.engine.Attach(ctx, req)
+	return rec, false, err
+}
+
+// Stop is an rpc.Handler for api.MethodGuestStop: libvirt has released the devices of the guest.
+// Its leases on VFs that the definition names end (P12). Others are reserved for its next start.
+func (h *Handler) Stop(ctx context.Context, params json.RawMessage) (any, error) {
+	def, err := parseReport(params)
+	if err != nil {
+		return nil, err
+	}
+	return api.GuestAnswer{}, h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool {
+		return slices.ContainsFunc(def.Uses, func(u guest.Use) bool { return u.VF() == pci })
+	})
+}
+
+// PortCreated is an rpc.Handler for api.MethodPortCreated: it leases the VF that libvirt chose
+// from a network to the guest, or refuses it. A VF that the guest has already stays as it is: its
+// definition, which Start has read, has more settings than the port.
+func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any, error) {
+	port, err := portOf(params)
+	if err != nil {
+		return nil, err
+	}
+	records, err := h.readRecords()
+	rec, known := recordAt(records, port.Want.VF)
+	if err != nil || !known {
+		return api.GuestAnswer{}, err
+	}
+	who := vf.Owner{Kind: vf.OwnerGuest, UID: port.UUID, Name: port.Name}
+	if why := findObstacle(rec, who); why != "" {
+		var no refusal
+		no.addReason(why, h.engine.Room(ctx, rec.PCI))
+		return no.formatAnswer(who, "take it out of the network, too"), nil
+	}
+	if rec.Phase == journal.Attached {
+		return api.GuestAnswer{}, nil
+	}
+	return h.grantAll(ctx, []attach.Request{requestFor(rec, who, port.Want)})
+}
+
+// PortDeleted is an rpc.Handler for api.MethodPortDeleted.
+func (h *Handler) PortDeleted(ctx context.Context, params json.RawMessage) (any, error) {
+	port, err := portOf(params)
+	if err != nil || port.Want.VF.IsZero() {
+		return api.GuestAnswer{}, err
+	}
+	return api.GuestAnswer{}, h.endOf(ctx, port.UUID, func(pci vf.PCIAddr) bool { return pci == port.Want.VF })
+}
+
+func parseReport(params json.RawMessage) (guest.Definition, error) {
+	var r api.GuestReport
+	if err := json.Unmarshal(params, &r); err != nil {
+		return guest.Definition{}, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
+	}
+	return guest.Parse(r.XML)
+}
+
+func portOf(params json.RawMessage) (guest.Port, error) {
+	var r api.GuestReport
+	if err := json.Unmarshal(params, &r); err != nil {
+		return guest.Port{}, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
+	}
+	return guest.ParsePort(r.XML)
+}
+
+// endOf ends the guest's leases on VFs that match, as they are now: a report that
+// comes late ends no later ones (I8).
+func (h *Handler) endOf(ctx context.Context, uuid string, match func(vf.PCIAddr) bool) error {
+	mine, err := h.listHeld(func(o vf.Owner) bool { return o.UID == uuid })
+	if err != nil {
+		return err
+	}
+	return h.endLeases(ctx, slices.DeleteFunc(mine, func(r journal.Record) bool { return !match(r.PCI) }))
+}
+
+// endLeases takes leases back, all at once. A failure does not stop the others (I7).
+func (h *Handler) endLeases(ctx context.Context, leases []journal.Record) error {
+	errs := make([]error, len(leases))
+	var g errgroup.Group
+	for i, rec := range leases {
+		g.Go(func() error {
+			errs[i] = h.engine.End(ctx, rec)
+			return nil
+		})
+	}
+	return errors.Join(append(errs, g.Wait())...)
+}
+
+func (h *Handler) readRecords() ([]journal.Record, error) { return journal.ReadRecords(h.ledger) }
+
+// recordAt returns the record of the VF at an address.
+func recordAt(records []journal.Record, pci vf.PCIAddr) (journal.Record, bool) {
+	for _, r := range records {
+		if r.PCI == pci && !pci.IsZero() {
+			return r, true
+		}
+	}
+	return journal.Record{}, false
+}
+
+// requestFor returns the request for the VF that a definition wants. It does not ask for a MAC
+// address that the VF has anyway: some drivers refuse to set any address.
+func requestFor(rec journal.Record, who vf.Owner, w guest.Want) attach.Request {
+	who.Interface = w.Device
+	if w.Spec.MAC != nil && *w.Spec.MAC == rec.Baseline.Admin.MAC {
+		w.Spec.MAC = nil
+	}
+	return attach.Request{Owner: who, VF: w.VF, Spec: w.Spec}
+}
+
+// findObstacle returns the reason why a guest cannot have a VF, or "".
+func findObstacle(rec journal.Record, who vf.Owner) string {
+	mine := rec.Lease.Owner.Kind == who.Kind && rec.Lease.Owner.UID == who.UID
+	switch {
+	case rec.Phase == journal.Quarantined:
+		return fmt.Sprintf("VF %s, which is quarantined (%s)", rec.PCI, rec.Reason)
+	case rec.Held() && !mine:
+		return fmt.Sprintf("VF %s, which is %s: %s by %s", rec.PCI, rec.Phase, vf.ErrHeld, rec.Holder())
+	}
+	return ""
+}

@@ -1,0 +1,73 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+)
+
+// configuration is the configuration that the runtime passes: the entry of 00-culvert.conflist,
+// with the runtime's additions. Unknown keys may come from a later runtime.
+type configuration struct {
+	Name          string                     `json:"name"`
+	PodNetworks   bool                       `json:"podNetworks"`
+	RuntimeConfig map[string]json.RawMessage `json:"runtimeConfig"`
+	PrevResult    json.RawMessage            `json:"prevResult"`
+	Valid         []attachment               `json:"cni.dev/valid-attachments"`
+	Attachments   []attachment               `json:"cni.dev/attachments"` // its name in the specification's first text of 1.1.0
+}
+
+// attachment is an attachment that GC has to keep.
+type attachment struct {
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifname"`
+}
+
+// call is one invocation.
+type call struct {
+	api.CNIRequest
+	config              configuration
+	namespace, pod, uid string // from CNI_ARGS; empty if the runtime knows no pods
+	runPlugin           cni.Ask
+}
+
+func newCall(r api.CNIRequest, ask cni.Ask) call {
+	c := call{CNIRequest: r, runPlugin: ask}
+	_ = json.Unmarshal(r.Config, &c.config) // a text that is no configuration does not set podNetworks
+	for _, pair := range strings.Split(r.Args, ";") {
+		key, value, _ := strings.Cut(pair, "=")
+		switch key {
+		case "K8S_POD_NAMESPACE":
+			c.namespace = value
+		case "K8S_POD_NAME":
+			c.pod = value
+		case "K8S_POD_UID":
+			c.uid = value
+		}
+	}
+	return c
+}
+
+func (c call) cniVersion() string { return api.CNIVersionOf(c.Config) }
+
+// podName returns the name of the sandbox in messages: that of its pod.
+func (c call) podName() string {
+	if c.pod == "" {
+		return c.ContainerID
+	}
+	return c.namespace + "/" + c.pod
+}
+
+// lockSandbox waits until no other call works on c's sandbox: an ADD that still runs,
+// and the DEL that the runtime has sent already.
+func (h *Handler) lockSandbox(ctx context.Context, c call) (unlock func(), err error) {
+	unlock, err = h.sandboxes.Lock(ctx, c.ContainerID, "another "+c.Command+" for this sandbox")
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", c.podName(), err)
+	}
+	return unlock, nil
+}

@@ -1,0 +1,137 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/keylock"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// networks is cni.Handler: networks of Culvert's own types.
+type networks interface {
+	Run(ctx context.Context, r api.CNIRequest, ask cni.Ask) ([]byte, error)
+}
+
+// ledger is the part of journal.Ledger that is needed.
+type ledger interface {
+	Update(func(*journal.Tx) error) error
+	View(func(*journal.Tx) error) error
+}
+
+// engine is the part of attach.Engine that is needed.
+type engine interface {
+	Detach(context.Context, vf.Owner) error
+}
+
+// kernel is the part of kernel.Kernel that is needed.
+type kernel interface {
+	Do(context.Context, step.Step) error
+}
+
+// cluster is kube.Client. Annotate and PodEvent return at once.
+type cluster interface {
+	// Pod returns a pod of this node; vf.ErrNotFound, vf.ErrNotReady.
+	Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error)
+	// Network returns a network attachment definition; errors as for Pod.
+	Network(ctx context.Context, namespace, name string) (api.NetworkDefinition, error)
+	// Annotate sets annotations of a pod in one request.
+	Annotate(p api.Pod, values map[string]string)
+	PodEvent(p api.Pod, kind, reason, text string)
+}
+
+// hardware is inventory.Inventory: the PFs as they were last listed.
+type hardware interface {
+	PFs() []vf.PF
+}
+
+// Devices returns the devices of a resource that the kubelet gave to a pod.
+type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
+
+// Config has the parts of a Handler. All fields but Isolation, Global and Log are needed.
+type Config struct {
+	Networks networks
+	Ledger   ledger
+	Engine   engine
+	Kernel   kernel
+	Hardware hardware
+	Cluster  cluster
+	Devices  Devices
+	// ConfDir is the folder of the runtime's network configurations, DeviceInfo the folder for
+	// device-info files.
+	ConfDir, DeviceInfo string
+	// Isolation lets pods use networks of their own namespace and of those in
+	// Global only.
+	Isolation bool
+	Global    []string
+	Log       *slog.Logger     // nil discards
+	Now       func() time.Time // nil stands for time.Now
+}
+
+// The folders of a Config on a node, unless flags name others.
+const (
+	DefaultConfDir    = "/etc/cni/net.d"
+	DefaultDeviceInfo = "/var/run/k8s.cni.cncf.io/devinfo"
+)
+
+// Handler answers the shim. Its methods may be called concurrently.
+type Handler struct {
+	Config
+	sandboxes keylock.Locks[string] // by container ID
+}
+
+// New makes a Handler.
+func New(c Config) *Handler {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Handler{Config: c}
+}
+
+// Serve is an rpc.DialogHandler: an api.CNIRequest in, an api.CNIResponse out. An
+// invocation that fails is a response, too; the error is for params that no shim
+// sends.
+func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask cni.Ask) (any, error) {
+	var r api.CNIRequest
+	if err := json.Unmarshal(params, &r); err != nil {
+		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
+	}
+	c := newCall(r, ask)
+	out, err := h.runCommand(ctx, c)
+	if err != nil {
+		if c.config.PodNetworks {
+			h.Log.Warn("pod networks", "command", r.Command, "pod", c.podName(), "err", err)
+		}
+		return cni.Failure(c.cniVersion(), err), nil
+	}
+	return api.CNIResponse{Stdout: out}, nil
+}
+
+func (h *Handler) runCommand(ctx context.Context, c call) ([]byte, error) {
+	if !c.config.PodNetworks {
+		return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin)
+	}
+	switch c.Command {
+	case "ADD":
+		return h.addPod(ctx, c)
+	case "DEL":
+		return nil, h.delPod(ctx, c)
+	case "CHECK":
+		return nil, h.checkPod(ctx, c)
+	case "GC":
+		return nil, h.collectGarbage(ctx, c)
+	case "STATUS":
+		return nil, h.checkStatus(ctx, c)
+	}
+	return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin) // Run reports the unknown command
+}

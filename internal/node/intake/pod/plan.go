@@ -1,0 +1,319 @@
+package pod
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// wish has the networks that a pod asks for, parsed and checked.
+type wish struct {
+	pod     api.Pod
+	sandbox journal.Sandbox
+	// gateways are those of the pod's default route, by the index of the network that the route
+	// goes over. Without any, the default network has the route. For the networks of ownGateways,
+	// the gateways come from their results.
+	gateways    map[int][]netip.Addr
+	ownGateways []int
+	// ignored lists the requests of the pod that have no effect.
+	ignored []string
+}
+
+// planAdd returns the work that an ADD requires. It touches nothing.
+func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
+	w := wish{
+		sandbox: journal.Sandbox{
+			ID: c.ContainerID, Netns: c.Netns, Namespace: c.namespace, Pod: c.pod, UID: c.uid,
+			Phase: journal.SandboxAdding, Args: ignoreUnknown(c.Args), Path: c.Path,
+		},
+		gateways: map[int][]netip.Addr{},
+	}
+	if c.pod == "" { // a container of another runtime, without Kubernetes
+		return w, h.planDefault(ctx, c, &w, devices{})
+	}
+	var err error
+	if w.pod, err = h.Cluster.Pod(ctx, c.namespace, c.pod, c.uid); err != nil {
+		return w, err
+	}
+	elements, err := netannotation.Parse(w.pod.Annotations[netannotation.Networks], c.namespace)
+	if err != nil {
+		return w, err
+	}
+	given := devices{ask: h.Devices, pod: w.pod, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
+	if err := h.planDefault(ctx, c, &w, given); err != nil {
+		return w, fmt.Errorf("default network: %w", err)
+	}
+	var errs []error
+	for i, e := range elements {
+		name := e.Interface
+		if name == "" {
+			name = fmt.Sprintf("net%d", i+1)
+		}
+		n, err := h.planNetwork(ctx, &w, e, name, given)
+		if err == nil {
+			err = w.addNetwork(n, e)
+		}
+		tooLarge := w.checkSize()
+		if err = cmp.Or(err, tooLarge); err != nil {
+			errs = append(errs, fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err))
+		}
+		if tooLarge != nil {
+			break // the next ones would only take memory
+		}
+	}
+	return w, errors.Join(errs...)
+}
+
+// checkSize refuses networks whose configurations are larger together than the record of
+// a sandbox may be.
+func (w *wish) checkSize() error {
+	size := 0
+	for _, n := range w.sandbox.Networks {
+		for _, p := range n.Plugins {
+			size += len(p.Raw)
+		}
+	}
+	if size > journal.MaxSandbox {
+		return fmt.Errorf("%w: the configurations of the networks up to it have %d bytes; want at most %d", vf.ErrInvalid, size, journal.MaxSandbox)
+	}
+	return nil
+}
+
+// addNetwork adds a network to the wish.
+func (w *wish) addNetwork(n journal.SandboxNetwork, e netannotation.Element) error {
+	for _, o := range w.sandbox.Networks {
+		if o.Interface == n.Interface {
+			return fmt.Errorf("interface %s: %w: network %s has that name; ask for another with @name", n.Interface, vf.ErrInvalid, o.Name)
+		}
+	}
+	if err := w.addDefaultRoute(len(w.sandbox.Networks), e.DefaultRoute); err != nil {
+		return err
+	}
+	w.sandbox.Networks = append(w.sandbox.Networks, n)
+	return nil
+}
+
+// planDefault finds the default network: the one that the pod's annotation names, which is
+// planned as any other network, or the node's.
+func (h *Handler) planDefault(ctx context.Context, c call, w *wish, given devices) error {
+	elements, err := netannotation.ParseDefault(w.pod.Annotations[netannotation.DefaultNetwork])
+	var n journal.SandboxNetwork
+	switch {
+	case err != nil:
+		return err
+	case len(elements) == 1:
+		if n, err = h.planNetwork(ctx, w, elements[0], c.IfName, given); err != nil {
+			return fmt.Errorf("network %s/%s: %w", elements[0].Namespace, elements[0].Name, err)
+		}
+		n.Runtime = withRuntime(n.Runtime, c.config.RuntimeConfig)
+		if err := w.addDefaultRoute(0, elements[0].DefaultRoute); err != nil {
+			return fmt.Errorf("network %s: %w", n.Name, err)
+		}
+		w.ignoreName(elements[0], c.IfName)
+	default:
+		d, err := defaultIn(h.ConfDir)
+		if err != nil {
+			return fmt.Errorf("%w: %w", vf.ErrNotReady, err)
+		}
+		n = journal.SandboxNetwork{Name: d.Name, Interface: c.IfName, Runtime: c.config.RuntimeConfig}
+		setDefinition(&n, d)
+	}
+	n.Default = true
+	w.sandbox.Networks = append(w.sandbox.Networks, n)
+	return nil
+}
+
+// ignoreName lists the interface name that an element asks for the default network as ignored,
+// unless it is the runtime's.
+func (w *wish) ignoreName(e netannotation.Element, name string) {
+	if e.Interface != "" && e.Interface != name {
+		w.ignored = append(w.ignored, fmt.Sprintf("network %s/%s: interface %s is asked for, and the default network has the name %s that the runtime gives it", e.Namespace, e.Name, e.Interface, name))
+	}
+}
+
+// withRuntime adds what the runtime asks of the default network, such as port mappings, to
+// what the pod's annotation asks. The annotation wins.
+func withRuntime(asked, runtime map[string]json.RawMessage) map[string]json.RawMessage {
+	out := maps.Clone(asked)
+	for key, value := range runtime {
+		if _, ok := out[key]; !ok {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+func setDefinition(n *journal.SandboxNetwork, l netconf.List) {
+	n.Network, n.Version, n.Plugins, n.DisableCheck, n.DisableGC = l.Name, l.Version, l.Plugins, l.DisableCheck, l.DisableGC
+}
+
+// readDefinition reads a network attachment definition that pods of a namespace may use, and
+// the file on the node that it stands for when its configuration is empty.
+func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, pod string) (netconf.List, api.NetworkDefinition, error) {
+	nad, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
+	if err == nil || errors.Is(err, vf.ErrNotFound) {
+		// This check comes first, so that a pod's author does not learn whether the network
+		// exists.
+		nad.Namespace, nad.Name = e.Namespace, e.Name
+		err = cmp.Or(h.checkNamespace(pod, nad), err)
+	}
+	if err != nil {
+		return netconf.List{}, nad, err
+	}
+	if err := netconf.CheckSize(len(nad.Config)); err != nil { // before it is parsed
+		return netconf.List{}, nad, err
+	}
+	l, err := cni.ParseDefinition(nad)
+	if err == nil && len(l.Plugins) == 0 {
+		l, err = namedIn(h.ConfDir, nad.Name)
+	}
+	return l, nad, err
+}
+
+// planNetwork turns one element of the annotation into a network.
+func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Element, name string, given devices) (journal.SandboxNetwork, error) {
+	n := journal.SandboxNetwork{
+		Name: e.Namespace + "/" + e.Name, Interface: name, Runtime: map[string]json.RawMessage{},
+		DeviceInfo: filepath.Join(h.DeviceInfo, "cni", w.sandbox.ID+"-"+name+"-device.json"),
+	}
+	d, nad, err := h.readDefinition(ctx, e, w.pod.Namespace)
+	if err != nil {
+		return n, err
+	}
+	putCapabilities(n.Runtime, e)
+	resource := nad.Annotations[netannotation.ResourceName]
+	if resource == "" {
+		err = given.checkDevice(ctx, e.DeviceID)
+	} else {
+		delete(n.Runtime, "deviceID")
+	}
+	if err != nil {
+		return n, err
+	}
+	var lacking []string
+	if d.Plugins, lacking, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
+		return n, err
+	}
+	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins, lacking))...)
+	if resource != "" {
+		vfs, err := given.nextDevices(ctx, resource, cni.VFsOf(d), h.findPF)
+		if err != nil {
+			return n, err
+		}
+		device := vfs[0]
+		if e.DeviceID != "" && e.DeviceID != device.String() {
+			w.ignored = append(w.ignored, fmt.Sprintf("network %s: deviceID %s is asked for, and the kubelet chose %s of %s", n.Name, excerpt.Quote(e.DeviceID), device, resource))
+		}
+		n.Runtime["deviceID"] = netconf.String(device.String())
+		if d.Plugins, err = withDevices(d.Plugins, vfs); err != nil {
+			return n, err
+		}
+	}
+	setDefinition(&n, d)
+	return n, nil
+}
+
+// putCapabilities puts the requests of an element under the names of the capabilities (CNI
+// conventions, "well-known capabilities").
+func putCapabilities(runtime map[string]json.RawMessage, e netannotation.Element) {
+	put := func(key string, given bool, v any) {
+		if raw, err := json.Marshal(v); given && err == nil {
+			runtime[key] = raw
+		}
+	}
+	put("mac", e.MAC != nil, e.MAC)
+	put("ips", len(e.IPs) > 0, e.IPs)
+	put("portMappings", len(e.PortMappings) > 0, e.PortMappings)
+	put("bandwidth", e.Bandwidth != nil, e.Bandwidth)
+	put("infinibandGUID", e.InfinibandGUID != "", e.InfinibandGUID)
+	put("deviceID", e.DeviceID != "", e.DeviceID)
+}
+
+// notPassed lists the requests of an element that no plugin accepts. lacking has the capabilities
+// that its cni-args would need.
+func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin, lacking []string) []string {
+	var out []string
+	keys := slices.Sorted(maps.Keys(n.Runtime))
+	keys = append(keys, slices.DeleteFunc(lacking, func(key string) bool { return slices.Contains(keys, key) })...)
+	for _, key := range keys {
+		takes := func(p netconf.Plugin) bool { return p.Takes(key) }
+		if !slices.ContainsFunc(plugins, takes) {
+			out = append(out, netconf.DescribeIgnored(n.Name, key))
+		}
+	}
+	return out
+}
+
+// withDevices puts the device that the kubelet chose into every plugin's configuration, in place
+// of a device that it names, as Multus does. Culvert's own plugin gets all VFs of a bond.
+func withDevices(plugins []netconf.Plugin, vfs []vf.PCIAddr) ([]netconf.Plugin, error) {
+	out, id := slices.Clone(plugins), netconf.String(vfs[0].String())
+	all, err := json.Marshal(vfs)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range plugins {
+		keys := map[string]json.RawMessage{"deviceID": id, "pciBusID": id}
+		if len(vfs) > 1 && p.IsOwn() {
+			keys["deviceIDs"] = all
+		}
+		if out[i], err = p.With(keys); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// withArgs adds an element's cni-args to args.cni of every plugin. All plugins together may be as
+// large as one configuration, since a list of many plugins would multiply the args. In a network of
+// VFs a MAC address and addresses reach only plugins that declare the capability (I9): the CNI
+// project's host-local, static and tuning take them without. The capabilities that are missing are
+// returned.
+func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) (out []netconf.Plugin, missing []string, err error) {
+	if len(args) == 0 {
+		return plugins, nil, nil
+	}
+	ofVFs := slices.ContainsFunc(plugins, netconf.Plugin.IsOwn)
+	size := 0
+	for _, p := range plugins {
+		passed := args
+		if ofVFs {
+			var lacks []string
+			passed, lacks = p.LeaveOutUndeclared(args)
+			missing = append(missing, lacks...)
+		}
+		if p, err = p.WithArgs(passed); err != nil {
+			return nil, nil, err
+		}
+		out, size = append(out, p), size+len(p.Raw)
+		if err := netconf.CheckSize(size); err != nil {
+			return nil, nil, fmt.Errorf("with its cni-args: %w", err)
+		}
+	}
+	slices.Sort(missing)
+	return out, slices.Compact(missing), nil
+}
+
+// ignoreUnknown adds the key to CNI_ARGS that makes plugins ignore keys that they do not know, as
+// the kubelet's runtimes do.
+func ignoreUnknown(args string) string {
+	if strings.Contains(args, "IgnoreUnknown") {
+		return args
+	}
+	return strings.TrimSuffix("IgnoreUnknown=1;"+args, ";")
+}

@@ -1,0 +1,196 @@
+package journal
+
+import (
+	"cmp"
+	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Phase is the phase of a VF's life. A record in any phase but Making and Free is a lease: the VF
+// has an owner, or waits to be cleaned after its last owner.
+//
+//	Making -> Free
+//	Free -> Configuring -> Attached -> Releasing -> Free
+//	     any of these          -> Quarantined -> Releasing -> Free
+type Phase string
+
+// The phases.
+const (
+	Making      Phase = "making"      // being prepared: it has no baseline yet
+	Free        Phase = "free"        // clean, read back, without an owner
+	Configuring Phase = "configuring" // promised to an owner; the kernel is being changed for it
+	Attached    Phase = "attached"    // the owner has it, read back
+	Releasing   Phase = "releasing"   // being reset to its baseline
+	Quarantined Phase = "quarantined" // could not be reset; Reason says why
+)
+
+// reserved is a phase that an older culvertd wrote before Configuring. It is read as Configuring,
+// since culvertd undoes both in the same way after a crash.
+const reserved Phase = "reserved"
+
+// Damaged is the phase of a record that cannot be read, or not be trusted. Only a repair writes it,
+// for a record that is lost. Reason describes the damage. The VF may have an unknown owner:
+// culvertd does not give it out, does not touch it, and counts it as held.
+const Damaged Phase = "damaged"
+
+func (p Phase) isKnown() bool {
+	switch p {
+	case Making, Free, Configuring, Attached, Releasing, Quarantined:
+		return true
+	}
+	return false
+}
+
+// Record is the ledger's entry about one VF that Culvert made or took over.
+type Record struct {
+	ID  vf.ID      `json:"id"`
+	PCI vf.PCIAddr `json:"pci"` // where the VF was last seen
+	// Generation counts the leases of this VF. A detach carries the generation of its lease, so a
+	// late detach cannot hit the next owner (I8).
+	Generation uint64      `json:"generation"`
+	Phase      Phase       `json:"phase"`
+	Baseline   vf.Baseline `json:"baseline"`
+	// Since is when the phase began. Released is when the last owner's lease ended; it is zero
+	// for a VF that has had no owner.
+	Since    time.Time `json:"since"`
+	Released time.Time `json:"released,omitzero"`
+
+	// Lease is zero when Phase is Free.
+	Lease Lease `json:"lease,omitzero"`
+
+	// Owed are the delegations of leases that ended without the DEL of their plugin.
+	Owed []Delegation `json:"owed,omitempty"`
+
+	// Reason, Attempts and NextRetry describe a quarantine: its reason, the number of retries so
+	// far, and the time of the next one.
+	Reason    string    `json:"reason,omitempty"`
+	Attempts  int       `json:"attempts,omitempty"`
+	NextRetry time.Time `json:"nextRetry,omitzero"`
+}
+
+// Lease is the promise to an owner.
+type Lease struct {
+	Owner vf.Owner `json:"owner"`
+	// PodUID is the UID of the owner's pod in its cluster; empty where the runtime does not report
+	// it, and for other owners. Owner.UID is the sandbox's.
+	PodUID  string `json:"podUID,omitempty"`
+	Network string `json:"network,omitempty"`
+	// AddressPool has the lease's addresses; empty stands for the pool of Network's name.
+	AddressPool string `json:"addressPool,omitempty"`
+	Pool        string `json:"pool,omitempty"`
+	Netns       string `json:"netns,omitempty"` // path, empty for vfio
+	// Bond is the bond of which the VF is a member; nil for a VF of its own. The leases of its
+	// members have one owner with one interface, whose name is the bond's. The lease of one member
+	// has the addresses.
+	Bond *vf.Bond `json:"bond,omitempty"`
+	// BondMark marks the bond's interface in the pod. No other bond ever has it.
+	BondMark string  `json:"bondMark,omitempty"`
+	Wanted   vf.Spec `json:"wanted"`
+	// Power is the power of the containers of the owner's pod. It is empty if that is unknown, and
+	// where the network has no guard.
+	Power vf.Power `json:"power,omitempty"`
+	// Effective is the kernel's state at the end of the attach, with the rates that the hardware
+	// applies. It differs from Wanted if the driver rounds a rate (I6). It differs from the
+	// kernel's report if the driver rounds and reports the requested rate.
+	Effective vf.Admin `json:"effective,omitzero"`
+	// LinkMAC is the address of the netdevice as the owner got it.
+	LinkMAC vf.MAC `json:"linkMAC,omitzero"`
+	MTU     int    `json:"mtu,omitempty"`
+	// Lent is a rate that the VF temporarily has in place of the wanted one.
+	Lent *Lent `json:"lent,omitempty"`
+	// Withdrawn is set while the VF has no guard since it is about to be made anew.
+	Withdrawn *Withdrawn `json:"withdrawn,omitempty"`
+	// Opened is set once culvertd has seen the guest run with the VF.
+	Opened bool `json:"opened,omitempty"`
+	// Request is the intake's own form of the request (a CNI configuration), kept so that a
+	// repeated request can be compared.
+	Request []byte `json:"request,omitempty"`
+	// Delegation is set until the DEL of the IPAM plugin has succeeded.
+	Delegation *Delegation `json:"delegation,omitempty"`
+}
+
+// AddressPoolName returns the name of the pool that the lease's addresses are held in.
+func (l Lease) AddressPoolName() string { return cmp.Or(l.AddressPool, l.Network) }
+
+// Withdrawn says that the guard of an attached VF is withdrawn, and its interface down, or about to
+// be. If the VF stays, culvertd sets the guard again, and the interface up if it was.
+type Withdrawn struct {
+	WasUp bool `json:"wasUp,omitempty"`
+}
+
+// Lent is a max_tx_rate that is lent to an attached VF until a given time.
+type Lent struct {
+	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware applies it; 0: no limit
+	Until     time.Time `json:"until"`
+	// Over says that the loan has to end. The kernel may still have the lent rate.
+	Over bool `json:"over,omitempty"`
+}
+
+// Held reports whether an owner has the VF or a reservation for it, or may have it because its
+// record is damaged.
+func (r Record) Held() bool {
+	return r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing || r.Phase == Damaged
+}
+
+// IsAside reports whether the VF is in quarantine, also while culvertd retries the reset.
+func (r Record) IsAside() bool { return r.Phase.IsAside(r.Attempts) }
+
+// IsAside is Record.IsAside for a VF in the phase p that has been in quarantine attempts times since
+// it was last free.
+func (p Phase) IsAside(attempts int) bool {
+	return p == Quarantined || p == Releasing && attempts > 0
+}
+
+// Holder names the owner of the VF in messages.
+func (r Record) Holder() string {
+	switch {
+	case r.Phase == Damaged:
+		return "an unknown owner, since its record in the ledger is damaged"
+	case r.Lease.Owner.IsZero():
+		return "no owner"
+	}
+	return r.Lease.Owner.String()
+}
+
+// Address is one address held by one attachment (I4).
+type Address struct {
+	// Network names the pool that has the address, as Lease.AddressPoolName does.
+	Network string     `json:"network"`
+	Addr    netip.Addr `json:"addr"`
+	VF      vf.ID      `json:"vf"`
+	Owner   vf.Owner   `json:"owner"`
+	Since   time.Time  `json:"since"`
+	// Claim is the ID under which the cluster granted this single address to the attachment. It
+	// is empty if the address is of a block of the node, or if there is no cluster.
+	Claim string `json:"claim,omitempty"`
+	// Local is set for an address that must be unique only on this node, as its network wants it
+	// (scope node).
+	Local bool `json:"local,omitempty"`
+	// Shared is set for an address that may have several holders, as its network wants it. Each
+	// holder has an entry of its own.
+	Shared bool `json:"shared,omitempty"`
+	// Keep is the time for which the address is kept for a pod of the same name after its pod has
+	// ended.
+	Keep time.Duration `json:"keep,omitempty"`
+	// Damage says why the holder is unknown: the entry cannot be read. VF and Owner are zero
+	// then, and the address stays held.
+	Damage string `json:"-"`
+}
+
+// Event is one thing that happened, for people.
+type Event struct {
+	Seq    uint64    `json:"seq"`
+	Time   time.Time `json:"time"`
+	Type   string    `json:"type"`   // Normal or Warning, as in Kubernetes
+	Reason string    `json:"reason"` // one CamelCase word, e.g. Attached
+	Object string    `json:"object"` // "VF 0000:01:10.2", "PF enp1s0f0", "pool a/b"
+	Text   string    `json:"text"`
+}
+
+// Kinds of event.
+const (
+	Normal  = "Normal"
+	Warning = "Warning"
+)

@@ -1,0 +1,47 @@
+package membership
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/trouble"
+)
+
+// findTroubles returns the VFs in quarantine and the parts of the wanted Spec that are
+// not applied.
+func findTroubles(n api.NodeStatus, pending []api.Problem) trouble.Set {
+	out := trouble.Set{}
+	for _, v := range n.VFs {
+		if v.NoCarrier {
+			out.Add("carrier of VF "+v.Name+" ("+v.PCI.String()+")", trouble.Trouble{Begins: "VFNoCarrier", Ends: "VFCarrier",
+				Text: fmt.Sprintf("its interface in %s is up and has no carrier, although PF %s has a link", v.Owner, v.PF)})
+		}
+		if !journal.Phase(v.Phase).IsAside(v.Attempts) {
+			continue
+		}
+		text := "it is in quarantine and given to no owner: " + v.Reason
+		if v.Owner != nil && !v.Owner.IsZero() {
+			text += "; last held by " + v.Owner.String()
+		}
+		out.Add("VF "+v.Name+" ("+v.PCI.String()+")", trouble.Trouble{Begins: "Quarantined", Ends: "Recovered", Text: text})
+	}
+	for _, p := range pending {
+		out.Add(p.Object, trouble.Trouble{Begins: "NotAsWanted", Ends: "AsWanted", Text: p.Reason})
+	}
+	return out
+}
+
+// addSegments adds the pools over PFs that do not hear each other.
+func addSegments(out trouble.Set, pools []api.Problem) {
+	for _, p := range pools {
+		out.Add(p.Object, trouble.Trouble{Begins: "PFsDoNotHearEachOther", Ends: "PFsHearEachOther", Text: p.Reason})
+	}
+}
+
+// addFaults adds the devices that had errors lately.
+func addFaults(out trouble.Set, faults []api.Problem) {
+	for _, p := range faults {
+		out.Add(p.Object, trouble.Trouble{Begins: "DeviceErrors", Ends: "NoDeviceErrors", Text: p.Reason})
+	}
+}

@@ -1,0 +1,107 @@
+// Package node makes a node of its parts: kernel, ledger, inventory, attach and reconcile.
+// culvertd adds a socket and the intake packages; the scenarios drive a node on the fake kernel
+// and on Linux.
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/inventory"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/reconcile"
+	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Kernel is kernel.Kernel, or a fake of it.
+type Kernel interface {
+	reader
+	guards
+	steps
+	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type steps interface {
+	Do(context.Context, step.Step) error
+	Hung() []step.Step
+}
+
+type guards interface {
+	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
+}
+
+type reader interface {
+	PFs(context.Context) ([]vf.PF, error)
+	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+}
+
+// Ledger is journal.Ledger, or a ledger that fails on purpose, for tests.
+type Ledger interface {
+	Update(func(*journal.Tx) error) error
+	View(func(*journal.Tx) error) error
+	ViewLatest(func(*journal.Tx) error) error
+	Changed() <-chan struct{}
+}
+
+// Config has the parts of a Node.
+type Config struct {
+	Kernel Kernel
+	Ledger Ledger
+	BootID string
+	Blocks *blocks.Book     // nil: the node gives out addresses alone
+	Now    func() time.Time // nil: time.Now
+	Log    *slog.Logger     // nil: discard
+}
+
+// Node is a node without its socket. Spec, WatchSpec and SetSpec are the methods of its wanted
+// Spec.
+type Node struct {
+	*wanted.Current
+	Ledger     Ledger
+	Inventory  *inventory.Inventory
+	Engine     *attach.Engine
+	Reconciler *reconcile.Reconciler
+}
+
+// New returns a Node, which touches nothing until Start.
+func New(c Config) *Node {
+	n := &Node{Current: &wanted.Current{}, Ledger: c.Ledger, Inventory: inventory.New(c.Kernel, c.Now)}
+	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
+	if c.Blocks != nil {
+		engine.Blocks = c.Blocks
+	}
+	n.Engine = attach.New(engine)
+	n.Reconciler = reconcile.New(reconcile.Config{
+		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Keeper: n.Engine, Spec: n.Spec, BootID: c.BootID, Log: c.Log,
+	})
+	return n
+}
+
+// Start settles the work that an earlier run left. Call it before the first attach and before the
+// Reconciler's first pass.
+func (n *Node) Start(ctx context.Context) error {
+	if err := n.Reconciler.Start(ctx); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	return nil
+}
+
+// Problems returns the problems of the reconciler with the wanted Spec.
+func (n *Node) Problems() (out []api.Problem) {
+	for _, p := range n.Reconciler.Problems() {
+		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})
+	}
+	return out
+}
+
+// Records returns the ledger's records of all VFs.
+func (n *Node) Records() ([]journal.Record, error) { return journal.ReadRecords(n.Ledger) }

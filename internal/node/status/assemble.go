@@ -1,0 +1,149 @@
+// Package status makes one picture of a node for people and programs. The hardware as last listed,
+// the ledger and host.yaml go in; an api.NodeStatus comes out, with the differences and the
+// problems. It also makes an api.Plan of the changes that a host.yaml would make. culvertd calls it
+// when it is asked for either. For the CLI it makes an api.ClusterStatus of a cluster's objects. It
+// is pure.
+package status
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Input has the parts from which a status is assembled.
+type Input struct {
+	Node    string
+	Version string
+	Now     time.Time
+	Ready   bool
+
+	Spec      desired.Spec
+	PFs       []vf.PF
+	Records   []journal.Record
+	Addresses []journal.Address
+	// Changed are the VFs whose records changed while the hardware was listed. PFs and Records show
+	// such a VF at two moments, so their difference says nothing.
+	Changed map[vf.ID]bool
+	// Seen has the VFs that could be read in their owners' netns. For other VFs the picture has
+	// what the PF holds, and not the state of the netdevice.
+	Seen map[vf.ID]vf.State
+	// Dark are attached VFs whose interfaces have been up without carrier for long, although their PF
+	// has a link.
+	Dark map[vf.ID]bool
+	// Users are the processes that have VFs open through vfio.
+	Users map[vf.PCIAddr][]vf.Process
+	// Given are the VFs that the kubelet has given to pods, namespace/name.
+	Given map[vf.PCIAddr]string
+	// GivenUnknown says that the kubelet did not report which VFs it has given.
+	GivenUnknown bool
+	// Conditions are the problems that culvertd's parts report. Assemble leaves out a problem that
+	// it derives about the same object, since the parts know more.
+	Conditions []api.Problem
+}
+
+// Assemble makes the picture. Everything is ordered by PF and index; lists are
+// never nil, so that JSON says [].
+func Assemble(in Input) api.NodeStatus {
+	p := picture{Input: in, records: map[vf.ID]journal.Record{}, addresses: map[vf.ID][]journal.Address{}}
+	for _, r := range in.Records {
+		p.records[r.ID] = r
+	}
+	for _, a := range in.Addresses {
+		p.addresses[a.VF] = append(p.addresses[a.VF], a)
+	}
+	p.PFs = slices.SortedFunc(slices.Values(in.PFs), func(a, b vf.PF) int {
+		return cmp.Or(a.PCI.Compare(b.PCI), cmp.Compare(a.Label(), b.Label()))
+	})
+	out := api.NodeStatus{
+		Node: in.Node, Version: in.Version, Time: in.Now, Ready: in.Ready,
+		Problems: []api.Problem{}, PFs: []api.PF{}, VFs: []api.VF{}, Pools: []api.Pool{},
+	}
+	for _, pf := range p.PFs {
+		vfs := p.vfsOf(pf)
+		out.PFs = append(out.PFs, p.assemblePF(pf, vfs))
+		out.VFs = append(out.VFs, vfs...)
+	}
+	out.VFs = append(out.VFs, p.findOrphans()...)
+	for _, pool := range in.Spec.Pools {
+		cut := cutPool(pool.FullName(), pool.DeviceType, out.VFs)
+		cut.Unserved = pool.Unserved
+		out.Pools = append(out.Pools, cut)
+	}
+	out.Problems = append(out.Problems, p.findProblems(out)...)
+	return out
+}
+
+// picture is an Input with its records and addresses by VF.
+type picture struct {
+	Input
+	records   map[vf.ID]journal.Record
+	addresses map[vf.ID][]journal.Address
+}
+
+func (p picture) assemblePF(pf vf.PF, vfs []api.VF) api.PF {
+	out := pfOf(pf, vfs)
+	if want, ok := p.Spec.ForPF(pf); ok {
+		out.WantedVFs, out.Segment = &want.VFs, want.Segment
+	}
+	return out
+}
+
+// pfOf returns the status of a PF that has the given VFs.
+func pfOf(pf vf.PF, vfs []api.VF) api.PF {
+	return api.PF{
+		Name: pf.Label(), ID: pf.ID, PCI: pf.PCI, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver,
+		NUMA: pf.NUMA, IOMMUGroup: pf.IOMMUGroup, Up: pf.Up, Carrier: pf.Carrier, SpeedMbps: pf.SpeedMbps, CarrierLosses: pf.CarrierLosses, Flapping: pf.Flapping, Faults: pf.Faults,
+		MTU: pf.MTU, MaxMTU: pf.MaxMTU, Autoprobe: pf.Autoprobe, Abilities: pf.Abilities,
+		Rates: pf.RateRange(), RDMA: pf.RDMA, Port: pf.Port, Master: pf.Master, FailOver: pf.Master.FailOver(),
+		TotalVFs: pf.TotalVFs, VFs: countVFs(vfs), Error: pf.Err,
+	}
+}
+
+// cutPool returns a pool with those of the given VFs that are in it.
+func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
+	out := api.Pool{Name: name, DeviceType: deviceType, PFs: []string{}, Members: []string{}}
+	var members []api.VF
+	for _, v := range vfs {
+		if v.Pool != out.Name {
+			continue
+		}
+		members = append(members, v)
+		out.Members = append(out.Members, v.Name)
+		if !slices.Contains(out.PFs, v.PF) {
+			out.PFs = append(out.PFs, v.PF)
+		}
+	}
+	out.VFs = countVFs(members)
+	return out
+}
+
+// countVFs counts VFs by phase. It leaves out VFs that are not on the bus, and free VFs of a PF
+// that cannot be read: culvertd gives them to no owner now.
+func countVFs(vfs []api.VF) api.Counts {
+	var c api.Counts
+	for _, v := range vfs {
+		if v.Missing || v.Unread && v.Phase == string(journal.Free) {
+			continue
+		}
+		c.Total++
+		switch phase := journal.Phase(v.Phase); {
+		case phase == journal.Free:
+			c.Free++
+		case phase.IsAside(v.Attempts), phase == journal.Damaged:
+			c.Quarantined++
+		case phase == journal.Making:
+			c.Making++
+		case phase == api.PhaseUnmanaged:
+			c.Unmanaged++
+		default:
+			c.Used++
+		}
+	}
+	return c
+}

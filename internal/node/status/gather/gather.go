@@ -1,0 +1,216 @@
+// Package gather reads everything that a node's status is made of: the hardware as it is
+// now, the ledger, the VFs in their owners' network namespaces, the processes that have
+// VFs open, the pods that the kubelet gave VFs to, and other network managers' files.
+// Package status makes the picture. culvertd calls it for the CLI and for the NodeState.
+package gather
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/claims"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/status"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// kernel is kernel.Kernel.
+type kernel interface {
+	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
+	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+}
+
+// Gatherer gathers the status of a node.
+type Gatherer struct {
+	Version string
+	Node    *node.Node
+	Kernel  kernel
+	Claims  *claims.Reader // of other network managers' files
+	// Ready reports whether the VFs of the node are made.
+	Ready func() bool
+	// Problems returns what culvertd's parts report as wrong.
+	Problems func() []api.Problem
+	// Errors returns how many errors a PF and its VFs have had since culvertd started; nil: unknown.
+	Errors func(vf.PCIAddr) vf.ErrorCounts
+	// Services returns how connections to Services are balanced; nil outside a cluster.
+	Services func() *api.ServiceBalancing
+	// Given returns the VFs that the kubelet gave to pods; nil where there is no kubelet.
+	Given func(context.Context) (map[vf.PCIAddr]string, error)
+	Log   *slog.Logger
+}
+
+// kubeletTimeout is how long Status waits for the kubelet.
+const kubeletTimeout = time.Second
+
+// Status lists the NICs and returns the node's status. It returns an error if the NICs or the
+// ledger cannot be read. Other facts that cannot be read are left out and logged.
+func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
+	before, err := journal.ReadRecords(g.Node.Ledger)
+	if err != nil {
+		return api.NodeStatus{}, err
+	}
+	pfs, err := g.Node.Inventory.Refresh(ctx)
+	if err != nil {
+		return api.NodeStatus{}, fmt.Errorf("list the NICs: %w", err)
+	}
+	c, err := g.Ledger()
+	if err != nil {
+		return api.NodeStatus{}, err
+	}
+	given, unknown := g.readGiven(ctx)
+	st := status.Assemble(status.Input{
+		Node: hostName(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
+		Records: c.Records, Addresses: c.Addresses, Changed: findChanged(before, c.Records),
+		Seen: g.readAttached(ctx, c.Records), Given: given, GivenUnknown: unknown, Users: g.readUsers(ctx, c.Records, pfs), Dark: g.findDark(c.Records),
+		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
+	})
+	addWarnings(st.VFs, c.Records)
+	for i := range st.PFs {
+		if g.Errors != nil {
+			st.PFs[i].Errors = g.Errors(st.PFs[i].PCI)
+		}
+	}
+	if g.Services != nil {
+		st.Services = g.Services()
+	}
+	return st, nil
+}
+
+// findChanged returns the VFs whose records have another lease or another phase than before.
+func findChanged(before, after []journal.Record) map[vf.ID]bool {
+	type moment struct {
+		generation uint64
+		phase      journal.Phase
+	}
+	was, out := map[vf.ID]moment{}, map[vf.ID]bool{}
+	for _, r := range before {
+		was[r.ID] = moment{r.Generation, r.Phase}
+	}
+	for _, r := range after {
+		if was[r.ID] != (moment{r.Generation, r.Phase}) {
+			out[r.ID] = true
+		}
+	}
+	return out
+}
+
+// Ledger returns everything that is in the ledger.
+func (g *Gatherer) Ledger() (c journal.Content, err error) {
+	err = g.Node.Ledger.View(func(tx *journal.Tx) error {
+		c = tx.Content()
+		return nil
+	})
+	return c, err
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "this host"
+	}
+	return name
+}
+
+// readGiven returns the VFs that the kubelet gave to pods. They are unknown if the kubelet does not
+// answer in time; the status then has only the leases of the ledger.
+func (g *Gatherer) readGiven(ctx context.Context) (given map[vf.PCIAddr]string, unknown bool) {
+	if g.Given == nil {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+	defer cancel()
+	given, err := g.Given(ctx)
+	if err != nil {
+		g.Log.Debug("which pods have VFs without a network is not known", "err", err)
+	}
+	return given, err != nil
+}
+
+// readUsers returns the processes that have VFs open. It reads the VFs that user space may drive,
+// and all VFs of PFs whose number of VFs is to change.
+func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record, pfs []vf.PF) map[vf.PCIAddr][]vf.Process {
+	var handed []vf.PCIAddr
+	spec := g.Node.Spec()
+	for _, pf := range pfs {
+		if want, ok := spec.ForPF(pf); !ok || want.VFs == pf.NumVFs {
+			continue
+		}
+		for _, v := range pf.VFs {
+			handed = append(handed, v.PCI)
+		}
+	}
+	for _, r := range records {
+		if r.Phase == journal.Attached && r.Lease.Wanted.Driver == vf.DriverVFIO || r.Phase == journal.Quarantined {
+			handed = append(handed, r.PCI)
+		}
+	}
+	if len(handed) == 0 {
+		return nil
+	}
+	out, err := g.Kernel.Users(ctx, handed...)
+	if err != nil {
+		g.Log.Warn("read which processes have VFs open", "err", err)
+	}
+	return out
+}
+
+// findDark returns the attached VFs that have had no carrier for long although their PF has a link.
+func (g *Gatherer) findDark(records []journal.Record) map[vf.ID]bool {
+	out := map[vf.ID]bool{}
+	for _, r := range records {
+		if g.Node.Engine.IsDark(r) {
+			out[r.ID] = true
+		}
+	}
+	return out
+}
+
+// readers is how many VFs readAttached reads at a time.
+const readers = 8
+
+// readAttached reads the attached VFs in their owners' network namespaces. It leaves out VFs that
+// cannot be read.
+func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) map[vf.ID]vf.State {
+	states := make([]vf.State, len(records))
+	var group errgroup.Group
+	group.SetLimit(readers)
+	for i, r := range records {
+		if r.Phase != journal.Attached {
+			continue
+		}
+		group.Go(func() error {
+			if st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns); err == nil {
+				states[i] = g.withGuard(ctx, r, st)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // it returns nil
+	out := map[vf.ID]vf.State{}
+	for i, st := range states {
+		if !st.PCI.IsZero() {
+			out[records[i].ID] = st
+		}
+	}
+	return out
+}
+
+// withGuard adds the guard of a VF whose lease has one, if it can be read.
+func (g *Gatherer) withGuard(ctx context.Context, r journal.Record, st vf.State) vf.State {
+	if r.Lease.Wanted.Guard == "" || st.Link == nil || st.Link.Netns == "" {
+		return st
+	}
+	if seen, err := g.Kernel.Guard(ctx, r.PCI, st.Link.Netns); err == nil {
+		st.Link.Guard = &seen
+	}
+	return st
+}

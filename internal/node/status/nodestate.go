@@ -1,0 +1,237 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	conditions "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Bounds on a NodeState, which etcd refuses from 1.5 MiB on: a node may have 256 VFs.
+const (
+	// MaxProblems is how many problems it lists.
+	MaxProblems = 32
+	// maxWarnings is how many warnings of networks it lists.
+	maxWarnings = 16
+	// maxAddresses is how many addresses of a VF it lists.
+	maxAddresses = 16
+	// maxReason bounds in bytes why something is as it is.
+	maxReason = 1024
+)
+
+// firstAddresses returns the addresses that a NodeState lists, and says how many more there are.
+func firstAddresses(addresses []string) []string {
+	if len(addresses) <= maxAddresses {
+		return addresses
+	}
+	return append(slices.Clone(addresses[:maxAddresses]), excerpt.More(len(addresses)-maxAddresses))
+}
+
+// ToNodeState converts a node's status to the status of its NodeState. The result has
+// no times, so that it changes only when the node does; the API server adds those of
+// conditions.
+func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
+	s := v1alpha1.NodeStateStatus{Version: n.Version}
+	for _, pf := range n.PFs {
+		s.PFs = append(s.PFs, toPFState(pf))
+		s.Counts.PFs++
+		s.Counts.VFs += int32(pf.VFs.Total)
+		s.Counts.Used += int32(pf.VFs.Used)
+		s.Counts.Free += int32(pf.VFs.Free)
+		s.Counts.Quarantined += int32(pf.VFs.Quarantined)
+	}
+	for _, v := range n.VFs {
+		s.VFs = append(s.VFs, toVFState(v))
+	}
+	for _, p := range n.Pools {
+		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, Unserved: excerpt.Fit(p.Unserved, maxReason), VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
+	}
+	for _, p := range n.Problems[:min(len(n.Problems), MaxProblems)] {
+		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, maxReason), Reason: excerpt.Fit(p.Reason, maxReason), Next: excerpt.Fit(p.Next, maxReason)})
+	}
+	s.NetworkWarnings = toNetworkWarnings(n.VFs)
+	if n.Services != nil {
+		s.ServicesWithoutRoom = n.Services.NoRoom
+	}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
+	if !n.Ready {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Starting", "the VFs are not made yet"
+	}
+	s.Conditions = []metav1.Condition{ready}
+	return s
+}
+
+// toNetworkWarnings returns the warnings of the networks of VFs, each once, in order.
+func toNetworkWarnings(vfs []api.VF) []v1alpha1.NetworkWarning {
+	var out []v1alpha1.NetworkWarning
+	for _, v := range vfs {
+		for _, text := range v.Warnings {
+			w := v1alpha1.NetworkWarning{Network: v.Network, Text: excerpt.Fit(text, maxReason)}
+			if !slices.Contains(out, w) {
+				out = append(out, w)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.NetworkWarning) int {
+		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.Text, b.Text))
+	})
+	return out[:min(len(out), maxWarnings)]
+}
+
+func toPFState(pf api.PF) v1alpha1.PFState {
+	o := v1alpha1.PFState{
+		Name: pf.Name, ID: pf.ID.String(), PCI: pf.PCI.String(), Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int32(pf.NUMA),
+		Carrier: pf.Carrier, Flapping: pf.Flapping, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
+		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Error, maxReason),
+	}
+	if pf.Flapping {
+		o.Carrier, o.SpeedMbps = false, 0 // else each change of the link would be a write
+	}
+	for _, f := range pf.Faults {
+		o.Faults = append(o.Faults, string(f))
+	}
+	if m := pf.Master; m != nil {
+		o.Master = &v1alpha1.PFMaster{Name: m.Name, Kind: m.Kind, Mode: string(m.Mode)}
+	}
+	if pf.WantedVFs != nil {
+		n := int32(*pf.WantedVFs)
+		o.WantedVFs = &n
+	}
+	for _, setting := range vf.Settings() {
+		if pf.Abilities[setting] == vf.No {
+			o.Unable = append(o.Unable, string(setting))
+		}
+	}
+	return o
+}
+
+func toVFState(v api.VF) v1alpha1.VFState {
+	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: firstAddresses(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason), NoCarrier: v.NoCarrier}
+	if journal.Phase(v.Phase).IsAside(v.Attempts) { // each retry would be a write otherwise
+		o.Phase = string(journal.Quarantined)
+	}
+	if v.Missing {
+		o.Phase = api.PhaseMissing
+	}
+	if v.Owner != nil && !v.Owner.IsZero() {
+		o.Owner = &v1alpha1.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
+	}
+	o.UsedBy = excerpt.Fit(v.UsedBy, maxReason)
+	if v.Bond != nil {
+		o.Bond = &v1alpha1.Bond{Mode: string(v.Bond.Mode), Links: int32(v.Bond.Links)}
+	}
+	return o
+}
+
+// FromNodeState converts a NodeState back to a node's status. VF settings and the times
+// of leases stay empty: a NodeState does not have them. Each VF of a network has all of the
+// network's warnings.
+func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
+	out := api.NodeStatus{
+		Node: s.Name, Version: s.Status.Version, Time: now,
+		Problems: []api.Problem{}, PFs: []api.PF{}, VFs: []api.VF{}, Pools: []api.Pool{},
+	}
+	ids := map[string]vf.PFID{}
+	for _, pf := range s.Status.PFs {
+		ids[pf.Name] = FromPFState(pf).ID
+	}
+	for _, v := range s.Status.VFs {
+		out.VFs = append(out.VFs, fromVFState(s.Name, v, ids))
+		last := &out.VFs[len(out.VFs)-1]
+		for _, w := range s.Status.NetworkWarnings {
+			if w.Network == v.Network {
+				last.Warnings = append(last.Warnings, w.Text)
+			}
+		}
+	}
+	for _, p := range s.Status.PFs {
+		pf := pfOf(FromPFState(p), slices.DeleteFunc(slices.Clone(out.VFs), func(v api.VF) bool { return v.PF != p.Name }))
+		if p.WantedVFs != nil {
+			n := int(*p.WantedVFs)
+			pf.WantedVFs = &n
+		}
+		pf.Segment, _ = vf.ParseSegment(p.Segment)
+		out.PFs = append(out.PFs, pf)
+	}
+	for _, p := range s.Status.Pools {
+		o := cutPool(p.Name, p.DeviceType, out.VFs)
+		o.Node, o.Unserved = s.Name, p.Unserved
+		out.Pools = append(out.Pools, o)
+	}
+	ready := conditions.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+	out.Ready = ready != nil && ready.Status == metav1.ConditionTrue
+	out.Problems = stateProblems(s.Status)
+	return out
+}
+
+// FromPFState converts a PF of a NodeState to the PF that a network or a policy is
+// compared with. An address that culvertd did not know stays zero.
+func FromPFState(s v1alpha1.PFState) vf.PF {
+	pf := vf.PF{
+		Name: s.Name, Vendor: s.Vendor, Device: s.Device, Driver: s.Driver, NUMA: int(s.NUMA), IOMMUGroup: -1,
+		Up: s.Carrier, Carrier: s.Carrier, Flapping: s.Flapping, SpeedMbps: int(s.SpeedMbps), MTU: int(s.MTU), MaxMTU: int(s.MaxMTU),
+		TotalVFs: int(s.TotalVFs), NumVFs: int(s.NumVFs), RDMA: s.RDMA, Err: s.Error,
+	}
+	pf.PCI, _ = vf.ParsePCIAddr(s.PCI)
+	pf.ID, _ = vf.ParsePFID(s.ID)
+	for _, f := range s.Faults {
+		pf.Faults = append(pf.Faults, vf.Fault(f))
+	}
+	if m := s.Master; m != nil {
+		pf.Master = &vf.Master{Name: m.Name, Kind: m.Kind, Mode: vf.BondMode(m.Mode)}
+	}
+	for _, setting := range s.Unable {
+		if pf.Abilities == nil {
+			pf.Abilities = vf.Abilities{}
+		}
+		pf.Abilities[vf.Setting(setting)] = vf.No
+	}
+	return pf
+}
+
+func fromVFState(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
+	o := api.VF{
+		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason, NoCarrier: v.NoCarrier, UsedBy: v.UsedBy,
+		Missing: v.Phase == api.PhaseMissing, NUMA: -1, IOMMUGroup: -1,
+	}
+	o.PCI, _ = vf.ParsePCIAddr(v.PCI)
+	at := max(0, strings.LastIndexByte(v.Name, '#'))
+	o.PF = v.Name[:at]
+	if id, err := vf.ParseID("#" + v.Name[min(at+1, len(v.Name)):]); err == nil {
+		o.Index = id.Index
+	}
+	o.ID = vf.ID{PF: pfs[o.PF], Index: o.Index}
+	if v.Owner != nil {
+		o.Owner = &vf.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
+		o.Netdevice = v.Owner.Interface
+	}
+	if v.Bond != nil { // the names of its members are not in a NodeState
+		o.Bond, o.Netdevice = &vf.Bond{Mode: vf.BondMode(v.Bond.Mode), Links: int(v.Bond.Links)}, ""
+	}
+	return o
+}
+
+// CountAiling counts the VFs of each PF, by the PF's name, that are in quarantine, and those without
+// carrier although their PF has a link.
+func CountAiling(vfs []v1alpha1.VFState) (aside, dark map[string]int) {
+	aside, dark = map[string]int{}, map[string]int{}
+	for _, v := range vfs {
+		pf := v.Name[:max(0, strings.LastIndexByte(v.Name, '#'))]
+		if v.Phase == string(journal.Quarantined) {
+			aside[pf]++
+		}
+		if v.NoCarrier {
+			dark[pf]++
+		}
+	}
+	return aside, dark
+}

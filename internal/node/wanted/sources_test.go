@@ -1,0 +1,95 @@
+package wanted
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/node/desired"
+)
+
+func newPolicy(name string, priority int32, pools ...v1alpha1.Pool) *v1alpha1.NodePolicy {
+	return &v1alpha1.NodePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1alpha1.NodePolicySpec{Priority: priority, Pools: pools},
+	}
+}
+
+func hostPool(name string) desired.Spec {
+	return desired.Spec{Pools: []desired.Pool{{Name: name, Prefix: "x"}}}
+}
+
+// A watcher of the wanted Spec wakes when a merge changes it, and sleeps through a merge that does
+// not.
+func TestWatchSpecWakesAtAChange(t *testing.T) {
+	s, current := newSources()
+	s.Merge()
+	for _, tt := range []struct {
+		name  string
+		host  desired.Spec
+		wakes bool
+	}{
+		{"a pool", hostPool("a"), true},
+		{"the same pool", hostPool("a"), false},
+		{"another pool", hostPool("b"), true},
+		{"nothing", desired.Spec{}, true},
+		{"nothing again", desired.Spec{}, false},
+	} {
+		before, changed := current.WatchSpec()
+		s.SetHost(tt.host)
+		if got := s.Merge(); got != tt.wakes {
+			t.Errorf("%s: Merge reports the change %t, want %t", tt.name, got, tt.wakes)
+		}
+		isAwake := false
+		select {
+		case <-changed:
+			isAwake = true
+		default:
+		}
+		if isAwake != tt.wakes || cmp.Equal(before, current.Spec()) == tt.wakes {
+			t.Errorf("%s: awake %t, want %t; the Spec was %+v and is %+v", tt.name, isAwake, tt.wakes, before, current.Spec())
+		}
+	}
+}
+
+// A preview of host.yaml has the pools of the cluster as well, and changes nothing that is wanted.
+func TestPreviewHostChangesNothing(t *testing.T) {
+	s, current := newSources()
+	s.InCluster = true
+	s.SetHost(hostPool("a"))
+	s.SetPolicies([]*v1alpha1.NodePolicy{newPolicy("p", 0, v1alpha1.Pool{Name: "tenants"})})
+	s.Merge()
+	before := current.Spec()
+	if diff := cmp.Diff([]string{"x/b", "culvert.dev/tenants"}, poolNames(s.PreviewHost(hostPool("b")))); diff != "" {
+		t.Errorf("preview (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, current.Spec()); diff != "" {
+		t.Errorf("the preview changed what is wanted (-before +after):\n%s", diff)
+	}
+}
+
+// Policies that cannot be read, and those that contradict each other, are problems with a next step
+// until they are corrected.
+func TestProblemsOfPolicies(t *testing.T) {
+	pool := func(device string) v1alpha1.Pool { return v1alpha1.Pool{Name: "fast", DeviceType: device} }
+	s, _ := newSources()
+	for _, tt := range []struct {
+		name     string
+		policies []*v1alpha1.NodePolicy
+		want     []string
+	}{
+		{"sound", []*v1alpha1.NodePolicy{newPolicy("a", 0, pool("netdevice"))}, nil},
+		{"two that cannot be read", []*v1alpha1.NodePolicy{newPolicy("b", 0, pool("nonsense")), newPolicy("a", 0, pool("nonsense"))}, []string{
+			"NodePolicy a: pools[0].deviceType", "NodePolicy b: pools[0].deviceType",
+		}},
+		{"a contradiction", []*v1alpha1.NodePolicy{newPolicy("b", 0, pool("vfio-pci")), newPolicy("a", 0, pool("netdevice"))}, []string{
+			"NodePolicies a, b: pool culvert.dev/fast: policies a, b contradict each other",
+		}},
+		{"a priority settles it", []*v1alpha1.NodePolicy{newPolicy("b", 1, pool("vfio-pci")), newPolicy("a", 0, pool("netdevice"))}, nil},
+	} {
+		s.SetPolicies(tt.policies)
+		s.Merge()
+		checkProblems(t, tt.name, s.Problems(), tt.want)
+	}
+}

@@ -1,0 +1,169 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/api"
+)
+
+// connection is one client and its one request.
+type connection struct {
+	server  *Server
+	conn    *net.UnixConn
+	limit   *io.LimitedReader // of dec: how much of the next message it may read
+	dec     *json.Decoder
+	writing sync.Mutex // guards writes to conn
+}
+
+func newConnection(s *Server, c *net.UnixConn) *connection {
+	limit := &io.LimitedReader{R: c}
+	return &connection{server: s, conn: c, limit: limit, dec: json.NewDecoder(limit)}
+}
+
+// serveRequest answers the request. accepting ends when the shutdown begins, running when the
+// shutdown stops waiting for requests.
+func (c *connection) serveRequest(accepting, running context.Context) {
+	defer c.conn.Close()
+	if err := c.server.authorize(c.conn); err != nil {
+		c.server.log.Warn("connection refused", "err", err)
+		if !errors.Is(err, ErrDenied) {
+			err = fmt.Errorf("%w: %w", ErrDenied, err)
+		}
+		if err := c.writeResponse(api.RPCResponse{Error: wireError(err)}); err != nil {
+			c.server.log.Debug("the refused client went before its answer", "err", err)
+		}
+		return
+	}
+	req, err := c.readRequest(accepting)
+	if err != nil {
+		if err := c.writeResponse(api.RPCResponse{Error: &api.Error{Code: CodeBadRequest, Message: err.Error()}}); err == nil {
+			c.drainInput()
+		}
+		return
+	}
+	ctx, cancel := context.WithCancel(running)
+	defer cancel()
+	if req.DeadlineMS > 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(req.DeadlineMS)*time.Millisecond)
+		defer cancel()
+	}
+	talk := newDialog(c, req.Dialog)
+	var watch errgroup.Group
+	watch.Go(func() error {
+		talk.listenForReplies()
+		c.drainInput() // the client sends nothing more: this ends when it goes
+		cancel()
+		return nil
+	})
+	if err := c.writeResponse(c.answerRequest(accepting, ctx, req, talk)); err != nil {
+		c.server.log.Debug("the client went before its answer", "method", req.Method, "err", err)
+	}
+	c.conn.Close()
+	watch.Wait() //nolint:errcheck // its function returns nil
+}
+
+// readRequest reads the request. An idle client does not hold up a shutdown.
+func (c *connection) readRequest(accepting context.Context) (api.RPCRequest, error) {
+	var req api.RPCRequest
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.patience)); err != nil {
+		return req, err
+	}
+	stop := context.AfterFunc(accepting, func() { c.conn.SetReadDeadline(time.Now()) }) //nolint:errcheck // then the connection is closed, which ends the read too
+	c.limit.N = maxRequest + 2
+	err := c.dec.Decode(&req)
+	switch {
+	case !stop():
+		return req, errors.New("culvertd is stopping; try again in a moment")
+	case c.limit.N == 0:
+		return req, fmt.Errorf("the request is longer than %d bytes", maxRequest)
+	case err != nil:
+		return req, fmt.Errorf("read the request: %w", err)
+	}
+	return req, c.conn.SetReadDeadline(time.Time{})
+}
+
+// drainInput reads the rest of the client's input until the client closes the connection: a
+// close with unread bytes would drop culvertd's answer. No client sends more than a few
+// requests.
+func (c *connection) drainInput() {
+	io.CopyN(io.Discard, c.conn, 8*maxRequest) //nolint:errcheck // how it ends does not matter
+}
+
+// answerRequest runs the handler; a panic there is an error of this request only.
+func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRequest, talk *dialog) (resp api.RPCResponse) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.log.Error("panic in a handler", "method", req.Method, "panic", p, "stack", string(debug.Stack()))
+			resp = api.RPCResponse{Error: &api.Error{
+				Code:    CodeInternal,
+				Message: fmt.Sprintf("culvertd hit a defect in %s: %v", req.Method, p),
+				Details: "please report it with the output of: journalctl -u culvertd",
+			}}
+		}
+	}()
+	if stream, ok := c.server.streams[req.Method]; ok {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(accepting, cancel)()
+		err := stream(ctx, req.Params, func(v any) error { return c.sendResult(ctx, v) })
+		if err != nil && !(errors.Is(err, context.Canceled) && accepting.Err() != nil) {
+			return api.RPCResponse{Error: wireError(err)}
+		}
+		return api.RPCResponse{}
+	}
+	handle, ok := c.server.handlers[req.Method]
+	if with, dialog := c.server.dialogs[req.Method]; dialog {
+		handle, ok = func(ctx context.Context, params json.RawMessage) (any, error) {
+			return with(ctx, params, talk.askClient)
+		}, true
+	}
+	if !ok {
+		return api.RPCResponse{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
+			Details: "culvert and culvertd may be of different versions"}}
+	}
+	v, err := handle(ctx, req.Params)
+	if err != nil {
+		return api.RPCResponse{Error: wireError(err)}
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return api.RPCResponse{Error: &api.Error{Code: CodeInternal, Message: fmt.Sprintf("encode the result of %s: %v", req.Method, err)}}
+	}
+	return api.RPCResponse{Result: raw}
+}
+
+// sendResult sends one result of a stream.
+func (c *connection) sendResult(ctx context.Context, v any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode a result: %w", err)
+	}
+	return c.writeResponse(api.RPCResponse{Result: raw, More: true})
+}
+
+func (c *connection) writeResponse(r api.RPCResponse) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode a response: %w", err)
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if err := c.conn.SetWriteDeadline(time.Now().Add(responseTime)); err != nil {
+		return err
+	}
+	_, err = c.conn.Write(append(raw, '\n'))
+	return err
+}

@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/demo/node"
+)
+
+// BenchName is the lab that LendEnds boots.
+const BenchName = "bench"
+
+// ends are a lab that culvert bench measures in: the networks of two nodes, and of a
+// container on each with the demo's two interfaces, the overlay's and a VF; or of
+// several containers that send to one. The second node's PF has an address in the
+// VFs' subnet, as R0's gateway.
+type ends struct {
+	place.LabEnds
+	lab *lab.Lab
+}
+
+// mostSenders is how many VFs the PF has.
+const mostSenders = 7
+
+// gateway is the PF's address in R0's subnet.
+const gateway = "172.16.91.254/24"
+
+// LendEnds boots a lab and writes its [place.LabEnds] to out as one JSON object: the ends, or the
+// reason why there are none. It takes the lab down when in ends or ctx does, so that no lab
+// outlives the measurement.
+func LendEnds(ctx context.Context, o Options, senders int, in io.Reader, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // ends with the program
+		_, _ = io.Copy(io.Discard, in) // an error is an end, too
+		stop()
+	}()
+	e, err := bootEnds(ctx, o, senders)
+	if err != nil {
+		return json.NewEncoder(out).Encode(place.LabEnds{Error: err.Error()})
+	}
+	if err = json.NewEncoder(out).Encode(e.LabEnds); err == nil {
+		<-ctx.Done()
+	}
+	return errors.Join(err, e.takeDown(ctx))
+}
+
+// bootEnds boots the lab. If there are several senders, they are containers that send to the
+// container on the other node.
+func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
+	if senders < 1 || senders > mostSenders {
+		return nil, fmt.Errorf("%d senders: take 1 to %d, as many as the PF has VFs", senders, mostSenders)
+	}
+	d, err := newDemo(o)
+	if err != nil {
+		return nil, err
+	}
+	d.Steps = lab.NewSteps(o.Log, o.Live)
+	defer d.Steps.Close()
+	stage, setup, err := d.stageFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(stage)
+	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.Steps, Bound: true, Prepare: prepareSetup(setup)})
+	if err != nil {
+		return nil, err
+	}
+	e := &ends{LabEnds: place.LabEnds{Management: lab.MgmtInterface}, lab: l}
+	if err := e.prepareEnds(ctx, d, stage, senders); err != nil {
+		return nil, errors.Join(err, e.takeDown(ctx))
+	}
+	return e, nil
+}
+
+// prepareEnds installs Culvert and makes the ends.
+func (e *ends) prepareEnds(ctx context.Context, d *demo, stage string, senders int) error {
+	d.nodes = node.Of(e.lab, nodeCount)
+	if err := d.installNodes(ctx, stage); err != nil {
+		return err
+	}
+	d.Step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
+	if err := eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) error {
+		side := []*[]string{&e.From, &e.To}[i]
+		if senders == 1 {
+			*side = append(*side, n.Place(""))
+		}
+		count := []int{senders, 1}[i]
+		for j := range count {
+			name := podNames[i]
+			if count > 1 {
+				name = fmt.Sprintf("%s%d", name, j+1)
+			}
+			if _, err := plugPod(ctx, n, name); err != nil {
+				return err
+			}
+			*side = append(*side, n.Place(name))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	_, err := d.nodes[1].Run(ctx, "ip", "address", "add", gateway, "dev", node.UplinkPF)
+	return err
+}
+
+// takeDown takes the lab down, even when ctx has ended.
+func (e *ends) takeDown(ctx context.Context) error {
+	return e.lab.Down(context.WithoutCancel(ctx))
+}
