@@ -20,7 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/rpc"
 )
 
@@ -104,7 +104,7 @@ func addClusterFlags(f *pflag.FlagSet, c *daemon.ClusterConfig) {
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: by the service account of the pod that culvertd is in")
 	f.StringVar(&c.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
 	f.StringVar(&c.DaemonSet, "daemonset", "", "the DaemonSet of this culvertd, namespace/name: when it is deleted, culvertd removes the CNI plugin")
-	f.StringVar(&c.DevicePlugin, "device-plugin-config", wanted.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
+	f.StringVar(&c.DevicePlugin, "device-plugin-config", sources.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
 	f.StringVar(&c.DevicePluginPrefix, "device-plugin-prefix", desired.DevicePluginPrefix, "prefix of the resources in it that name none, as that plugin's flag -resource-prefix")
 	f.StringVar(&c.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")

@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/inventory"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
-	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -65,7 +65,7 @@ type Config struct {
 // Node is a node without its socket. Spec, WatchSpec and SetSpec are the methods of its wanted
 // Spec.
 type Node struct {
-	*wanted.Current
+	*sources.Current
 	Ledger     Ledger
 	Inventory  *inventory.Inventory
 	Engine     *attach.Engine
@@ -74,7 +74,7 @@ type Node struct {
 
 // New returns a Node, which touches nothing until Start.
 func New(c Config) *Node {
-	n := &Node{Current: &wanted.Current{}, Ledger: c.Ledger, Inventory: inventory.New(c.Kernel, c.Now)}
+	n := &Node{Current: &sources.Current{}, Ledger: c.Ledger, Inventory: inventory.New(c.Kernel, c.Now)}
 	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
 	if c.Blocks != nil {
 		engine.Blocks = c.Blocks

@@ -96,12 +96,12 @@ var mayImport = map[string][]string{
 	"internal/node/intake/...":          {"internal/api", "internal/node/attach", "internal/node/desired", "internal/durable", "internal/excerpt", "internal/network/ipam", "internal/node/journal", "internal/network/netannotation", "internal/network/netconf", "internal/network/strictjson", "internal/suggest", "internal/vf"},
 
 	// a whole node: its wanted Spec, its parts, its status, its membership in the cluster
-	"internal/node/wanted":        {"internal/api", "api/v1alpha1", "internal/change", "internal/node/desired", "internal/durable", "internal/excerpt", "internal/vf"},
-	"internal/node":               {"internal/api", "internal/node/attach", "internal/excerpt", "internal/node/inventory", "internal/network/ipam/blocks", "internal/node/journal", "internal/kernel/step", "internal/node/reconcile", "internal/vf", "internal/node/wanted"},
+	"internal/node/sources":       {"internal/api", "api/v1alpha1", "internal/change", "internal/node/desired", "internal/durable", "internal/excerpt", "internal/vf"},
+	"internal/node":               {"internal/api", "internal/node/attach", "internal/excerpt", "internal/node/inventory", "internal/network/ipam/blocks", "internal/node/journal", "internal/kernel/step", "internal/node/reconcile", "internal/vf", "internal/node/sources"},
 	"internal/node/status/gather": {"internal/excerpt", "internal/api", "internal/node/claims", "internal/node/desired", "internal/node/intake/cni", "internal/node/journal", "internal/node", "internal/node/status", "internal/vf"},
 	"internal/node/metrics":       {"internal/api", "internal/node/attach", "internal/vf"},
-	"internal/node/membership":    {"internal/change", "internal/excerpt", "internal/api", "api/v1alpha1", "internal/node/intake/cni", "internal/network/ipam", "internal/network/ipam/blocks", "internal/node/journal", "internal/network/netannotation", "internal/node", "internal/node/status", "internal/node/trouble", "internal/vf", "internal/node/wanted"},
-	"internal/node/daemon":        {"internal/api", "internal/node/bond", "internal/change", "internal/node/claims", "internal/node/desired", "internal/node/intake/...", "internal/node/journal", "internal/kernel", "internal/kernel/balance", "internal/kernel/balance/...", "internal/kernel/beacon", "internal/kernel/dirwatch", "internal/kernel/guard", "internal/node/kube", "internal/node/kubelet", "internal/node/membership", "internal/node/metrics", "internal/node", "internal/rpc", "internal/node/segment", "internal/node/service/agent", "internal/node/status", "internal/node/status/gather", "internal/vf", "internal/node/wanted"},
+	"internal/node/membership":    {"internal/change", "internal/excerpt", "internal/api", "api/v1alpha1", "internal/node/intake/cni", "internal/network/ipam", "internal/network/ipam/blocks", "internal/node/journal", "internal/network/netannotation", "internal/node", "internal/node/status", "internal/node/trouble", "internal/vf", "internal/node/sources"},
+	"internal/node/daemon":        {"internal/api", "internal/node/bond", "internal/change", "internal/node/claims", "internal/node/desired", "internal/node/intake/...", "internal/node/journal", "internal/kernel", "internal/kernel/balance", "internal/kernel/balance/...", "internal/kernel/beacon", "internal/kernel/dirwatch", "internal/kernel/guard", "internal/node/kube", "internal/node/kubelet", "internal/node/membership", "internal/node/metrics", "internal/node", "internal/rpc", "internal/node/segment", "internal/node/service/agent", "internal/node/status", "internal/node/status/gather", "internal/vf", "internal/node/sources"},
 
 	// Services over VF networks
 	"internal/network/service":    {"internal/excerpt", "internal/network/netannotation", "internal/vf"},
@@ -125,7 +125,7 @@ var mayImport = map[string][]string{
 	"cmd/culvert-lab":        {"bench", "internal/admin/cli", "lab/demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"internal/api", "internal/rpc"},
 	"cmd/culvert-hook":       {"internal/api", "internal/guest/moving", "internal/rpc"},
-	"cmd/culvertd":           {"internal/api", "internal/node/daemon", "internal/node/desired", "internal/node/intake/...", "internal/node/journal", "internal/kernel/...", "internal/network/netannotation", "internal/rpc", "internal/vf", "internal/node/wanted"},
+	"cmd/culvertd":           {"internal/api", "internal/node/daemon", "internal/node/desired", "internal/node/intake/...", "internal/node/journal", "internal/kernel/...", "internal/network/netannotation", "internal/rpc", "internal/vf", "internal/node/sources"},
 	"cmd/culvert-controller": {"internal/cluster/controller"},
 
 	"tools/...": {"..."},

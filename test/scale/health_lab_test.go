@@ -39,7 +39,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/membership"
 	"github.com/culvert-net/culvert/internal/node/metrics"
 	"github.com/culvert-net/culvert/internal/node/status"
-	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
@@ -112,10 +112,10 @@ func newHealthNode(t *testing.T) *healthNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources := wanted.NewSources(h.node.Current, h.node.Inventory.PFs, h.node.Problems)
+	set := sources.NewSet(h.node.Current, h.node.Inventory.PFs, h.node.Problems)
 	h.scrape = metrics.NewNode(h.status).Handler()
 	h.member = membership.New(membership.Config{
-		NodeName: "n1", Cluster: cluster, Node: h.node, Sources: sources, Status: h.status, Faults: h.listFaults, Log: log,
+		NodeName: "n1", Cluster: cluster, Node: h.node, Sources: set, Status: h.status, Faults: h.listFaults, Log: log,
 	})
 	wake, err := h.kernel.Watch(ctx)
 	if err != nil {

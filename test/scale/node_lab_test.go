@@ -23,7 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/kube"
 	"github.com/culvert-net/culvert/internal/node/membership"
-	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -84,12 +84,12 @@ func (s *simulation) newMachine(name, uid string) (*machine, error) {
 
 // start starts the node's membership, as culvertd does at its start.
 func (m *machine) start() {
-	sources := wanted.NewSources(m.node.Current, m.node.Inventory.PFs, m.node.Problems)
+	set := sources.NewSet(m.node.Current, m.node.Inventory.PFs, m.node.Problems)
 	status := func(context.Context) (api.NodeStatus, error) {
 		return api.NodeStatus{Ready: true, Pools: []api.Pool{{Name: "x/a", VFs: api.Counts{Total: 7}}}}, nil
 	}
 	member := membership.New(membership.Config{
-		NodeName: m.name, Cluster: m, Node: m.node, Sources: sources, Status: status, Log: slog.New(slog.DiscardHandler), ReadPool: m.sim.readPool,
+		NodeName: m.name, Cluster: m, Node: m.node, Sources: set, Status: status, Log: slog.New(slog.DiscardHandler), ReadPool: m.sim.readPool,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group

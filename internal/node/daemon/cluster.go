@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/kube"
 	"github.com/culvert-net/culvert/internal/node/kubelet"
 	"github.com/culvert-net/culvert/internal/node/membership"
-	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/rpc"
 )
 
@@ -56,7 +56,7 @@ func (s *Server) joinKubernetes() error {
 		s.cluster, err = kube.New(config, c.NodeName, s.Log)
 	}
 	if err == nil {
-		s.sources.DevicePlugin = wanted.DevicePluginSource{ConfigMap: c.DevicePlugin, Prefix: c.DevicePluginPrefix, Node: c.NodeName}
+		s.sources.DevicePlugin = sources.DevicePluginSource{ConfigMap: c.DevicePlugin, Prefix: c.DevicePluginPrefix, Node: c.NodeName}
 		if err := s.cluster.FollowDevicePlugin(c.DevicePlugin); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/kube"
-	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -31,7 +31,7 @@ func TestMissingPoolsNameTheCause(t *testing.T) {
 	var g errgroup.Group
 	g.Go(func() error { return cluster.Run(ctx) })
 	defer func() { cancel(); _ = g.Wait() }()
-	s := &Server{cluster: cluster, sources: wanted.NewSources(&wanted.Current{}, func() []vf.PF { return nil }, func() []api.Problem { return nil })}
+	s := &Server{cluster: cluster, sources: sources.NewSet(&sources.Current{}, func() []vf.PF { return nil }, func() []api.Problem { return nil })}
 	const want = "the cluster's NodePolicies are not known yet: the API server knows no NodePolicies: apply the CustomResourceDefinitions"
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if err = s.missingPools(); err != nil && strings.Contains(err.Error(), want) {

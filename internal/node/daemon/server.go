@@ -32,8 +32,8 @@ import (
 	"github.com/culvert-net/culvert/internal/node/metrics"
 	"github.com/culvert-net/culvert/internal/node/segment"
 	"github.com/culvert-net/culvert/internal/node/service/agent"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/node/status/gather"
-	"github.com/culvert-net/culvert/internal/node/wanted"
 	"github.com/culvert-net/culvert/internal/rpc"
 )
 
@@ -70,8 +70,8 @@ type Server struct {
 	Config
 	node     *node.Node
 	kernel   *kernel.Kernel
-	sources  *wanted.Sources
-	hostFile *wanted.HostFile
+	sources  *sources.Set
+	hostFile *sources.HostFile
 	status   *gather.Gatherer
 	guests   *guest.Follower
 	faults   *node.Faults
@@ -124,9 +124,9 @@ func Run(ctx context.Context, c Config) (err error) {
 // newServer puts a node's Server together. It touches nothing.
 func newServer(c Config, n *node.Node, k *kernel.Kernel) *Server {
 	s := &Server{Config: c, node: n, kernel: k, made: make(chan struct{}), faults: node.NewFaults(nil)}
-	s.sources = wanted.NewSources(n.Current, n.Inventory.PFs, n.Problems)
+	s.sources = sources.NewSet(n.Current, n.Inventory.PFs, n.Problems)
 	s.sources.InCluster = c.Kubernetes
-	s.hostFile = &wanted.HostFile{Path: c.HostFile, Optional: c.Kubernetes, Sources: s.sources, Log: c.Log}
+	s.hostFile = &sources.HostFile{Path: c.HostFile, Optional: c.Kubernetes, Sources: s.sources, Log: c.Log}
 	s.guests = guest.NewFollower(n.Engine, n.Ledger, c.Log)
 	s.status = &gather.Gatherer{
 		Version: c.Version, Node: n, Kernel: k, Claims: &claims.Reader{Root: os.DirFS("/")},

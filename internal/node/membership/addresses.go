@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/node/wanted"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -120,7 +120,7 @@ func omittedProblems(networks string) []v1alpha1.Problem {
 		return nil
 	}
 	return []v1alpha1.Problem{{
-		Object: "addresses", Reason: wanted.BoundMessage("the node requests as many ranges of addresses as its NodeState can have, and leaves out some of " + networks),
+		Object: "addresses", Reason: sources.BoundMessage("the node requests as many ranges of addresses as its NodeState can have, and leaves out some of " + networks),
 		Next: "shorten the lists of excluded addresses in the networks of this node's pods; pods there that need a new block of addresses are refused",
 	}}
 }
@@ -144,7 +144,7 @@ func addressCondition(disputed []string, unread int) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: "Owned"}
 	switch {
 	case len(disputed) > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", wanted.BoundMessage(strings.Join(disputed, "; ")+": delete the pods that have them")
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", sources.BoundMessage(strings.Join(disputed, "; ")+": delete the pods that have them")
 	case unread > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Unread",
 			fmt.Sprintf("%d addresses of the ledger cannot be read, so the controller takes no address back from the node: culvert ledger check says more", unread)

@@ -23,9 +23,9 @@ import (
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/node/trouble"
-	"github.com/culvert-net/culvert/internal/node/wanted"
 )
 
 // cluster is kube.Client: a node reads its cluster and writes to it by this interface.
@@ -58,7 +58,7 @@ type Config struct {
 	NodeName string
 	Cluster  cluster
 	Node     *node.Node
-	Sources  *wanted.Sources
+	Sources  *sources.Set
 	Status   func(context.Context) (api.NodeStatus, error) // of the node
 	// Segments returns the pools over PFs that do not hear each other; nil: nothing listens.
 	Segments func() []api.Problem

@@ -24,8 +24,8 @@ import (
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/node/status"
-	"github.com/culvert-net/culvert/internal/node/wanted"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -128,17 +128,17 @@ func joined(t *testing.T) (*Member, *fakeCluster) {
 		t.Fatal(err)
 	}
 	c := &fakeCluster{unheard: map[string]bool{}, changed: make(chan struct{}, 1)}
-	sources := wanted.NewSources(n.Current, n.Inventory.PFs, n.Problems)
-	sources.DevicePlugin.Node = "n1"
+	set := sources.NewSet(n.Current, n.Inventory.PFs, n.Problems)
+	set.DevicePlugin.Node = "n1"
 	picture := func(ctx context.Context) (api.NodeStatus, error) {
 		pfs, err := n.Inventory.Refresh(ctx)
 		if err != nil {
 			return api.NodeStatus{}, err
 		}
 		records, err := n.Records()
-		return status.Assemble(status.Input{Ready: true, Spec: n.Spec(), PFs: pfs, Records: records, Conditions: sources.Problems()}), err
+		return status.Assemble(status.Input{Ready: true, Spec: n.Spec(), PFs: pfs, Records: records, Conditions: set.Problems()}), err
 	}
-	return New(Config{NodeName: "n1", Cluster: c, Node: n, Sources: sources, Status: picture, Log: log}), c
+	return New(Config{NodeName: "n1", Cluster: c, Node: n, Sources: set, Status: picture, Log: log}), c
 }
 
 func policy(name string, priority int32, vfs int, pools ...string) *v1alpha1.NodePolicy {

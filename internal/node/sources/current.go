@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"sync/atomic"

@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 
 // PolicyStates returns for each policy that selects the node whether it is applied, the
 // policy of the highest priority first.
-func (s *Sources) PolicyStates() []v1alpha1.PolicyState {
+func (s *Set) PolicyStates() []v1alpha1.PolicyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []v1alpha1.PolicyState
@@ -27,7 +27,7 @@ func (s *Sources) PolicyStates() []v1alpha1.PolicyState {
 	return out
 }
 
-func (s *Sources) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
+func (s *Set) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
 	out := v1alpha1.PolicyState{Name: p.Name, Generation: p.Generation}
 	reasons := s.pendingReasons(p.Name)
 	for _, c := range s.merged.Conflicts {
@@ -49,7 +49,7 @@ func (s *Sources) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
 }
 
 // pendingReasons returns how the PFs that follow a policy differ from it.
-func (s *Sources) pendingReasons(policy string) []string {
+func (s *Set) pendingReasons(policy string) []string {
 	var out []string
 	for _, pf := range s.pfs() {
 		if by, ok := s.merged.PFs[pf.PCI]; !ok || by != policy {
@@ -90,7 +90,7 @@ func (s *Sources) pendingReasons(policy string) []string {
 
 // Conditions returns those of the NodeState that are about policies and the device
 // plugin's ConfigMap.
-func (s *Sources) Conditions(policies []v1alpha1.PolicyState) []metav1.Condition {
+func (s *Set) Conditions(policies []v1alpha1.PolicyState) []metav1.Condition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := []metav1.Condition{s.policiesApplied(policies)}
@@ -101,7 +101,7 @@ func (s *Sources) Conditions(policies []v1alpha1.PolicyState) []metav1.Condition
 }
 
 // policiesApplied returns the condition that sums up the policies.
-func (s *Sources) policiesApplied(policies []v1alpha1.PolicyState) metav1.Condition {
+func (s *Set) policiesApplied(policies []v1alpha1.PolicyState) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionPoliciesApplied, Status: metav1.ConditionTrue, Reason: "Applied"}
 	var reasons []string
 	for _, p := range policies {

@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"net/netip"
@@ -18,7 +18,7 @@ import (
 // that sets it.
 func TestReasonNamesTheHostBond(t *testing.T) {
 	pf := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Name: "enp1s0", MTU: 1500, TotalVFs: 7}
-	sources := NewSources(&Current{}, func() []vf.PF { return []vf.PF{pf} }, func() []api.Problem { return nil })
+	sources := NewSet(&Current{}, func() []vf.PF { return []vf.PF{pf} }, func() []api.Problem { return nil })
 	mtu := int32(9000)
 	sources.SetPolicies([]*v1alpha1.NodePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.NodePolicySpec{
 		PFs: []v1alpha1.PFRule{{Name: "enp1s0", VFs: intstr.FromInt32(0), MTU: &mtu}},
@@ -46,7 +46,7 @@ func TestPolicyStates(t *testing.T) {
 	one := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, PCI: vf.PCIAddr{Bus: 1}, Name: "enp1s0", MTU: 1500, TotalVFs: 7}
 	pfs := []vf.PF{one}
 	var problems []api.Problem
-	s := NewSources(&Current{}, func() []vf.PF { return pfs }, func() []api.Problem { return problems })
+	s := NewSet(&Current{}, func() []vf.PF { return pfs }, func() []api.Problem { return problems })
 	policy := func(name string, priority int32, vfs int32, addresses ...string) *v1alpha1.NodePolicy {
 		p := newPolicy(name, priority)
 		p.Spec.PFs = []v1alpha1.PFRule{{Name: "enp1s0", VFs: intstr.FromInt32(vfs), Addresses: addresses}}
@@ -104,7 +104,7 @@ func TestPolicyStates(t *testing.T) {
 // A PF that was renamed is not compared with the policy that it followed, until the next Merge.
 func TestRenamedPF(t *testing.T) {
 	pf := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Name: "enp1s0", NumVFs: 4, TotalVFs: 7}
-	s := NewSources(&Current{}, func() []vf.PF { return []vf.PF{pf} }, func() []api.Problem { return nil })
+	s := NewSet(&Current{}, func() []vf.PF { return []vf.PF{pf} }, func() []api.Problem { return nil })
 	p := newPolicy("a", 0)
 	p.Spec.PFs = []v1alpha1.PFRule{{Name: "enp1s0", VFs: intstr.FromInt32(4)}}
 	s.SetPolicies([]*v1alpha1.NodePolicy{p})
@@ -155,7 +155,7 @@ func TestConditionPoliciesApplied(t *testing.T) {
 		{"a conflict after", true, []v1alpha1.PolicyState{pending, conflict}, metav1.ConditionFalse, "Conflict", "NodePolicy b: PF enp1s0 has 0 VFs, should have 4; NodePolicy c: contested"},
 		{"longer than the API server takes", true, []v1alpha1.PolicyState{long}, metav1.ConditionFalse, "Pending", BoundMessage("NodePolicy e: " + long.Reason)},
 	} {
-		s, _ := newSources()
+		s, _ := newSet()
 		if tt.isKnown {
 			s.SetPolicies(nil)
 		}

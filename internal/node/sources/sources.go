@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Sources are host.yaml, the NodePolicies that select the node, and the device plugin's
+// Set has the declarations of a node: host.yaml, the NodePolicies that select the node, and the device plugin's
 // ConfigMap. A source that cannot be read keeps its last readable content.
-type Sources struct {
+type Set struct {
 	current  *Current
 	pfs      func() []vf.PF       // as last listed
 	problems func() []api.Problem // the reconciler's problems
@@ -45,17 +45,17 @@ type Sources struct {
 	missing atomic.Pointer[error]
 }
 
-// NewSources returns Sources that want nothing. pfs returns the PFs as last listed, and problems
+// NewSet returns a Set that wants nothing. pfs returns the PFs as last listed, and problems
 // the reconciler's problems. Merge sets current, which is partial until then.
-func NewSources(current *Current, pfs func() []vf.PF, problems func() []api.Problem) *Sources {
+func NewSet(current *Current, pfs func() []vf.PF, problems func() []api.Problem) *Set {
 	spec := current.Spec()
 	spec.Partial = true
 	current.SetSpec(spec)
-	return &Sources{current: current, pfs: pfs, problems: problems}
+	return &Set{current: current, pfs: pfs, problems: problems}
 }
 
 // SetHost replaces the content of host.yaml.
-func (s *Sources) SetHost(spec desired.Spec) {
+func (s *Set) SetHost(spec desired.Spec) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.host, s.hasHost, s.unset = spec, true, nil
@@ -64,7 +64,7 @@ func (s *Sources) SetHost(spec desired.Spec) {
 // SetHostUnread records why host.yaml cannot be read, or that it is not there (nil). If it has not
 // been read since culvertd started, culvertd does not know which PFs and pools it has. So Merge
 // follows no other source: one of lower rank could have a pool of the same name and admit more pods.
-func (s *Sources) SetHostUnread(err error) {
+func (s *Set) SetHostUnread(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.hasHost {
@@ -73,7 +73,7 @@ func (s *Sources) SetHostUnread(err error) {
 }
 
 // SetPolicies replaces the policies that select the node.
-func (s *Sources) SetPolicies(policies []*v1alpha1.NodePolicy) {
+func (s *Set) SetPolicies(policies []*v1alpha1.NodePolicy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.readable
@@ -92,7 +92,7 @@ func (s *Sources) SetPolicies(policies []*v1alpha1.NodePolicy) {
 }
 
 // Merge sets the wanted Spec from all sources, and reports whether it changed.
-func (s *Sources) Merge() bool {
+func (s *Set) Merge() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.current.Spec()
@@ -113,7 +113,7 @@ func (s *Sources) Merge() bool {
 // node, or nil: the policies are not known yet, one of them has never been readable, or
 // they contradict each other about a pool that was not there before. It wraps
 // vf.ErrNotReady.
-func (s *Sources) MissingPools() error {
+func (s *Set) MissingPools() error {
 	if missing := s.missing.Load(); missing != nil {
 		return *missing
 	}
@@ -122,7 +122,7 @@ func (s *Sources) MissingPools() error {
 
 var errNotKnown = fmt.Errorf("%w: the cluster's NodePolicies are not known yet", vf.ErrNotReady)
 
-func (s *Sources) findMissing() error {
+func (s *Set) findMissing() error {
 	if s.unset != nil {
 		return fmt.Errorf("%w: host.yaml cannot be read: %s", vf.ErrNotReady, excerpt.Error(s.unset))
 	}
@@ -144,13 +144,13 @@ func (s *Sources) findMissing() error {
 }
 
 // PreviewHost returns the Spec that would be wanted if host.yaml had the given content.
-func (s *Sources) PreviewHost(host desired.Spec) desired.Spec {
+func (s *Set) PreviewHost(host desired.Spec) desired.Spec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mergeWith(host).Spec
 }
 
-func (s *Sources) mergeWith(host desired.Spec) desired.Merged {
+func (s *Set) mergeWith(host desired.Spec) desired.Merged {
 	in := desired.Sources{Host: host, Policies: slices.Collect(maps.Values(s.readable)), DevicePlugin: s.plugin.read.Pools}
 	m := desired.Merge(in, s.current.Spec(), s.pfs())
 	m.Spec.Partial = s.InCluster && !s.known
@@ -159,12 +159,12 @@ func (s *Sources) mergeWith(host desired.Spec) desired.Merged {
 
 // explainUnread returns the reason why a policy cannot be read. It does not repeat the policy's
 // name, which callers say.
-func (s *Sources) explainUnread(name string) string {
+func (s *Set) explainUnread(name string) string {
 	return strings.ReplaceAll(excerpt.Error(s.unread[name]), "NodePolicy "+name+": ", "")
 }
 
 // Problems returns the problems of the policies and of the device plugin's ConfigMap.
-func (s *Sources) Problems() []api.Problem {
+func (s *Set) Problems() []api.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const next = "correct it; until then its last readable content is followed"

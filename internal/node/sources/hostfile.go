@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 type HostFile struct {
 	Path     string
 	Optional bool // the node is in a cluster and needs none
-	Sources  *Sources
+	Sources  *Set
 	Log      *slog.Logger
 
 	problem atomic.Pointer[api.Problem] // why the file is not followed, until the next Read

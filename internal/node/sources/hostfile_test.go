@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // HostFile follows a file that can be read and keeps the last one otherwise.
 func TestHostFile(t *testing.T) {
 	current := &Current{}
-	sources := NewSources(current, func() []vf.PF { return nil }, func() []api.Problem { return nil })
+	sources := NewSet(current, func() []vf.PF { return nil }, func() []api.Problem { return nil })
 	f := &HostFile{Path: filepath.Join(t.TempDir(), "etc", "host.yaml"), Sources: sources, Log: slog.New(slog.DiscardHandler)}
 	expect := func(step string, pools int, problem string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestHostFile(t *testing.T) {
 
 // A host.yaml that cannot be written is an error with its path, and the node stays as it is.
 func TestHostFileThatCannotBeWritten(t *testing.T) {
-	sources, current := newSources()
+	sources, current := newSet()
 	sources.SetHost(hostPool("a"))
 	sources.Merge()
 	file := filepath.Join(t.TempDir(), "etc")

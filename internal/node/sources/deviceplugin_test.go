@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"strings"
@@ -13,11 +13,11 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// newSources returns Sources of a node with the given PFs, which the reconciler has no problem
+// newSet returns the Set of a node with the given PFs, which the reconciler has no problem
 // with.
-func newSources(pfs ...vf.PF) (*Sources, *Current) {
+func newSet(pfs ...vf.PF) (*Set, *Current) {
 	current := &Current{}
-	s := NewSources(current, func() []vf.PF { return pfs }, func() []api.Problem { return nil })
+	s := NewSet(current, func() []vf.PF { return pfs }, func() []api.Problem { return nil })
 	return s, current
 }
 
@@ -46,7 +46,7 @@ func resources(entries ...string) string {
 // node as it is. The problems and the NodeState's condition say what is not served.
 func TestDevicePluginConfigMap(t *testing.T) {
 	const accelerator = `{"resourceName": "fpga", "deviceType": "accelerator"}`
-	s, current := newSources()
+	s, current := newSet()
 	s.DevicePlugin.Node = "n1"
 	for _, tt := range []struct { // each starts from the one before
 		name     string
@@ -114,7 +114,7 @@ func checkProblems(t *testing.T, step string, got []api.Problem, want []string) 
 // Flags name another ConfigMap and another prefix of resources. host.yaml comes before the
 // ConfigMap.
 func TestDevicePluginOfAnotherName(t *testing.T) {
-	s, current := newSources()
+	s, current := newSet()
 	s.DevicePlugin = DevicePluginSource{ConfigMap: "sriov/device-plugin", Prefix: "example.org"}
 	s.SetHost(desired.Spec{Pools: []desired.Pool{{Name: "a", Prefix: "example.org", DeviceType: desired.VFIO}}})
 	s.SetDevicePlugin(map[string]string{"config.json": resources("a", "b")})

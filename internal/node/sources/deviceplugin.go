@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"cmp"
@@ -55,7 +55,7 @@ type devicePlugin struct {
 
 // SetDevicePlugin replaces the content of the device plugin's ConfigMap; nil: there is
 // none.
-func (s *Sources) SetDevicePlugin(data map[string]string) {
+func (s *Set) SetDevicePlugin(data map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if data == nil {
@@ -76,7 +76,7 @@ func (s *Sources) SetDevicePlugin(data map[string]string) {
 
 // devicePluginProblems returns the problems of the ConfigMap as a whole. Resources that are not
 // served are problems of their pools.
-func (s *Sources) devicePluginProblems() (out []api.Problem) {
+func (s *Set) devicePluginProblems() (out []api.Problem) {
 	if s.plugin.err != nil {
 		out = append(out, api.Problem{Object: s.DevicePlugin.objectName(), Reason: excerpt.Error(s.plugin.err), Next: "correct it; until then its last readable content is followed"})
 	} else if warnings := s.plugin.joinWarnings(); warnings != "" {
@@ -101,7 +101,7 @@ func (p devicePlugin) joinWarnings() string {
 }
 
 // devicePluginCondition says which resources of the ConfigMap the node serves.
-func (s *Sources) devicePluginCondition() metav1.Condition {
+func (s *Set) devicePluginCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: "Read"}
 	served, message := 0, []string{""}
 	for _, p := range s.plugin.read.Pools {

@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func hostPool(name string) desired.Spec {
 // A watcher of the wanted Spec wakes when a merge changes it, and sleeps through a merge that does
 // not.
 func TestWatchSpecWakesAtAChange(t *testing.T) {
-	s, current := newSources()
+	s, current := newSet()
 	s.Merge()
 	for _, tt := range []struct {
 		name  string
@@ -55,7 +55,7 @@ func TestWatchSpecWakesAtAChange(t *testing.T) {
 
 // A preview of host.yaml has the pools of the cluster as well, and changes nothing that is wanted.
 func TestPreviewHostChangesNothing(t *testing.T) {
-	s, current := newSources()
+	s, current := newSet()
 	s.InCluster = true
 	s.SetHost(hostPool("a"))
 	s.SetPolicies([]*v1alpha1.NodePolicy{newPolicy("p", 0, v1alpha1.Pool{Name: "tenants"})})
@@ -73,7 +73,7 @@ func TestPreviewHostChangesNothing(t *testing.T) {
 // until they are corrected.
 func TestProblemsOfPolicies(t *testing.T) {
 	pool := func(device string) v1alpha1.Pool { return v1alpha1.Pool{Name: "fast", DeviceType: device} }
-	s, _ := newSources()
+	s, _ := newSet()
 	for _, tt := range []struct {
 		name     string
 		policies []*v1alpha1.NodePolicy

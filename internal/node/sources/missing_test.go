@@ -1,4 +1,4 @@
-package wanted
+package sources
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ import (
 // NodePolicies. It follows none of them (I9), and what the Spec does not name stays as it is.
 func TestI9UnreadHostFileHoldsPoliciesBack(t *testing.T) {
 	current := &Current{}
-	sources := NewSources(current, func() []vf.PF { return nil }, func() []api.Problem { return nil })
+	sources := NewSet(current, func() []vf.PF { return nil }, func() []api.Problem { return nil })
 	sources.InCluster = true
 	f := &HostFile{Path: filepath.Join(t.TempDir(), "host.yaml"), Optional: true, Sources: sources, Log: slog.New(slog.DiscardHandler)}
 	policy := &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.NodePolicySpec{Pools: []v1alpha1.Pool{{Name: "tenants"}}}}
@@ -52,7 +52,7 @@ func TestI9UnreadHostFileHoldsPoliciesBack(t *testing.T) {
 // I9: pools may be missing until the policies are merged, and while a policy that makes
 // pools is not followed with any content.
 func TestI9MissingPools(t *testing.T) {
-	sources := NewSources(&Current{}, func() []vf.PF { return nil }, func() []api.Problem { return nil })
+	sources := NewSet(&Current{}, func() []vf.PF { return nil }, func() []api.Problem { return nil })
 	policy := func(name, device string) *v1alpha1.NodePolicy {
 		return &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodePolicySpec{
 			Pools: []v1alpha1.Pool{{Name: "fast", DeviceType: device}},
