@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/internal/admin/clusterview"
 	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/admin/verdict"
-	"github.com/culvert-net/culvert/internal/node/kube/view"
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -178,8 +178,8 @@ func (p *place) readMigration(ctx context.Context) (migrate.Cluster, error) {
 	return out, nil
 }
 
-// migrationOf converts a stack of package view to a cluster of package migrate.
-func migrationOf(s view.Stack) (migrate.Cluster, error) {
+// migrationOf converts a stack of package clusterview to a cluster of package migrate.
+func migrationOf(s clusterview.Stack) (migrate.Cluster, error) {
 	out := migrate.Cluster{Webhooks: s.Webhooks, HasNetworks: s.HasNetworks}
 	for _, w := range s.Workloads {
 		out.Workloads = append(out.Workloads, migrate.Workload(w))

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/admin/cli"
-	"github.com/culvert-net/culvert/internal/node/kube/view"
+	"github.com/culvert-net/culvert/internal/admin/clusterview"
 )
 
 // migrateConvert runs culvert migrate convert with a file of that text.
@@ -73,17 +73,17 @@ func TestMigrateConvertJSON(t *testing.T) {
 // TestMigrationJudges: networks and pods of a cluster are judged as culvert net check judges files.
 // A warning of a pod counts as remaining work, a warning of a network does not.
 func TestMigrationJudges(t *testing.T) {
-	asks := func(name, networks string) view.StackPod {
-		return view.StackPod{Namespace: "d", Name: name, Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": networks}}
+	asks := func(name, networks string) clusterview.StackPod {
+		return clusterview.StackPod{Namespace: "d", Name: name, Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": networks}}
 	}
-	c, err := migrationOf(view.Stack{
-		Networks: []view.StackNetwork{
+	c, err := migrationOf(clusterview.Stack{
+		Networks: []clusterview.StackNetwork{
 			{Namespace: "d", Name: "good", Config: `{"type": "sriov"}`},
 			{Namespace: "d", Name: "odd", Config: `{"type": "sriov", "master": "eth1"}`},
 			{Namespace: "d", Name: "bad", Config: `{"type": "sriov", "vlan": 5000}`},
 			{Namespace: "d", Name: "other", Config: `{"type": "macvlan"}`},
 		},
-		Pods: []view.StackPod{asks("a", "good"), asks("b", "missing"), asks("c", `[{"name": "good", "mac": "02:00:00:00:00:01"}]`), asks("e", "A")},
+		Pods: []clusterview.StackPod{asks("a", "good"), asks("b", "missing"), asks("c", `[{"name": "good", "mac": "02:00:00:00:00:01"}]`), asks("e", "A")},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/admin/clusterview"
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/kube/view"
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/rpc"
 )
@@ -38,7 +38,7 @@ func (p *place) addClusterFlags(cmd *cobra.Command) {
 	f.StringVar(&p.kubeconfig, "kubeconfig", "", "ask the cluster of this `FILE` (default $KUBECONFIG, ~/.kube/config)")
 	f.StringVar(&p.kcontext, "context", "", "ask the cluster of this context of the kubeconfig")
 	contexts := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return view.Contexts(p.kubeconfig), cobra.ShellCompDirectiveNoFileComp
+		return clusterview.Contexts(p.kubeconfig), cobra.ShellCompDirectiveNoFileComp
 	}
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
 }
@@ -67,8 +67,8 @@ func (p *place) readCluster(ctx context.Context) (api.ClusterStatus, error) {
 }
 
 // openCluster returns a client for the cluster that the kubeconfig names.
-func (p *place) openCluster() (*view.Cluster, error) {
-	return view.Open(p.kubeconfig, p.kcontext, "culvert/"+version)
+func (p *place) openCluster() (*clusterview.Cluster, error) {
+	return clusterview.Open(p.kubeconfig, p.kcontext, "culvert/"+version)
 }
 
 // mergedStatus returns the status of this node, or of all nodes of the cluster in one.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/admin/guests"
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/guest/admin"
 	"github.com/culvert-net/culvert/internal/guest/libvirt"
 	"github.com/culvert-net/culvert/internal/node/status/text"
 	"github.com/culvert-net/culvert/internal/rpc"
@@ -18,7 +18,7 @@ import (
 func newVMAttachCommand(n *node) *cobra.Command {
 	req := api.GuestXMLRequest{}
 	var bond bool
-	a := admin.Attachment{}
+	a := guests.Attachment{}
 	cmd := &cobra.Command{
 		Use:   "attach GUEST",
 		Short: "Give a VF to a guest, as it runs and in its definition",
@@ -63,11 +63,11 @@ A guest that runs must have a free PCI slot to plug into: with machine type q35,
 		if a.Devices, err = pairRequests(req, bond); err != nil {
 			return err
 		}
-		here, err := admin.Here(n.socket)
+		here, err := guests.Here(n.socket)
 		if err != nil {
 			return err
 		}
-		done, err := admin.Attach(cmd.Context(), here, a, func(string) {})
+		done, err := guests.Attach(cmd.Context(), here, a, func(string) {})
 		if err != nil {
 			return err
 		}
@@ -128,11 +128,11 @@ gets them again when it starts.`,
 // detachVFs takes VFs back from a guest. Without libvirt it cannot change the guest:
 // culvertd then decides by its ledger alone, and refuses a VF that a process has open.
 func detachVFs(ctx context.Context, n *node, req api.GuestDetachRequest) (done api.GuestDetached, err error) {
-	here, err := admin.Here(n.socket)
+	here, err := guests.Here(n.socket)
 	if err != nil {
 		return done, err
 	}
-	done, err = admin.Detach(ctx, here, req.Guest, req.Device, func(string) {})
+	done, err = guests.Detach(ctx, here, req.Guest, req.Device, func(string) {})
 	if !errors.Is(err, libvirt.ErrNone) && !errors.Is(err, vf.ErrNotReady) {
 		return done, err
 	}

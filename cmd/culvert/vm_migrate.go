@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/internal/guest/admin"
+	"github.com/culvert-net/culvert/internal/admin/guests"
 	"github.com/culvert-net/culvert/internal/node/status/text"
 )
 
@@ -41,7 +41,7 @@ that fails. Repeat an interrupted migration: the command completes it or begins
 anew.`
 
 func newVMMigrateCommand(n *node) *cobra.Command {
-	m := admin.Migration{}
+	m := guests.Migration{}
 	var transport string
 	cmd := &cobra.Command{
 		Use:   "migrate GUEST HOST",
@@ -57,31 +57,31 @@ func newVMMigrateCommand(n *node) *cobra.Command {
 	f.StringVar(&m.Pool, "pool", "", "the pool of HOST, as prefix/name or name; those of the same names when not given")
 	f.BoolVar(&m.Live, "live", false, "migrate the guest as it runs")
 	f.BoolVar(&m.Shutdown, "shutdown", false, "shut the guest down before")
-	f.StringVar(&transport, "transport", string(admin.SSH), "with --live: ssh, tls or tcp")
+	f.StringVar(&transport, "transport", string(guests.SSH), "with --live: ssh, tls or tcp")
 	f.StringVar(&m.TLSName, "tls-name", "", "with --transport tls: the name of HOST in its certificate")
 	cmd.MarkFlagsMutuallyExclusive("live", "shutdown")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]cobra.Completion{"ssh", "tls", "tcp"}, cobra.ShellCompDirectiveNoFileComp))) // only if the flag were not there
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		m.Guest = args[0]
-		if m.Transport, err = admin.ParseTransport(transport); err != nil {
+		if m.Transport, err = guests.ParseTransport(transport); err != nil {
 			return fmt.Errorf("--transport %w", err)
 		}
 		switch given := cmd.Flags().Changed; {
 		case given("transport") && !m.Live:
 			return errors.New("--transport goes with --live: a guest that is off has no memory to send, and all else goes over ssh")
-		case given("tls-name") && m.Transport != admin.TLS:
+		case given("tls-name") && m.Transport != guests.TLS:
 			return errors.New("--tls-name goes with --transport tls")
 		}
-		here, err := admin.Here(n.socket)
+		here, err := guests.Here(n.socket)
 		if err != nil {
 			return err
 		}
-		there, err := admin.Open(cmd.Context(), args[1])
+		there, err := guests.Open(cmd.Context(), args[1])
 		if err != nil {
 			return err
 		}
-		done, err := admin.Migrate(cmd.Context(), here, there, m, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
+		done, err := guests.Migrate(cmd.Context(), here, there, m, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
 		if err := errors.Join(err, there.Close()); err != nil {
 			return err
 		}

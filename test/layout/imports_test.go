@@ -79,15 +79,15 @@ var mayImport = map[string][]string{
 	"internal/guest/libvirt": {"internal/vf"},
 
 	// changes to guests by a person, through libvirt and culvertd
-	"internal/guest/admin": {"internal/api", "internal/guest", "internal/node/journal", "internal/guest/libvirt", "internal/rpc", "internal/vf"},
+	"internal/admin/guests": {"internal/api", "internal/guest", "internal/node/journal", "internal/guest/libvirt", "internal/rpc", "internal/vf"},
 
 	// objects of other projects -> Culvert's
 	"internal/admin/verdict": {"internal/api", "api/v1alpha1", "internal/node/desired", "internal/excerpt", "internal/node/intake/cni", "internal/node/intake/pod", "internal/admin/migrate", "internal/network/netannotation", "internal/suggest", "internal/vf"},
 	"internal/admin/migrate": {"internal/api", "api/v1alpha1", "internal/node/desired", "internal/excerpt", "internal/node/intake/cni", "internal/node/journal", "internal/network/netannotation", "internal/network/netconf", "internal/vf"},
 
 	// the cluster: only these packages and controller import client-go
-	"internal/node/kube":      {"internal/api", "api/v1alpha1", "internal/change", "internal/excerpt", "internal/kernel/balance", "internal/network/netannotation", "internal/network/netconf", "internal/network/service", "internal/node/service/table", "internal/vf"},
-	"internal/node/kube/view": {"internal/api", "api/v1alpha1", "internal/network/netannotation", "internal/vf"},
+	"internal/node/kube":         {"internal/api", "api/v1alpha1", "internal/change", "internal/excerpt", "internal/kernel/balance", "internal/network/netannotation", "internal/network/netconf", "internal/network/service", "internal/node/service/table", "internal/vf"},
+	"internal/admin/clusterview": {"internal/api", "api/v1alpha1", "internal/network/netannotation", "internal/vf"},
 
 	// requests from outside
 	"internal/node/intake/deviceplugin": {"internal/api", "internal/change", "internal/node/desired", "internal/durable", "internal/node/journal", "internal/node/kubelet/socket", "internal/vf"},
@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 	// programs
 	"internal/program":       {},
 	"internal/admin/cli":     {"internal/screen", "internal/suggest"},
-	"cmd/culvert":            {"internal/api", "internal/admin/cli", "internal/node/desired", "internal/admin/doctor/...", "internal/guest/admin", "internal/admin/install", "internal/node/journal", "internal/kernel/...", "internal/node/kube/view", "internal/guest/libvirt", "internal/admin/migrate", "internal/program", "internal/rpc", "internal/screen", "internal/node/status/...", "internal/suggest", "internal/admin/verdict", "internal/vf"},
+	"cmd/culvert":            {"internal/api", "internal/admin/cli", "internal/node/desired", "internal/admin/doctor/...", "internal/admin/guests", "internal/admin/install", "internal/node/journal", "internal/kernel/...", "internal/admin/clusterview", "internal/guest/libvirt", "internal/admin/migrate", "internal/program", "internal/rpc", "internal/screen", "internal/node/status/...", "internal/suggest", "internal/admin/verdict", "internal/vf"},
 	"cmd/culvert-bench":      {"bench/...", "internal/admin/cli", "internal/durable", "internal/rpc", "internal/screen"},
 	"cmd/culvert-lab":        {"bench", "internal/admin/cli", "lab/demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"internal/api", "internal/rpc"},

@@ -1,7 +1,7 @@
-// Package view reads a cluster for a person: a kubeconfig goes in, and Culvert's objects come out
+// Package clusterview reads a cluster for a person: a kubeconfig goes in, and Culvert's objects come out
 // as they are at the moment. The CLI calls it, and package status makes one picture of these
 // objects. It reads lists and watches nothing.
-package view
+package clusterview
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package view
+package clusterview
 
 import (
 	"encoding/json"
@@ -96,7 +96,7 @@ func TestPodNetworksSettings(t *testing.T) {
 
 // The chart gives culvertd the flags that PodNetworks reads.
 func TestPodNetworksFlags(t *testing.T) {
-	text, err := os.ReadFile("../../../../dist/kubernetes/chart/templates/node.yaml")
+	text, err := os.ReadFile("../../../dist/kubernetes/chart/templates/node.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package admin does to guests what needs both libvirt and culvertd: it attaches VFs to
+// Package guests does to guests what needs both libvirt and culvertd: it attaches VFs to
 // a guest, detaches them, and moves a guest to another host with VFs of that host. The
 // program culvert calls it with the rights of the person who runs it: culvertd itself
 // changes no guest.
@@ -7,7 +7,7 @@
 // so a failure undoes the operation, and repeating an interrupted one completes it. Host
 // performs the actions through a socket of libvirt and one of culvertd; ssh carries the
 // sockets of another host.
-package admin
+package guests
 
 import (
 	"cmp"
