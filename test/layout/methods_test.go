@@ -16,6 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// The packages that carry RPC methods, and that name them.
+const (
+	rpcFolder = "internal/rpc"
+	apiFolder = "internal/api"
+)
+
 // methodArgument has the index of the argument that is the name of a method, for
 // functions of package rpc and of its Server.
 var methodArgument = map[string]int{"Call": 2, "Stream": 2, "Converse": 2, "Handle": 0, "HandleStream": 0, "HandleDialog": 0}
@@ -31,7 +37,7 @@ func checkMethods(tree fs.FS) ([]string, error) {
 	var complaints []string
 	err = eachSource(tree, func(name string, set *token.FileSet, f *ast.File) {
 		test := strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "test/")
-		if path.Dir(name) == "internal/rpc" || !slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(module+"/internal/rpc") }) {
+		if path.Dir(name) == rpcFolder || !slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(module+"/"+rpcFolder) }) {
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -76,7 +82,7 @@ func literal(e ast.Expr) (string, bool) {
 func methodNames(tree fs.FS) ([]string, error) {
 	var out []string
 	err := eachSource(tree, func(name string, _ *token.FileSet, f *ast.File) {
-		if path.Dir(name) != "internal/api" {
+		if path.Dir(name) != apiFolder {
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -128,7 +134,7 @@ func TestMethodsAreNamedInAPI(t *testing.T) {
 
 func TestCheckMethods(t *testing.T) {
 	file := func(pkg, body string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("package " + pkg + "\nimport \"" + module + "/internal/rpc\"\nfunc f() {\n" + body + "\n}\n")}
+		return &fstest.MapFile{Data: []byte("package " + pkg + "\nimport \"" + module + "/" + rpcFolder + "\"\nfunc f() {\n" + body + "\n}\n")}
 	}
 	got, err := checkMethods(fstest.MapFS{
 		"internal/api/method.go":         {Data: []byte("package api\nconst (\n MethodStatus = \"status\"\n Other = \"x\"\n)\n")},
