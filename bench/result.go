@@ -184,6 +184,10 @@ type Workload struct {
 	Senders   int  `json:"senders,omitempty"` // the number of paths at once, when more than one
 }
 
+// Busy is the end of the reason of a void run whose end had no processor at the right time. Such a
+// run says nothing about the path.
+const Busy = ": the processors are too busy for it, or too few"
+
 // Run is one repeat of an arm. The report leaves out a void run, which has a reason.
 type Run struct {
 	Arm     int       `json:"arm"` // index in Result.Arms

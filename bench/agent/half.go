@@ -59,7 +59,7 @@ func callTimed(ctx context.Context, w bench.Workload, begun func() (bool, error)
 		return err
 	})
 	if errors.Is(err, errEarly) {
-		return "the engine had ended before the agent saw the window close: the processors are too busy for it, or too few", nil
+		return "the engine had ended before the agent saw the window close" + bench.Busy, nil
 	}
 	return void, err
 }
@@ -120,7 +120,7 @@ func explainLateness(late time.Duration, w Window) string {
 	if late <= bound {
 		return ""
 	}
-	return fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best: the processors are too busy for it, or too few", late.Round(time.Millisecond), long, bound)
+	return fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best%s", late.Round(time.Millisecond), long, bound, bench.Busy)
 }
 
 // failAfter returns begun, changed so that it fails with err when it has returned false for that

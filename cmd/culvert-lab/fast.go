@@ -34,7 +34,7 @@ ping, iperf3, tcpdump, strace and lspci. It has no udev.`,
   CGO_ENABLED=0 go test -exec 'culvert lab fast --exec' ./internal/kernel/...
 
   # the same by hand
-  CGO_ENABLED=0 go test -c -o vf.test ./kernel/sysfs
+  CGO_ENABLED=0 go test -c -o vf.test ./internal/vf
   culvert lab fast --file vf.test:/vf.test -- /vf.test -test.v`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

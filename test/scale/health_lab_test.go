@@ -38,8 +38,8 @@ import (
 	"github.com/culvert-net/culvert/internal/node/kube"
 	"github.com/culvert-net/culvert/internal/node/membership"
 	"github.com/culvert-net/culvert/internal/node/metrics"
-	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/node/sources"
+	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
