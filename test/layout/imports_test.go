@@ -17,7 +17,8 @@ import (
 // parts that do not import each other.
 //
 // A new package below a name with /... needs no entry. For another one, take the highest floor
-// below all packages that will import it. CONTRIBUTING.md, "The map of rooms", says what each
+// below all packages that will import it; it must stay above all that it imports. If no floor does,
+// add one. CONTRIBUTING.md, "The map of rooms", says what each
 // package holds.
 var floors = [][]string{
 	{"cmd/...", "tools/..."},
@@ -67,8 +68,30 @@ type ban struct {
 
 var bans = []ban{
 	{
-		importers: []string{"internal/..."}, never: []string{"lab/...", "bench/..."},
-		reason: "labs and measurements see Culvert from outside",
+		importers: []string{"internal/...", "bench/..."}, never: []string{"lab/..."},
+		reason: "labs see Culvert from outside",
+	},
+	{
+		importers: []string{"internal/..."}, never: []string{"bench/..."},
+		reason: "measurements see Culvert from outside",
+	},
+	{
+		importers: []string{"cmd/..."}, never: []string{"test/..."},
+		reason: "programs link no test code: move what both need out of test",
+	},
+	{
+		importers: []string{"..."}, exempt: []string{"test/...", "internal/kernel/fake", "internal/kernel/faulty"},
+		never:  []string{"internal/kernel/fake", "internal/kernel/faulty"},
+		reason: "these kernels are for tests",
+	},
+	{
+		importers: []string{"internal/admin/...", "internal/cluster/...", "cmd/culvert", "cmd/culvert-controller"},
+		never:     []string{"internal/node/..."},
+		but: []string{
+			"internal/node/claims", "internal/node/desired", "internal/node/intake/cni", "internal/node/intake/cni/place", "internal/node/intake/pod",
+			"internal/node/journal", "internal/node/status", "internal/node/status/pick", "internal/node/status/text",
+		},
+		reason: "only culvertd gives and takes VFs: ask it through internal/rpc, or read NodeStates",
 	},
 	{
 		importers: []string{"internal/node/..."}, exempt: []string{"internal/node/daemon"},
@@ -76,19 +99,23 @@ var bans = []ban{
 		reason: "name a step.Step or read state through an interface, and let internal/node/daemon hand in the kernel that does it",
 	},
 	{
-		importers: []string{"internal/admin/...", "internal/cluster/..."},
+		importers: []string{"internal/admin/..."},
 		never:     []string{"internal/kernel/..."}, but: []string{"internal/kernel/balance", "internal/kernel/pathmtu", "internal/kernel/survey"},
-		reason: "a person's commands and the controller change no kernel: culvertd does",
+		reason: "a person's commands change no NIC: culvertd does. doctor mends the host by internal/kernel/survey",
+	},
+	{
+		importers: []string{"internal/cluster/..."}, never: []string{"internal/kernel/..."},
+		reason: "the controller has no node: culvertd does the work there",
 	},
 	{
 		importers: []string{"cmd/culvert-cni", "cmd/culvert-hook"},
-		never:     []string{"internal/..."}, but: []string{"internal/api", "internal/guest/moving", "internal/rpc"},
+		never:     []string{"internal/..."}, but: []string{"internal/api", "internal/guest/moving", "internal/rpc", "internal/vf"},
 		reason: "the runtime and libvirt execute it for each pod and guest, so it stays small: culvertd does the work",
 	},
 	{
 		importers: []string{"..."}, exempt: []string{"cmd/culvert-controller", "internal/admin/clusterview", "internal/cluster/controller", "internal/node/kube", "test/..."},
-		never:  []string{"k8s.io/client-go/..."},
-		reason: "these packages talk to an API server: internal/node/kube for culvertd, internal/cluster/controller, and internal/admin/clusterview for a person",
+		never:  []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/...", "k8s.io/dynamic-resource-allocation/..."},
+		reason: "only internal/node/kube (culvertd), internal/cluster/controller and internal/admin/clusterview (a person) talk to an API server: take a small interface, and let one of them serve it",
 	},
 }
 
@@ -175,9 +202,9 @@ func complain(pkg, imported string) string {
 	case to > from || pattern == other:
 		return ""
 	case to == from:
-		return fmt.Sprintf("%s imports %s of the same floor: move the value that both need to a lower floor, or declare what %[1]s needs as a small interface there and let cmd/ hand it in", pkg, own)
+		return fmt.Sprintf("%s imports %s of the same floor: move the value that both need to a lower floor, or declare what %[1]s needs as a small interface there, and let a package above both hand it in (in the node internal/node/daemon)", pkg, own)
 	}
-	return fmt.Sprintf("%s imports %s of a higher floor: declare what it needs as a small interface in %[1]s and let cmd/ hand it in, or move the value that both need to a lower floor", pkg, own)
+	return fmt.Sprintf("%s imports %s of a higher floor: declare what it needs as a small interface in %[1]s and let a package above both hand it in (in the node internal/node/daemon), or move the value that both need to a lower floor", pkg, own)
 }
 
 func TestImportsGoDown(t *testing.T) {
@@ -196,7 +223,7 @@ func TestCheckImports(t *testing.T) {
 	own := module + "/"
 	tree := fstest.MapFS{
 		"api/v1alpha1/spec.go":                   file("v1alpha1", own+"internal/vf"),
-		"cmd/culvert-cni/main.go":                file("main", own+"internal/rpc", own+"internal/vf"),
+		"cmd/culvert-cni/main.go":                file("main", own+"internal/rpc", own+"internal/screen"),
 		"internal/kernel/any/a.go":               file("any", own+"internal/kernel/step"),
 		"internal/kernel/rtnl/conn.go":           file("rtnl", own+"internal/vf", own+"internal/node/journal"),
 		"internal/node/alloc/alloc.go":           file("alloc", "k8s.io/client-go/rest", own+"internal/node/bond"),
@@ -224,7 +251,7 @@ func TestCheckImports(t *testing.T) {
 	}
 	want := []string{
 		"api/v1alpha1/spec.go:2: api/v1alpha1 imports internal/vf of a higher floor",
-		"cmd/culvert-cni/main.go:3: cmd/culvert-cni imports internal/vf",
+		"cmd/culvert-cni/main.go:3: cmd/culvert-cni imports internal/screen",
 		"internal/kernel/rtnl/conn.go:3: internal/kernel/rtnl imports internal/node/journal of a higher floor",
 		"internal/node/alloc/alloc.go:2: internal/node/alloc imports k8s.io/client-go/rest",
 		"internal/node/alloc/alloc.go:3: internal/node/alloc imports internal/node/bond of the same floor",

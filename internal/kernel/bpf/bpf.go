@@ -2,7 +2,7 @@
 //
 // AttachIngress takes a program's instructions and an interface of the calling thread's network
 // namespace. It returns the attached program, whose Count returns the number of packets that it
-// counted. Package bench/engine calls it; culvertd has no program of its own yet.
+// counted. Package bench/engine calls it. The programs of culvertd are in kernel/balance/socket.
 package bpf
 
 import (
