@@ -204,7 +204,7 @@ func setStage(t *testing.T) {
 func TestI10UnitLoadsEBPF(t *testing.T) {
 	need(t, twoNodes)
 	setStage(t)
-	unit, err := os.ReadFile(top + "/install/files/culvertd.service")
+	unit, err := os.ReadFile(top + "/internal/admin/install/files/culvertd.service")
 	if err != nil {
 		t.Fatal(err)
 	}
