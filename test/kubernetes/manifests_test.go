@@ -72,7 +72,7 @@ func awaitOwnAddresses(t *testing.T, want int) {
 func TestI4XL710AsItStands(t *testing.T) {
 	need(t, twoNodes)
 	offered(t, intel, "7")
-	const file = top + "/demo/testdata/r0-xl710.yaml"
+	const file = top + "/lab/demo/testdata/r0-xl710.yaml"
 	kubectl(t, "apply", "-f", file)
 	subnet := netip.MustParsePrefix("172.16.91.0/24")
 	all := running(t, 4)
