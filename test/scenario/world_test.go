@@ -55,6 +55,7 @@ func (w *world) start() error {
 		return err
 	}
 	w.node = node.New(node.Config{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
+	w.node.Engine.Patience = time.Minute // a pass waits until all is mended, even on a busy machine
 	w.node.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		if len(w.given) == 0 {
 			return nil, nil // no kubelet
