@@ -626,7 +626,10 @@ func TestStarterKilled(t *testing.T) {
 
 // TestBoundStarterKilled is kill -9 of the process that a lab is bound to, when the
 // lab is up.
-func TestBoundStarterKilled(t *testing.T) { killStarter(t, "t-bound", "is up") }
+func TestBoundStarterKilled(t *testing.T) {
+	soak.Only(t, "a lab that boots")
+	killStarter(t, "t-bound", "is up")
+}
 
 // killStarter kills a process that brings a lab up, a little after it said a word.
 func killStarter(t *testing.T, name, when string) {
@@ -787,6 +790,7 @@ func TestFastCancelled(t *testing.T) {
 // Root becomes one for it: with a home that holds the image, and, in a mount
 // namespace, a /dev/net/tun that is open to all.
 func TestRootless(t *testing.T) {
+	soak.Only(t, "two nodes that boot without a snapshot")
 	if os.Geteuid() == 0 {
 		asNobody(t)
 		return

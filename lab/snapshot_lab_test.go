@@ -78,6 +78,7 @@ func emptyCache(t *testing.T) {
 // TestFastSnapshot: a node from a snapshot has the right time and random numbers of its own, and
 // can make VFs. A snapshot that does not load is taken anew.
 func TestFastSnapshot(t *testing.T) {
+	soak.Only(t, "nodes that boot; the level lab-node starts from such a snapshot")
 	emptyCache(t)
 	const script = `cat /proc/sys/kernel/random/uuid; date +%s; modprobe igbvf; echo 7 >/sys/class/net/eth0/device/sriov_numvfs; cat /sys/class/net/eth0/device/virtfn*/net/*/address`
 	seen := make(map[string]bool)
@@ -187,6 +188,7 @@ func testRootsApart(t *testing.T, l *Lab) {
 // TestJoinedWires: with a link between the switches, the first PF of one node reaches the second PF
 // of the other; without it, it does not.
 func TestJoinedWires(t *testing.T) {
+	soak.Only(t, "two labs that boot")
 	leavesNothing(t, "t-wires")
 	for _, joined := range []bool{true, false} {
 		l := upLab(t, Options{Name: "t-wires", Nodes: 2, JoinWires: joined})

@@ -10,14 +10,16 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/test/promises"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // bare is the cluster of twoNodes before Culvert is installed.
 var bare = &site{names: twoNodes.names}
 
 // make demo-k8s installs Culvert on a bare cluster, gives VFs to pods, measures, and finds
-// no fault. It is the first test, since the others continue with its installation.
+// no fault. It is the first test, so that the others can continue with its installation.
 func TestDemo(t *testing.T) {
+	soak.Only(t, "measurements between pods, and a Service under load; the other tests install Culvert by themselves")
 	need(t, bare)
 	dir := t.TempDir()
 	cmd := promises.Make(t.Context(), top, "demo-k8s", "PODS=2", "DEMO=--quick --up --name "+k8s.Lab.Name()+" --out "+dir)
