@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/balance/filter"
 	"github.com/culvert-net/culvert/internal/kernel/balance/socket"
 	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/test/patience"
 )
 
 // clusterIP is in the range of route, so that pods have a route to it: nftables needs one.
@@ -192,39 +192,13 @@ func runBench(dir string) (r bench.Result, err error) {
 	if r, err = bench.Read(f); err != nil {
 		return r, errors.Join(ran, err)
 	}
-	if smoke && onlyBusyIsMissing(r) {
+	if smoke && patience.OnlyBusyIsMissing(r) {
 		return r, nil
 	}
 	if r.Unfinished != "" {
 		return r, fmt.Errorf("not all was measured: %s", r.Unfinished)
 	}
 	return r, ran
-}
-
-// onlyBusyIsMissing reports whether all void runs of a result are void because the machine was busy.
-// Each arm then has been measured as far as this machine can at the moment, which is all that a
-// smoke test wants to see: other programs run beside it.
-func onlyBusyIsMissing(r bench.Result) bool {
-	isVoid := func(run bench.Run) bool { return run.Void != "" }
-	isOther := func(run bench.Run) bool { return isVoid(run) && !strings.HasSuffix(run.Void, bench.Busy) }
-	return slices.ContainsFunc(r.Runs, isVoid) && !slices.ContainsFunc(r.Runs, isOther)
-}
-
-// TestOnlyBusyIsMissing: a smoke test forgives a busy machine and nothing else.
-func TestOnlyBusyIsMissing(t *testing.T) {
-	const busy, broken = "woken late" + bench.Busy, "no route to the host"
-	for _, tt := range []struct {
-		void []string
-		want bool
-	}{{nil, false}, {[]string{"", ""}, false}, {[]string{"", busy}, true}, {[]string{busy, broken}, false}, {[]string{broken}, false}} {
-		r := bench.Result{}
-		for _, why := range tt.void {
-			r.Runs = append(r.Runs, bench.Run{Void: why})
-		}
-		if got := onlyBusyIsMissing(r); got != tt.want {
-			t.Errorf("%q: %t, want %t", tt.void, got, tt.want)
-		}
-	}
 }
 
 // podAddress returns the address of a pod's VF.

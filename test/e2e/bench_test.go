@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/demo"
 	"github.com/culvert-net/culvert/lab/demo/node"
+	"github.com/culvert-net/culvert/test/patience"
 	"github.com/culvert-net/culvert/test/promises"
 	"github.com/culvert-net/culvert/test/soak"
 )
@@ -54,7 +55,7 @@ func TestBench(t *testing.T) {
 		if p := a.Path; p.Place != "other node" || p.Network == "VF" && (p.From.Driver != "igbvf" || p.To.Driver != "igbvf") || p.Network != "VF" && p.Network != "overlay" {
 			t.Errorf("arm %s has the path %+v", a.Name, a.Path)
 		}
-		if counted(r, i) == 0 {
+		if !patience.HasRun(r, i) {
 			t.Errorf("arm %s has no run that counts", a.Name)
 		}
 	}
@@ -259,7 +260,7 @@ func TestBenchThroughARouter(t *testing.T) {
 	must(t, router.node, "ip", "netns", "exec", filepath.Base(router.Netns), "sysctl", "-qw",
 		"net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.net1.send_redirects=0", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.net1.rp_filter=0")
 	r := measured(t, []end{from}, to, "m12", "--via", place(router), "--quick", "--rough", "--repeats", "1")
-	if len(r.Arms) != 1 || counted(r, 0) == 0 {
+	if len(r.Arms) != 1 || !patience.HasRun(r, 0) {
 		t.Fatalf("%+v", r.Arms)
 	}
 	if p := r.Arms[0].Path; p.Via.How != bench.Routes || p.Via.In != "net1" || p.Via.Out != "net1" || p.From.Driver != "igbvf" || p.To.Driver != "igbvf" {
@@ -440,11 +441,13 @@ func oldIperf3(t *testing.T, n node.Node) {
 	}
 }
 
-// measured runs presets from some containers to another one. culvert bench runs on this host.
+// measured runs presets from some containers to another one. culvert bench runs on this host. Runs
+// that are void because the machine was busy are no failure: that the others count shows that the
+// measurement works.
 func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	t.Helper()
 	r, _, err := tryToMeasure(t, from, to, args...)
-	if err != nil {
+	if err != nil && !patience.OnlyBusyIsMissing(r) {
 		t.Fatal(err)
 	}
 	return r
