@@ -260,7 +260,7 @@ func TestBenchThroughARouter(t *testing.T) {
 	must(t, router.node, "ip", "netns", "exec", filepath.Base(router.Netns), "sysctl", "-qw",
 		"net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.net1.send_redirects=0", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.net1.rp_filter=0")
 	r := measured(t, []end{from}, to, "m12", "--via", place(router), "--quick", "--rough", "--repeats", "1")
-	if len(r.Arms) != 1 || !patience.HasRun(r, 0) {
+	if len(r.Arms) != 1 || counted(r, 0) == 0 {
 		t.Fatalf("%+v", r.Arms)
 	}
 	if p := r.Arms[0].Path; p.Via.How != bench.Routes || p.Via.In != "net1" || p.Via.Out != "net1" || p.From.Driver != "igbvf" || p.To.Driver != "igbvf" {
@@ -442,14 +442,19 @@ func oldIperf3(t *testing.T, n node.Node) {
 }
 
 // measured runs presets from some containers to another one. culvert bench runs on this host. Runs
-// that are void because the machine was busy are no failure: that the others count shows that the
-// measurement works.
+// that are void because the machine was busy are no failure if another run counts, which shows that
+// the measurement works.
 func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	t.Helper()
 	r, _, err := tryToMeasure(t, from, to, args...)
-	if err != nil && !patience.OnlyBusyIsMissing(r) {
+	if err == nil {
+		return r
+	}
+	some := slices.ContainsFunc(r.Runs, func(run bench.Run) bool { return !run.Discard && run.Void == "" })
+	if !some || !patience.OnlyBusyIsMissing(r) {
 		t.Fatal(err)
 	}
+	t.Logf("the machine was too busy for some runs: %v", err)
 	return r
 }
 

@@ -73,8 +73,8 @@ func TestCheckPlaces(t *testing.T) {
 	}
 }
 
-// readPlaces match the files of the tree that a test reads: by a path from its own folder, and by
-// one from the top.
+// fromHere matches a file of the tree that a test reads by a path from its own folder, and fromTop
+// one that it reads by a path from the top.
 var (
 	fromHere = regexp.MustCompile(`\bos\.(?:ReadFile|ReadDir|Open|Stat|DirFS)\("(\.\.?/[^"]+)"\)`)
 	fromTop  = regexp.MustCompile(`\btop\s*\+\s*"/([^"]+)"`)
