@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // attempt is a command that succeeds only with a certain right.
@@ -202,6 +203,7 @@ func setStage(t *testing.T) {
 // The systemd unit's filters of system calls and its capabilities let culvertd load eBPF
 // programs, as the rights of the DaemonSet do.
 func TestI10UnitLoadsEBPF(t *testing.T) {
+	soak.Only(t, "the unit is tried in a container once more; test/e2e tests the unit itself")
 	need(t, twoNodes)
 	setStage(t)
 	unit, err := os.ReadFile(top + "/internal/admin/install/files/culvertd.service")
