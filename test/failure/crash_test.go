@@ -354,10 +354,10 @@ func fastDir(t *testing.T) string {
 // one slow, and `make check` asks for an answer within a minute by -short.
 func isSample() bool { return raceEnabled || testing.Short() }
 
-// stride returns how far apart the tried moments are: three times as far in a sample.
+// stride returns how far apart the tried moments are: five times as far in a sample.
 func stride(full int) int {
 	if isSample() {
-		return 3 * full
+		return 5 * full
 	}
 	return full
 }
