@@ -142,8 +142,8 @@ type VF struct {
 	// OpenBy are the processes that have a VF of user space open. If a guest's VF is open by none,
 	// the guest does not run with it: the VF is reserved for the guest.
 	OpenBy []vf.Process `json:"openBy,omitempty"`
-	// UsedBy is the program that uses the VF without a lease, while the number of VFs of its PF
-	// should change: culvertd does not make the change then.
+	// UsedBy is who uses a VF outside Culvert that has no owner in the ledger. Culvert leaves the VF
+	// as it is until that ends, and does not change the number of VFs of its PF.
 	UsedBy  string `json:"usedBy,omitempty"`
 	Network string `json:"network,omitempty"`
 	Netns   string `json:"netns,omitempty"`

@@ -26,6 +26,7 @@ const (
 // under is any kernel.
 type under interface {
 	reader
+	users
 	guards
 	steps
 	Watch(context.Context) (<-chan struct{}, error)
@@ -44,7 +45,11 @@ type reader interface {
 	PFs(context.Context) ([]vf.PF, error)
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+}
+
+type users interface {
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+	Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 }
 
 // ErrIgnored is for Hooks. If a Hook returns it before a step, the step does nothing and succeeds,

@@ -81,6 +81,8 @@ type Request struct {
 	// says that the kubelet must have given it to the pod.
 	members []vf.ID
 	ofPod   bool
+	// passed has the VFs that reserveClean passes over, with the reasons.
+	passed map[vf.ID]error
 }
 
 // addressPool returns the name of the pool that the request's addresses come from.
