@@ -98,11 +98,13 @@ type PF struct {
 // the ledger's: making, free, configuring, attached, releasing,
 // quarantined. In a cluster's objects, PhaseMissing is the phase of a VF that is not on the bus.
 // PhaseGiven stands there for free if the kubelet has given the VF to a pod but no network has
-// attached it. The network is about to, or the pod has none (vfio).
+// attached it. The network is about to, or the pod has none (vfio). PhaseOutside stands there for
+// free if somebody else uses the VF outside Culvert.
 const (
 	PhaseUnmanaged = "unmanaged"
 	PhaseMissing   = "missing"
 	PhaseGiven     = "given"
+	PhaseOutside   = "outside"
 )
 
 // VF is a Virtual Function: its identity, its owner, and its settings as wanted, as read back from

@@ -1,4 +1,4 @@
-// Package faulty makes steps fail on purpose, on any kernel: tests wrap the
+// Package faulty makes steps and readings fail on purpose, on any kernel: tests wrap the
 // fake one, or Linux in the lab, and decide at each moment of each step.
 package faulty
 
@@ -63,10 +63,11 @@ var ErrHangs = errors.New("hangs")
 // Hook is called at each Moment of each step. The step fails with the error that it returns.
 type Hook func(Moment, step.Step) error
 
-// Kernel is a kernel whose steps may fail.
+// Kernel is a kernel whose steps and readings may fail.
 type Kernel struct {
 	under
-	hook atomic.Pointer[Hook]
+	hook     atomic.Pointer[Hook]
+	readHook atomic.Pointer[ReadHook]
 
 	mu   sync.Mutex // guards hung
 	hung []step.Step

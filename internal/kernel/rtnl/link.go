@@ -34,8 +34,8 @@ type Link struct {
 	// (IFLA_LINK_NETNSID).
 	Lower      int
 	LowerNetns *int32
-	XDP        bool // a program of XDP is attached
-	Bond     *Bond  // of a bond
+	XDP        bool  // a program of XDP is attached
+	Bond       *Bond // of a bond
 
 	// VFs has the PF's settings for its VFs, by index. It is nil if the PF has no VFs, or if the
 	// request did not ask for them.

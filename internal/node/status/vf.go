@@ -103,8 +103,8 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC
 	}
-	if v.UsedBy = p.findUser(pf, st); v.UsedBy != "" {
-		v.Differences = nil // the user may change it as it likes
+	if v.UsedBy = p.findUser(pf, st); v.UsedBy != "" && v.Phase == string(journal.Free) {
+		v.Phase, v.Since, v.Differences = api.PhaseOutside, time.Time{}, nil // the user may change it as it likes
 	}
 	v.NoCarrier = p.Dark[st.ID] && r.Phase == journal.Attached
 	v.Rates = ratesOf(v, st.Admin)
