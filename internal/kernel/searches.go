@@ -23,10 +23,10 @@ type search struct {
 }
 
 // search returns what a search finds that begins after the call. The error wraps vf.ErrTimeout if
-// that has not ended within searchBound, or when ctx ends.
-func (s *searches) search(ctx context.Context, find func() ([]opener, error)) ([]opener, error) {
+// that has not ended within the bound, or when ctx ends.
+func (s *searches) search(ctx context.Context, bound time.Duration, find func() ([]opener, error)) ([]opener, error) {
 	mine := s.join(find)
-	ctx, cancel := context.WithTimeout(ctx, searchBound)
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	begun := time.Now()
 	select {

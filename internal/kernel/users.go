@@ -19,8 +19,12 @@ import (
 )
 
 // searchBound is how long a caller waits for a search through the open files of all processes, if
-// its context does not end before. A search takes 9 us for each open file.
-const searchBound = 20 * time.Second
+// its context does not end before, and briefBound if sysfs says what the search would. A search
+// takes 9 us for each open file.
+const (
+	searchBound = 20 * time.Second
+	briefBound  = 2 * time.Second
+)
 
 // Users returns the processes that have VFs open through vfio, by VF. QEMU has a VF open as long
 // as the guest has it. The kernel does not unbind vfio-pci before these processes close the VF,
@@ -28,10 +32,11 @@ const searchBound = 20 * time.Second
 // vfio_unregister_group_dev). Users misses processes that culvertd may not look at, by its
 // capabilities or a security module.
 //
-// Sysfs says of most VFs that nobody has them open, and Users looks at no process for these. If
-// the search for the others does not end in time, a VF that the kernel has enabled is open by a
-// process that is not known (the zero Process). If sysfs does not say that either, Users returns
-// an error that wraps vf.ErrTimeout, with what it has found.
+// If the search through the processes does not end in time, Users believes sysfs: a VF that the
+// kernel has enabled is open by a process that is not known (the zero Process), and one that it
+// has not enabled is not open. Only a process that has opened the group and not yet the VF is missed
+// then. If sysfs does not say, Users returns an error that wraps vf.ErrTimeout, with what it has
+// found.
 //
 // Users identifies a file by its device number and not by its name: a container may give its
 // device nodes any name, and udev may have removed the node. A VF's own file from
@@ -46,14 +51,14 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 	if len(files.isOpen) == 0 {
 		return map[vf.PCIAddr][]vf.Process{}, nil
 	}
-	openers, err := k.searches.search(ctx, k.findOpeners)
+	openers, err := k.searches.search(ctx, files.bound(), k.findOpeners)
 	out := files.usersAmong(openers)
 	if err == nil {
 		return out, nil
 	}
 	for addr, isOpen := range files.isOpen {
 		switch {
-		case len(out[addr]) > 0:
+		case len(out[addr]) > 0 || isOpen == vf.No:
 		case isOpen == vf.Yes:
 			out[addr] = []vf.Process{{}}
 		default:
@@ -76,7 +81,7 @@ func (f vfioFiles) usersAmong(openers []opener) map[vf.PCIAddr][]vf.Process {
 		}
 	}
 	for addr := range f.isOpen {
-		if f.isBound[addr] && len(out[addr]) == 0 && len(unidentified) > 0 {
+		if f.isBound[addr] && f.isOpen[addr] != vf.No && len(out[addr]) == 0 && len(unidentified) > 0 {
 			out[addr] = slices.Clone(unidentified)
 		}
 	}
@@ -92,9 +97,18 @@ type vfioFiles struct {
 	// isBound says of each VF whether a vfio driver is bound to it, so that a process may have it
 	// open.
 	isBound map[vf.PCIAddr]bool
-	// isOpen has the VFs that a process may have open: yes if the kernel says so, otherwise
-	// unknown.
+	// isOpen has the VFs that a process may have open, and whether one has, as far as sysfs shows.
 	isOpen map[vf.PCIAddr]vf.Tri
+}
+
+// bound returns how long to wait for the search.
+func (f vfioFiles) bound() time.Duration {
+	for _, isOpen := range f.isOpen {
+		if isOpen == vf.Unknown {
+			return searchBound
+		}
+	}
+	return briefBound
 }
 
 // listVFIOFiles lists the files of VFs. A VF has the file of its IOMMU group
@@ -137,7 +151,7 @@ func (k *Kernel) listVFIOFiles(vfs []vf.PCIAddr) (vfioFiles, error) {
 		}
 		f.isBound[addr] = len(own) > 0 || strings.Contains(driver, "vfio") // vfio-pci, mlx5_vfio_pci
 		switch {
-		case f.isBound[addr] && k.isEnabled(addr) != vf.No:
+		case f.isBound[addr]:
 			f.isOpen[addr] = k.isEnabled(addr)
 		case k.sharesGroup(addr): // a process that has another function of the group open has the group's file
 			f.isOpen[addr] = vf.Unknown

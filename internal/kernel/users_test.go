@@ -188,9 +188,9 @@ func TestUsersThatMayNotBeSeen(t *testing.T) {
 	}
 }
 
-// I3, I7: sysfs shows that nobody has a VF open, so no process is looked at. A VF that the kernel
-// has enabled counts as open although the search takes too long, and of others Users says that it
-// could not look. One caller's leaving does not end the search of another.
+// I3, I7: the search through the processes takes too long. Then a VF that the kernel has enabled
+// counts as open, one that it has not enabled as closed, and of others Users says that it could not
+// look. One caller's leaving does not end the search of another.
 func TestI7SlowSearchThroughProcesses(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
 	k := New(Options{SysRoot: sys.root, ProcRoot: t.TempDir()})
@@ -209,9 +209,6 @@ func TestI7SlowSearchThroughProcesses(t *testing.T) {
 	}
 	busy := k.searches.join(find)
 	<-begun
-	if got, err := k.Users(t.Context(), closed); err != nil || len(got) != 0 {
-		t.Errorf("a VF that nobody has open: %v %v", got, err)
-	}
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	if got, err := k.Users(ctx, closed, open); err != nil || cmp.Diff(map[vf.PCIAddr][]vf.Process{open: {{}}}, got) != "" {

@@ -73,7 +73,7 @@ func (k *Kernel) findRDMAUsers(ctx context.Context, vfs []vf.PCIAddr) (map[vf.PC
 	if len(numbers) == 0 {
 		return nil, nil
 	}
-	openers, err := k.searches.search(ctx, k.findOpeners)
+	openers, err := k.searches.search(ctx, searchBound, k.findOpeners)
 	out := map[vf.PCIAddr]vf.Process{}
 	for _, o := range openers {
 		for number := range o.numbers {
