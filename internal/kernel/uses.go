@@ -25,8 +25,8 @@ import (
 //   - another interface is on top of it, such as a VLAN or macvlan, also in another netns;
 //   - an XDP program runs on it, or a program reads from it (AF_PACKET, AF_XDP).
 //
-// An interface that is only up is not used: network managers set up each one that they see. Rules
-// of tc and nftables do not count either, since they stay when their user has gone.
+// An interface that is only up or promiscuous is not used: network managers set up each one that
+// they see, and flags stay when their user has gone. So do rules of tc and nftables.
 //
 // With an error, Uses returns the uses that it found. The other VFs may be used or not.
 func (k *Kernel) Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
@@ -157,9 +157,6 @@ func (k *Kernel) listUppers(name string) ([]string, error) {
 // describeReaders describes the programs that read from an interface that is up, and interfaces of
 // other network namespaces that are on top of it.
 func (k *Kernel) describeReaders(l rtnl.Link) (string, error) {
-	if l.Promisc {
-		return fmt.Sprintf("the host listens on it as %s", l.Name), nil
-	}
 	listens, err := k.hasPacketSocket(l.Index)
 	if err != nil {
 		return "", err

@@ -237,8 +237,6 @@ func (f *function) describeUse() vf.Use {
 		return vf.Use{How: fmt.Sprintf("the host uses it as %s with address %s", f.Link.Name, f.Link.Addrs[0])}
 	case f.bond != nil, f.shownAttributes(true).Value("master") != "":
 		return vf.Use{How: fmt.Sprintf("the host uses it as %s, a part of another interface", f.Link.Name)}
-	case f.Link.Up && f.Link.Promisc:
-		return vf.Use{How: "the host listens on it as " + f.Link.Name}
 	}
 	return vf.Use{How: f.use}
 }
