@@ -23,12 +23,17 @@ import (
 const startBound = 15 * time.Second
 
 // Start is an rpc.Handler for api.MethodGuestStart. The guest gets the VFs that its definition
-// names, as the definition wants them, or none and the reason (P10): a VF has another owner, or
-// could not be made ready. Start says nothing about PCI devices that are not in the ledger.
+// names, as the definition wants them, or none and the reason (P10): a VF has another owner, could
+// not be made ready, or cannot be read from the definition. Start says nothing about PCI devices
+// that are not in the ledger.
 func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error) {
-	def, err := parseReport(params)
+	text, err := readReport(params)
 	if err != nil {
 		return nil, err
+	}
+	def, err := guest.Parse(text)
+	if err != nil {
+		return h.refuseUnread(text, err)
 	}
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: def.UUID, Name: def.Name}
 	wants, err := def.Wants()
@@ -46,11 +51,14 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	var requests []attach.Request
 	for _, w := range wants {
 		rec, known := recordAt(records, w.VF)
+		if why := findObstacle(rec, who); known && why != "" {
+			no.addReason(why, h.engine.Room(ctx, rec.PCI))
+		}
 		switch {
+		case w.Err != nil && mayBeVF(records, w):
+			no.addReason(describeUnread(w), "")
+		case w.Err != nil: // a device of the host that Culvert does not have
 		case known:
-			if why := findObstacle(rec, who); why != "" {
-				no.addReason(why, h.engine.Room(ctx, rec.PCI))
-			}
 			requests = append(requests, requestFor(rec, who, w))
 		case w.Ours:
 			no.addReason(fmt.Sprintf("VF %s, which is none of this host's that Culvert made", w.VF), "")
@@ -60,6 +68,35 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 		return no.formatAnswer(who, "take it out of the definition, or culvert vm xml another one"), nil
 	}
 	return h.grantAll(ctx, requests)
+}
+
+// refuseUnread refuses the start of a guest whose definition cannot be read, which err explains. It
+// lets the guest start if the devices can be read, and none of them may be a VF of the ledger.
+func (h *Handler) refuseUnread(text []byte, err error) (any, error) {
+	records, ledgerErr := h.readRecords()
+	if ledgerErr != nil {
+		return nil, ledgerErr
+	}
+	uses, textErr := guest.ParseUses(text)
+	if !slices.ContainsFunc(records, func(r journal.Record) bool { return textErr != nil || mayUse(uses, r.PCI) }) {
+		return api.GuestAnswer{}, nil
+	}
+	return api.GuestAnswer{Refused: fmt.Sprintf("the guest cannot start, since culvertd cannot tell which VFs it would have: %v", err)}, nil
+}
+
+// mayBeVF reports whether a device that cannot be read may be a VF of this host that Culvert has, or
+// had when it made the device.
+func mayBeVF(records []journal.Record, w guest.Want) bool {
+	_, known := recordAt(records, w.VF)
+	return known || w.Ours || w.VF.IsZero() && len(records) > 0
+}
+
+// describeUnread names a device that cannot be read, in the reason of a refusal.
+func describeUnread(w guest.Want) string {
+	if w.VF.IsZero() {
+		return fmt.Sprintf("a device that may be a VF: %v", w.Err)
+	}
+	return fmt.Sprintf("VF %s: %v", w.VF, w.Err)
 }
 
 // checkMove keeps a guest from starting that is on its way to or from another host, where it may
@@ -136,27 +173,36 @@ func (h *Handler) grantVF(ctx context.Context, req attach.Request) (rec journal.
 // Stop is an rpc.Handler for api.MethodGuestStop: libvirt has released the devices of the guest.
 // Its leases on VFs that the definition names end (P12). Others are reserved for its next start.
 func (h *Handler) Stop(ctx context.Context, params json.RawMessage) (any, error) {
-	def, err := parseReport(params)
+	text, err := readReport(params)
 	if err != nil {
 		return nil, err
 	}
-	return api.GuestAnswer{}, h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool {
-		return slices.ContainsFunc(def.Uses, func(u guest.Use) bool { return u.VF() == pci })
-	})
+	def, err := guest.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return api.GuestAnswer{}, h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool { return namesVF(def, pci) })
 }
 
 // PortCreated is an rpc.Handler for api.MethodPortCreated: it leases the VF that libvirt chose
 // from a network to the guest, or refuses it. A VF that the guest has already stays as it is: its
 // definition, which Start has read, has more settings than the port.
 func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any, error) {
-	port, err := portOf(params)
+	text, err := readReport(params)
 	if err != nil {
 		return nil, err
 	}
 	records, err := h.readRecords()
+	if err != nil {
+		return nil, err
+	}
+	port, err := guest.ParsePort(text)
 	rec, known := recordAt(records, port.Want.VF)
-	if err != nil || !known {
-		return api.GuestAnswer{}, err
+	switch {
+	case err != nil && (known || port.Want.VF.IsZero() && len(records) > 0):
+		return api.GuestAnswer{Refused: fmt.Sprintf("a guest cannot have a device that may be a VF: %v", err)}, nil
+	case !known:
+		return api.GuestAnswer{}, nil
 	}
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: port.UUID, Name: port.Name}
 	if why := findObstacle(rec, who); why != "" {
@@ -172,27 +218,24 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 
 // PortDeleted is an rpc.Handler for api.MethodPortDeleted.
 func (h *Handler) PortDeleted(ctx context.Context, params json.RawMessage) (any, error) {
-	port, err := portOf(params)
-	if err != nil || port.Want.VF.IsZero() {
+	text, err := readReport(params)
+	if err != nil {
+		return nil, err
+	}
+	port, err := guest.ParsePort(text)
+	if port.UUID == "" || port.Want.VF.IsZero() {
 		return api.GuestAnswer{}, err
 	}
 	return api.GuestAnswer{}, h.endOf(ctx, port.UUID, func(pci vf.PCIAddr) bool { return pci == port.Want.VF })
 }
 
-func parseReport(params json.RawMessage) (guest.Definition, error) {
+// readReport returns the XML of a report.
+func readReport(params json.RawMessage) ([]byte, error) {
 	var r api.GuestReport
 	if err := json.Unmarshal(params, &r); err != nil {
-		return guest.Definition{}, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
+		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
-	return guest.Parse(r.XML)
-}
-
-func portOf(params json.RawMessage) (guest.Port, error) {
-	var r api.GuestReport
-	if err := json.Unmarshal(params, &r); err != nil {
-		return guest.Port{}, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
-	}
-	return guest.ParsePort(r.XML)
+	return r.XML, nil
 }
 
 // endOf ends the guest's leases on VFs that match, as they are now: a report that
