@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -91,10 +92,10 @@ func ParseUses(text []byte) ([]Use, error) {
 
 func (d Definition) checkIdentity() error {
 	if !isName(d.Name) {
-		return fmt.Errorf("<name> %q: want one of at most %d printable characters", d.Name, longestGuestName)
+		return fmt.Errorf("<name> %s: want one of at most %d printable characters", excerpt.Quote(d.Name), longestGuestName)
 	}
 	if !uuidForm.MatchString(d.UUID) {
-		return fmt.Errorf("<uuid> %q of guest %s: want one as virsh dumpxml prints it; a guest that is not defined yet has none: define it first", d.UUID, d.Name)
+		return fmt.Errorf("<uuid> %s of guest %s: want one as virsh dumpxml prints it; a guest that is not defined yet has none: define it first", excerpt.Quote(d.UUID), d.Name)
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func readDefinition(text []byte) (Definition, error) {
 		case xml.StartElement:
 			switch {
 			case depth == 0 && t.Name.Local != "domain":
-				return d, fmt.Errorf("<%s> at line %d: want <domain>", t.Name.Local, line)
+				return d, fmt.Errorf("<%s> at line %d: want <domain>", excerpt.Line(t.Name.Local), line)
 			case depth == 0 || depth == 1 && t.Name == xml.Name{Local: "devices"}:
 				depth++
 			case depth == 1:
@@ -164,7 +165,7 @@ func (d *Definition) readDevice(dec *xml.Decoder, start xml.StartElement, from i
 	if err := dec.DecodeElement(&e, &start); err != nil {
 		return err
 	}
-	if u, passes := e.use(line); passes {
+	if u, passes := e.readUse(line); passes {
 		d.Uses, d.places = append(d.Uses, u), append(d.places, span{from, dec.InputOffset()})
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -61,9 +62,9 @@ type (
 	}
 )
 
-// way returns the way in which the element passes a PCI function to the guest, or may
-// pass one; false if it passes none.
-func (e element) way() (Way, bool) {
+// passesAs returns the way in which the element passes a PCI function to the guest, or may pass one;
+// false if it passes none.
+func (e element) passesAs() (Way, bool) {
 	switch name := e.XMLName.Local; {
 	case name == "hostdev":
 		return Hostdev, e.Type == "pci" && (e.Mode == "" || e.Mode == "subsystem")
@@ -75,12 +76,12 @@ func (e element) way() (Way, bool) {
 	return "", false
 }
 
-// use reads the element, which begins at that line; false if it passes no PCI function. Use.Err is
+// readUse reads the element, which begins at that line; false if it passes no PCI function. Use.Err is
 // set if a part that concerns the VF cannot be read. Where libvirt chooses a VF from a network, or
 // uses none, the element's MAC address and VLAN do not concern it: the network may have trunks of
 // Open vSwitch.
-func (e element) use(line int) (Use, bool) {
-	way, passes := e.way()
+func (e element) readUse(line int) (Use, bool) {
+	way, passes := e.passesAs()
 	if !passes {
 		return Use{}, false
 	}
@@ -92,11 +93,11 @@ func (e element) use(line int) (Use, bool) {
 	if way == Network {
 		u.Network = e.Source.Network
 	} else {
-		u.PCI, err = e.Source.Address.parse("<source>")
+		u.PCI, err = e.Source.Address.parseAddress("<source>")
 	}
 	if way != Hostdev {
-		u.MAC, macErr = e.MAC.parse()
-		u.VLAN, vlanErr = e.VLAN.parse()
+		u.MAC, macErr = e.MAC.parseMAC()
+		u.VLAN, vlanErr = e.VLAN.parseVLAN()
 	}
 	err = cmp.Or(err, macErr, vlanErr)
 	if err != nil && (way != Network || !u.VF().IsZero()) {
@@ -109,27 +110,27 @@ func (e element) use(line int) (Use, bool) {
 func labelUse(u Use) string {
 	switch {
 	case u.Alias != "":
-		return u.Alias
+		return excerpt.Line(u.Alias)
 	case u.MAC != nil:
 		return u.MAC.String()
 	}
 	return "without alias"
 }
 
-// parse returns nil without a <mac>.
-func (m *macElement) parse() (*vf.MAC, error) {
+// parseMAC returns nil without a <mac>.
+func (m *macElement) parseMAC() (*vf.MAC, error) {
 	if m == nil {
 		return nil, nil //nolint:nilnil // there is no address, and that is no mistake
 	}
-	mac, err := vf.ParseMAC(m.Address)
+	mac, err := vf.ParseMAC(excerpt.Line(m.Address)) // shorter for the error; no address is so long
 	if err != nil {
 		return nil, fmt.Errorf("<mac>: %w", err)
 	}
 	return &mac, nil
 }
 
-// parse returns VLAN 0 without a <vlan>: the VF has no VLAN.
-func (v *vlanElement) parse() (*vf.VLAN, error) {
+// parseVLAN returns VLAN 0 without a <vlan>: the VF has no VLAN.
+func (v *vlanElement) parseVLAN() (*vf.VLAN, error) {
 	switch {
 	case v != nil && (v.Trunk == "yes" || len(v.Tags) > 1):
 		return nil, errors.New("<vlan>: want one tag: a VF has no trunk")
@@ -138,19 +139,19 @@ func (v *vlanElement) parse() (*vf.VLAN, error) {
 	}
 	id, err := strconv.ParseUint(v.Tags[0].ID, 10, 16)
 	if err != nil || id > vf.MaxVLAN {
-		return nil, fmt.Errorf("<tag id='%s'> of <vlan>: want 0 to %d", v.Tags[0].ID, vf.MaxVLAN)
+		return nil, fmt.Errorf("<tag id=%s> of <vlan>: want 0 to %d", excerpt.Quote(v.Tags[0].ID), vf.MaxVLAN)
 	}
 	return &vf.VLAN{ID: uint16(id)}, nil
 }
 
-// parse reads the address. Its numbers are hexadecimal with a 0x before them, octal with a 0, or
+// parseAddress reads the address. Its numbers are hexadecimal with a 0x before them, octal with a 0, or
 // decimal, as for libvirt (virXMLPropUInt of base 0). of is the element that has the address.
-func (a *addressElement) parse(of string) (vf.PCIAddr, error) {
+func (a *addressElement) parseAddress(of string) (vf.PCIAddr, error) {
 	if a == nil {
 		return vf.PCIAddr{}, fmt.Errorf("<address> of %s is missing", of)
 	}
 	if a.Type != "" && a.Type != "pci" {
-		return vf.PCIAddr{}, fmt.Errorf("<address> of %s: type is %q: want pci", of, a.Type)
+		return vf.PCIAddr{}, fmt.Errorf("<address> of %s: type is %s: want pci", of, excerpt.Quote(a.Type))
 	}
 	part := func(name, s string, bits int) (uint64, error) {
 		n, err := strconv.ParseUint(s, 0, bits)
@@ -158,7 +159,7 @@ func (a *addressElement) parse(of string) (vf.PCIAddr, error) {
 		case s == "":
 			return 0, fmt.Errorf("<address> of %s: %s is missing", of, name)
 		case err != nil:
-			return 0, fmt.Errorf("<address> of %s: %s is %q: want 0 to 0x%x", of, name, s, uint64(1)<<bits-1)
+			return 0, fmt.Errorf("<address> of %s: %s is %s: want 0 to 0x%x", of, name, excerpt.Quote(s), uint64(1)<<bits-1)
 		}
 		return n, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -65,15 +66,15 @@ func parsePort(text []byte) (p Port, err error) {
 	}
 	u := Use{Way: Network}
 	var addressErr, ownerErr, macErr, vlanErr error
-	u.PCI, addressErr = port.Plug.Address.parse("<plug>")
-	u.MAC, macErr = port.MAC.parse()
-	u.VLAN, vlanErr = port.VLAN.parse()
+	u.PCI, addressErr = port.Plug.Address.parseAddress("<plug>")
+	u.MAC, macErr = port.MAC.parseMAC()
+	u.VLAN, vlanErr = port.VLAN.parseVLAN()
 	p.Want = Want{Device: u.Name(), VF: u.PCI, Spec: u.elementSpec()}
 	name, uuid := strings.TrimSpace(port.Owner.Name), strings.ToLower(strings.TrimSpace(port.Owner.UUID))
 	if isName(name) && uuidForm.MatchString(uuid) {
 		p.Name, p.UUID = name, uuid
 	} else {
-		ownerErr = fmt.Errorf("<owner> %q with UUID %q: want a guest's", name, uuid)
+		ownerErr = fmt.Errorf("<owner> %s with UUID %s: want a guest's", excerpt.Quote(name), excerpt.Quote(uuid))
 	}
 	return p, cmp.Or(ownerErr, addressErr, macErr, vlanErr)
 }

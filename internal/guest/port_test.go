@@ -71,7 +71,7 @@ func TestParsePortUnread(t *testing.T) {
 		vf             vf.PCIAddr
 		isOwned        bool
 	}{
-		"VLAN":   {"<tag id='42'/>", "<tag id='4095'/>", "<tag id='4095'> of <vlan>: want 0 to 4094", at, true},
+		"VLAN":   {"<tag id='42'/>", "<tag id='4095'/>", `<tag id="4095"> of <vlan>: want 0 to 4094`, at, true},
 		"trunk":  {"<vlan>", "<vlan trunk='yes'>", "<vlan>: want one tag", at, true},
 		"MAC":    {"52:54:00:aa:00:03", "52:54", "<mac>: MAC address", at, true},
 		"number": {"slot='0x10'", "slot='sixteen'", `<address> of <plug>: slot is "sixteen": want 0 to 0x1f`, vf.PCIAddr{}, true},

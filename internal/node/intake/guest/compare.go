@@ -226,33 +226,3 @@ func findContradictions(guests []Seen, records []journal.Record) (out []api.Prob
 	}
 	return out
 }
-
-// findUnread returns the devices that may be VFs of this host and cannot be read from a definition:
-// those for which the next start of their guest would be refused, and those with which it runs.
-func findUnread(guests []Seen, records []journal.Record) (out []api.Problem) {
-	for _, g := range guests {
-		next := unreadIn(g.Next, records)
-		for _, w := range next {
-			out = append(out, api.Problem{Object: "guest " + g.Name, Reason: fmt.Sprintf("it cannot start with %s", describeUnread(w)),
-				Next: fmt.Sprintf("mend the device (virsh edit %s), or take it out", g.Name)})
-		}
-		for _, w := range unreadIn(g.Live, records) {
-			if len(next) == 0 {
-				out = append(out, api.Problem{Object: "guest " + g.Name, Reason: fmt.Sprintf("it runs with %s", describeUnread(w)),
-					Next: fmt.Sprintf("culvertd leaves the VF to the guest: shut guest %s down and start it anew", g.Name)})
-			}
-		}
-	}
-	return out
-}
-
-// unreadIn returns the devices of a definition that may be VFs of this host and cannot be read.
-func unreadIn(d guest.Definition, records []journal.Record) (out []guest.Want) {
-	wants, _ := d.Wants() // an error is about the metadata: adoptVFs and Start report it
-	for _, w := range wants {
-		if w.Err != nil && mayBeVF(records, w) {
-			out = append(out, w)
-		}
-	}
-	return out
-}

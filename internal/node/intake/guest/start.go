@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -41,7 +42,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 		err = checkMove(def)
 	}
 	if err != nil {
-		return api.GuestAnswer{Refused: err.Error()}, nil //nolint:nilerr // a refusal is an answer
+		return refuse(err.Error()), nil //nolint:nilerr // a refusal is an answer
 	}
 	records, err := h.readRecords()
 	if err != nil {
@@ -70,35 +71,6 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	return h.grantAll(ctx, requests)
 }
 
-// refuseUnread refuses the start of a guest whose definition cannot be read, which err explains. It
-// lets the guest start if the devices can be read, and none of them may be a VF of the ledger.
-func (h *Handler) refuseUnread(text []byte, err error) (any, error) {
-	records, ledgerErr := h.readRecords()
-	if ledgerErr != nil {
-		return nil, ledgerErr
-	}
-	uses, textErr := guest.ParseUses(text)
-	if !slices.ContainsFunc(records, func(r journal.Record) bool { return textErr != nil || mayUse(uses, r.PCI) }) {
-		return api.GuestAnswer{}, nil
-	}
-	return api.GuestAnswer{Refused: fmt.Sprintf("the guest cannot start, since culvertd cannot tell which VFs it would have: %v", err)}, nil
-}
-
-// mayBeVF reports whether a device that cannot be read may be a VF of this host that Culvert has, or
-// had when it made the device.
-func mayBeVF(records []journal.Record, w guest.Want) bool {
-	_, known := recordAt(records, w.VF)
-	return known || w.Ours || w.VF.IsZero() && len(records) > 0
-}
-
-// describeUnread names a device that cannot be read, in the reason of a refusal.
-func describeUnread(w guest.Want) string {
-	if w.VF.IsZero() {
-		return fmt.Sprintf("a device that may be a VF: %v", w.Err)
-	}
-	return fmt.Sprintf("VF %s: %v", w.VF, w.Err)
-}
-
 // checkMove keeps a guest from starting that is on its way to or from another host, where it may
 // run, too. libvirt's hook does the same without culvertd.
 func checkMove(def guest.Definition) error {
@@ -124,7 +96,15 @@ func (r *refusal) formatAnswer(who vf.Owner, do string) api.GuestAnswer {
 	if len(r.rooms) > 0 {
 		text += " (" + strings.Join(r.rooms, "; ") + ")"
 	}
-	return api.GuestAnswer{Refused: text}
+	return refuse(text)
+}
+
+// longestRefusal bounds a refusal, in bytes. A definition may have thousands of mistakes, and libvirt's
+// hook would let the guest start if the answer were too long for the socket.
+const longestRefusal = 8 << 10
+
+func refuse(why string) api.GuestAnswer {
+	return api.GuestAnswer{Refused: excerpt.Fit(why, longestRefusal)}
 }
 
 // grantAll gives the guest all VFs. If that fails, the guest keeps only the VFs that it had before.
@@ -135,7 +115,7 @@ func (h *Handler) grantAll(ctx context.Context, requests []attach.Request) (api.
 	for _, req := range requests {
 		rec, had, err := h.grantVF(ctx, req)
 		if err != nil {
-			return api.GuestAnswer{Refused: fmt.Sprintf("guest %s cannot start: %v", req.Owner.Name, errors.Join(err, h.endLeases(ctx, given)))}, nil
+			return refuse(fmt.Sprintf("guest %s cannot start: %v", req.Owner.Name, errors.Join(err, h.endLeases(ctx, given)))), nil
 		}
 		if !had {
 			given = append(given, rec)
@@ -200,7 +180,7 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 	rec, known := recordAt(records, port.Want.VF)
 	switch {
 	case err != nil && (known || port.Want.VF.IsZero() && len(records) > 0):
-		return api.GuestAnswer{Refused: fmt.Sprintf("a guest cannot have a device that may be a VF: %v", err)}, nil
+		return refuse(fmt.Sprintf("a guest cannot have a device that may be a VF: %v", err)), nil
 	case !known:
 		return api.GuestAnswer{}, nil
 	}
