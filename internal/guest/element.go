@@ -12,8 +12,8 @@ import (
 )
 
 // element has the parts of an <interface> or a <hostdev> that are about a PCI function, as they are
-// read and as they are written. Each of them is a text: encoding/xml gives up a whole definition for
-// one number that it cannot read.
+// read and as they are written. Each of them is a text: encoding/xml gives up a whole definition
+// for one number that it cannot read.
 type element struct {
 	XMLName xml.Name
 	Mode    string          `xml:"mode,attr,omitempty"`
@@ -62,8 +62,8 @@ type (
 	}
 )
 
-// passesAs returns the way in which the element passes a PCI function to the guest, or may pass one;
-// false if it passes none.
+// passesAs returns the way in which the element passes a PCI function to the guest, or may pass
+// one; false if it passes none.
 func (e element) passesAs() (Way, bool) {
 	switch name := e.XMLName.Local; {
 	case name == "hostdev":
@@ -76,10 +76,10 @@ func (e element) passesAs() (Way, bool) {
 	return "", false
 }
 
-// readUse reads the element, which begins at that line; false if it passes no PCI function. Use.Err is
-// set if a part that concerns the VF cannot be read. Where libvirt chooses a VF from a network, or
-// uses none, the element's MAC address and VLAN do not concern it: the network may have trunks of
-// Open vSwitch.
+// readUse reads the element, which begins at that line; false if it passes no PCI function. Use.Err
+// is set if a part that concerns the VF cannot be read. Where libvirt chooses a VF from a network,
+// or uses none, the element's MAC address and VLAN do not concern it: the network may have trunks
+// of Open vSwitch.
 func (e element) readUse(line int) (Use, bool) {
 	way, passes := e.passesAs()
 	if !passes {
@@ -144,8 +144,8 @@ func (v *vlanElement) parseVLAN() (*vf.VLAN, error) {
 	return &vf.VLAN{ID: uint16(id)}, nil
 }
 
-// parseAddress reads the address. Its numbers are hexadecimal with a 0x before them, octal with a 0, or
-// decimal, as for libvirt (virXMLPropUInt of base 0). of is the element that has the address.
+// parseAddress reads the address. Its numbers are hexadecimal with a 0x before them, octal with a
+// 0, or decimal, as for libvirt (virXMLPropUInt of base 0). of is the element that has the address.
 func (a *addressElement) parseAddress(of string) (vf.PCIAddr, error) {
 	if a == nil {
 		return vf.PCIAddr{}, fmt.Errorf("<address> of %s is missing", of)
@@ -173,7 +173,8 @@ func (a *addressElement) parseAddress(of string) (vf.PCIAddr, error) {
 	return vf.PCIAddr{Domain: uint32(domain), Bus: uint8(bus), Device: uint8(slot), Function: uint8(function)}, nil
 }
 
-// formatAddress returns the address as libvirt prints it. kind is its attribute type, empty for none.
+// formatAddress returns the address as libvirt prints it. kind is its attribute type, empty for
+// none.
 func formatAddress(kind string, p vf.PCIAddr) *addressElement {
 	return &addressElement{
 		Type: kind, Domain: fmt.Sprintf("0x%04x", p.Domain), Bus: fmt.Sprintf("0x%02x", p.Bus),

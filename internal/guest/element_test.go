@@ -56,8 +56,8 @@ func unreadParts() map[string]unreadPart {
 	}
 }
 
-// Parse reads each device by itself. One that cannot be read says why, and at which line. The others
-// are as they are without it, and the definition takes devices and gives them back.
+// Parse reads each device by itself. One that cannot be read says why, and at which line. The
+// others are as they are without it, and the definition takes devices and gives them back.
 func TestOneUnreadDevice(t *testing.T) {
 	clean := db1(t)
 	for name, tc := range unreadParts() {

@@ -249,9 +249,9 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// FuzzParse: a definition that Parse accepts has a name and a UUID. Parse knows the place of each of
-// its devices, and reads it there alone as it reads it among the others. If the definition takes a
-// device, Parse reads the result with that device and all it had; otherwise With says why not.
+// FuzzParse: a definition that Parse accepts has a name and a UUID. Parse knows the place of each
+// of its devices, and reads it there alone as it reads it among the others. If the definition takes
+// a device, Parse reads the result with that device and all it had; otherwise With says why not.
 func FuzzParse(f *testing.F) {
 	f.Add(read(f, "db1.xml"))
 	f.Add(read(f, "hostdev.domain.xml"))

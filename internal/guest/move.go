@@ -210,8 +210,8 @@ type source struct {
 }
 
 // CanMove returns the reasons why the guest's devices cannot move to another host, nil if they can:
-// each passes a VF, and Culvert made it. An interface of a libvirt network that is no VF of this host
-// is no obstacle.
+// each passes a VF, and Culvert made it. An interface of a libvirt network that is no VF of this
+// host is no obstacle.
 func (d Definition) CanMove() error {
 	var errs []error
 	for _, u := range d.Uses {

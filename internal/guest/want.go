@@ -93,8 +93,8 @@ func nameOf(pci vf.PCIAddr) string {
 	return strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
 }
 
-// MayBe reports whether the device passes the PCI function at an address, or may pass it because its
-// address cannot be read.
+// MayBe reports whether the device passes the PCI function at an address, or may pass it because
+// its address cannot be read.
 func (u Use) MayBe(pci vf.PCIAddr) bool {
 	return u.VF() == pci || u.Err != nil && u.VF().IsZero()
 }
@@ -109,8 +109,8 @@ func (u Use) elementSpec() (s vf.Spec) {
 	return s
 }
 
-// Of returns the want for the device of that name; false when there is no such device, or when
-// it takes any VF of a libvirt network. The error wraps vf.ErrInvalid: the device, or Culvert's part
+// Of returns the want for the device of that name; false when there is no such device, or when it
+// takes any VF of a libvirt network. The error wraps vf.ErrInvalid: the device, or Culvert's part
 // of the metadata, cannot be read.
 func (d Definition) Of(name string) (Want, bool, error) {
 	all, err := d.Wants()

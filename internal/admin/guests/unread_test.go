@@ -49,8 +49,8 @@ func TestAttachBesideUnreadDevices(t *testing.T) {
 	}
 }
 
-// Attach refuses the name of a device with which the guest runs and that cannot be read. Detach takes
-// such a device out.
+// Attach refuses the name of a device with which the guest runs and that cannot be read. Detach
+// takes such a device out.
 func TestUnreadDeviceOfTheName(t *testing.T) {
 	named := strings.Replace(unreadHostdev, "</hostdev>", "<alias name='ua-culvert-net2'/></hostdev>", 1)
 	a, _ := hosts(t, &world{}, nil)
@@ -69,8 +69,8 @@ func TestUnreadDeviceOfTheName(t *testing.T) {
 	}
 }
 
-// P16: a guest migrates with devices that are no VFs, off and as it runs. One with a device that may
-// be a VF and cannot be read does not migrate, and nothing is changed.
+// P16: a guest migrates with devices that are no VFs, off and as it runs. One with a device that
+// may be a VF and cannot be read does not migrate, and nothing is changed.
 func TestP16BesideUnreadDevices(t *testing.T) {
 	for name, live := range map[string]bool{"off": false, "running": true} {
 		t.Run(name, func(t *testing.T) {

@@ -99,8 +99,8 @@ func (r *refusal) formatAnswer(who vf.Owner, do string) api.GuestAnswer {
 	return refuse(text)
 }
 
-// longestRefusal bounds a refusal, in bytes. A definition may have thousands of mistakes, and libvirt's
-// hook would let the guest start if the answer were too long for the socket.
+// longestRefusal bounds a refusal, in bytes. A definition may have thousands of mistakes, and
+// libvirt's hook would let the guest start if the answer were too long for the socket.
 const longestRefusal = 8 << 10
 
 func refuse(why string) api.GuestAnswer {

@@ -29,8 +29,8 @@ func (h *Handler) refuseUnread(text []byte, err error) (any, error) {
 	return refuse(fmt.Sprintf("the guest cannot start, since culvertd cannot tell which VFs it would have: %v", err)), nil
 }
 
-// mayBeVF reports whether a device that cannot be read may be a VF of this host that Culvert has, or
-// had when it made the device.
+// mayBeVF reports whether a device that cannot be read may be a VF of this host that Culvert has,
+// or had when it made the device.
 func mayBeVF(records []journal.Record, w guest.Want) bool {
 	_, known := recordAt(records, w.VF)
 	return known || w.Ours || w.VF.IsZero() && len(records) > 0

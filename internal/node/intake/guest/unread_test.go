@@ -27,8 +27,8 @@ func vfInterface(n, elements string) string {
 }
 
 // P10, I1: one device that cannot be read lets no guest start with the VF of another owner. The
-// answer is a refusal, since libvirt's hook lets the guest start on every error. A device that is no
-// VF of this host's ledger is no obstacle.
+// answer is a refusal, since libvirt's hook lets the guest start on every error. A device that is
+// no VF of this host's ledger is no obstacle.
 func TestP10StartWithAnUnreadDevice(t *testing.T) {
 	const podHas = "VF 0000:01:10.0, which is attached: held by pod default/a"
 	mac := "<mac address='02:aa:00:00:00:09'/>"
@@ -100,8 +100,9 @@ func TestP10StartOfAnUnreadDefinition(t *testing.T) {
 	}
 }
 
-// A refusal fits into an answer, however many mistakes the definition has and however long they are:
-// libvirt's hook lets the guest start if there is no answer. So does the problem of the guest.
+// A refusal fits into an answer, however many mistakes the definition has and however long they
+// are: libvirt's hook lets the guest start if there is no answer. The guest's problem in the status
+// is short, too.
 func TestRefusalsAreShort(t *testing.T) {
 	long := strings.Repeat("\u200b", 100<<10)
 	slot := strings.Replace(unreadHostdev, "sixteen", long, 1)
@@ -151,8 +152,8 @@ func TestUnreadWithoutVFs(t *testing.T) {
 	}
 }
 
-// P11, I1: a port that cannot be read gives no guest the VF of another owner. The end of a port needs
-// only the guest and the VF (I8).
+// P11, I1: a port that cannot be read gives no guest the VF of another owner. The end of a port
+// needs only the guest and the VF (I8).
 func TestP11PortUnread(t *testing.T) {
 	for name, tc := range map[string]struct {
 		port, refused string
@@ -184,8 +185,8 @@ func TestP11PortUnread(t *testing.T) {
 	}
 }
 
-// P12: the end of a guest takes its VFs back, also beside a device that cannot be read, and also a VF
-// whose element cannot be read whole.
+// P12: the end of a guest takes its VFs back, also beside a device that cannot be read, and also a
+// VF whose element cannot be read whole.
 func TestP12StopWithAnUnreadDevice(t *testing.T) {
 	for vf, device := range map[string]string{"v0": hostdev(0, "net1"), "v1": vfInterface("1", "<mac address='x'/>")} {
 		h, e := handler(t, "v0 attached "+uuid1+" net1", "v1 attached "+uuid1+" net2", "v2 attached "+uuid1+" net3")
@@ -198,8 +199,8 @@ func TestP12StopWithAnUnreadDevice(t *testing.T) {
 	}
 }
 
-// culvert vm xml gives a guest a VF beside devices that cannot be read. It refuses the name of such a
-// device, before a VF is leased.
+// culvert vm xml gives a guest a VF beside devices that cannot be read. It refuses the name of such
+// a device, before a VF is leased.
 func TestXMLBesideUnreadDevices(t *testing.T) {
 	odd := strings.Replace(unreadHostdev, "</hostdev>", "<alias name='ua-culvert-net9'/></hostdev>", 1)
 	queues := "<interface type='bridge'><model type='virtio'/><driver queues='many'/></interface>"
