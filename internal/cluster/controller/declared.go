@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
@@ -65,15 +64,7 @@ func (a *Addresses) declared(ctx context.Context, namespace, name string) (out b
 		return out, nil
 	}
 	for _, c := range configs {
-		out.AnyAddress = out.AnyAddress || c.IPAM.Type == ipam.TypeStatic
-		for _, a := range c.IPAM.Static {
-			out.Ranges = append(out.Ranges, ipam.Run{First: a.Prefix.Addr(), Last: a.Prefix.Addr()})
-		}
-		for _, set := range c.IPAM.Sets {
-			for _, r := range set {
-				out.Ranges = append(out.Ranges, ipam.Run{First: r.Start, Last: r.End})
-			}
-		}
+		out.Add(c.IPAM)
 	}
 	return out, nil
 }

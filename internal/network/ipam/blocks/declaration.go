@@ -67,11 +67,7 @@ func (d *Declaration) Addresses() int64 {
 
 // Declared returns the ranges that nodes may request.
 func (d *Declaration) Declared() (out Declared) {
-	for _, set := range d.Section.Sets {
-		for _, r := range set {
-			out.Ranges = append(out.Ranges, ipam.Run{First: r.Start, Last: r.End})
-		}
-	}
+	out.Add(d.Section)
 	return out
 }
 

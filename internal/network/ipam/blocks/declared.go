@@ -10,9 +10,25 @@ import (
 
 // Declared has the addresses that the configuration of a network allows to give out of its pool.
 type Declared struct {
-	Ranges []ipam.Run
+	// Sets has the range sets. An address that only one pod gets is a set of its own.
+	Sets [][]ipam.Run
 	// AnyAddress is set where pods choose their addresses themselves (type static).
 	AnyAddress bool
+}
+
+// Add adds the addresses that the ipam section of a network declares.
+func (d *Declared) Add(c ipam.Config) {
+	d.AnyAddress = d.AnyAddress || c.Type == ipam.TypeStatic
+	for _, a := range c.Static {
+		d.Sets = append(d.Sets, []ipam.Run{{First: a.Prefix.Addr(), Last: a.Prefix.Addr()}})
+	}
+	for _, set := range c.Sets {
+		var runs []ipam.Run
+		for _, r := range set {
+			runs = append(runs, ipam.Run{First: r.Start, Last: r.End})
+		}
+		d.Sets = append(d.Sets, runs)
+	}
 }
 
 // Confine removes requests for addresses that the network does not declare from demands, and
@@ -53,17 +69,20 @@ func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
 
 // Has reports whether one of the declared ranges contains a whole run.
 func (d Declared) Has(r ipam.Run) bool {
-	return slices.ContainsFunc(d.Ranges, func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
+	return slices.ContainsFunc(d.ranges(), func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
 }
+
+// ranges returns the ranges of all sets.
+func (d Declared) ranges() []ipam.Run { return slices.Concat(d.Sets...) }
 
 // String lists the ranges.
 func (d Declared) String() string {
-	if len(d.Ranges) == 0 {
-		return "no ranges"
-	}
 	var out []string
-	for _, r := range d.Ranges {
+	for _, r := range d.ranges() {
 		out = append(out, r.String())
+	}
+	if len(out) == 0 {
+		return "no ranges"
 	}
 	return listRuns(out)
 }

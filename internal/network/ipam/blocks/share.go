@@ -1,0 +1,61 @@
+package blocks
+
+import (
+	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/network/ipam"
+)
+
+// maxShare bounds how many addresses of a range set a node has in blocks, and how many of a
+// network it claims: enough for four PFs with 256 VFs. The controller cannot verify a node's
+// request, and one node must not take a whole network (TestI4GrantProperties).
+const maxShare = 4 * largest
+
+// shareOf returns how many addresses of a request's ranges a node may have in blocks: maxShare, or
+// less if other nodes that ask would otherwise get no block.
+func shareOf(addresses, size int64, asking int) int64 {
+	others := int64(max(asking, 1) - 1)
+	return min(maxShare, max(addresses/(others+1), addresses-others*size))
+}
+
+// countAsking counts the nodes that ask for addresses of a set.
+func countAsking(demands []Demand) int {
+	nodes := map[string]bool{}
+	for _, d := range demands {
+		if len(d.Ranges) > 0 {
+			nodes[d.Node] = true
+		}
+	}
+	return len(nodes)
+}
+
+// room returns how many more addresses of some ranges a node may get that has the runs own: it may
+// have limit addresses of each range set of the pool that the ranges are in. It may get none of
+// ranges that are in no set. A node decides how many requests it divides its needs among, so a
+// bound for each request would be none (TestI10SplitRequestsGetOneShare).
+func (p Pool) room(ranges, own []ipam.Run, limit int64) int64 {
+	left, some := limit, false
+	for _, set := range p.sets() {
+		if len(common(ranges, set)) > 0 {
+			left, some = min(left, limit-Total(common(own, set))), true
+		}
+	}
+	if !some {
+		return 0
+	}
+	return max(left, 0)
+}
+
+// sets returns Sets, or one set for each family if no object of the cluster defines the pool.
+func (p Pool) sets() [][]ipam.Run {
+	if p.Sets == nil {
+		return [][]ipam.Run{anything[:1], anything[1:]}
+	}
+	return p.Sets
+}
+
+// anything has all addresses of both families.
+var anything = []ipam.Run{
+	{First: netip.IPv4Unspecified(), Last: netip.AddrFrom4([4]byte{255, 255, 255, 255})},
+	{First: netip.IPv6Unspecified(), Last: netip.AddrFrom16([16]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255})},
+}
