@@ -14,28 +14,57 @@ type Declared struct {
 	Sets [][]ipam.Run
 	// AnyAddress is set where pods choose their addresses themselves (type static).
 	AnyAddress bool
+	// Open is set where a network may be one that only the nodes know, as a file on them. Then
+	// nodes may request other addresses, too, of which each gets a share.
+	Open bool
+}
+
+// Shares returns the range sets of which each node gets a share (Pool.Sets). If d is open, the
+// other addresses of each family are one, too.
+func (d Declared) Shares() [][]ipam.Run {
+	out := slices.Clone(d.Sets)
+	if out == nil {
+		out = [][]ipam.Run{}
+	}
+	for i := range anything {
+		if rest := withoutAll(anything[i:i+1], d.ranges()); d.Open && len(rest) > 0 {
+			out = append(out, rest)
+		}
+	}
+	return out
 }
 
 // Add adds the addresses that the ipam section of a network declares.
 func (d *Declared) Add(c ipam.Config) {
 	d.AnyAddress = d.AnyAddress || c.Type == ipam.TypeStatic
 	for _, a := range c.Static {
-		d.Sets = append(d.Sets, []ipam.Run{{First: a.Prefix.Addr(), Last: a.Prefix.Addr()}})
+		d.addSet([]ipam.Run{{First: a.Prefix.Addr(), Last: a.Prefix.Addr()}})
 	}
 	for _, set := range c.Sets {
 		var runs []ipam.Run
 		for _, r := range set {
 			runs = append(runs, ipam.Run{First: r.Start, Last: r.End})
 		}
-		d.Sets = append(d.Sets, runs)
+		d.addSet(runs)
+	}
+}
+
+// addSet adds a range set, unless it is there: copies of a network have the same.
+func (d *Declared) addSet(set []ipam.Run) {
+	if !slices.ContainsFunc(d.Sets, func(o []ipam.Run) bool { return slices.Equal(o, set) }) {
+		d.Sets = append(d.Sets, set)
 	}
 }
 
 // Confine removes requests for addresses that the network does not declare from demands, and
 // describes them: the author of the network decides which addresses it has, and a node may be
 // wrong or lie. It also describes held addresses outside of the ranges, as after a change of the
-// network. These stay demands, since the controller must know every held address (I4).
+// network. These stay demands, since the controller must know every held address (I4). All demands
+// stay if d is open.
 func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
+	if d.Open {
+		return demands, nil
+	}
 	for _, demand := range demands {
 		var requests, holds []string
 		demand.Ranges = slices.DeleteFunc(slices.Clone(demand.Ranges), func(r ipam.Run) bool {

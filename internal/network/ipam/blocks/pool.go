@@ -43,6 +43,9 @@ type Pool struct {
 	Reservations []Reservation
 	// Declared is the declaration in the AddressPool; it is nil if no person declared the pool.
 	Declared *Declaration
+	// Namespaces has the namespaces whose networks may use the pool, if no person declared it; see
+	// Admits.
+	Namespaces []string
 	// Sets has the range sets that the networks of the pool declare. It is nil if no object of
 	// the cluster defines the pool, as where the network is a file on the nodes.
 	Sets [][]ipam.Run
@@ -53,6 +56,21 @@ type Pool struct {
 	// Wanted has the addresses in nodes' blocks that attachments of other nodes claim by name. A
 	// node gives up the wanted addresses that it does not hold.
 	Wanted []netip.Addr
+}
+
+// Admits reports whether the networks of a namespace may use the pool. The namespace is empty for
+// the network of a file on the nodes. The pool of a network_name of whereabouts belongs to its
+// Namespaces, or to such files if it has none. Every network may use the pool of the whereabouts
+// networks without a network_name, unless the pool has Namespaces (I9).
+func (p Pool) Admits(namespace string) bool {
+	name, shared := ipam.WhereaboutsName(p.Network)
+	switch {
+	case p.Declared != nil:
+		return p.Declared.admits(namespace)
+	case shared && len(p.Namespaces) == 0:
+		return name == "" || namespace == ""
+	}
+	return !shared || slices.Contains(p.Namespaces, namespace)
 }
 
 // Request has a node's needs of one range set of a network.

@@ -30,20 +30,35 @@ func countAsking(demands []Demand) int {
 }
 
 // room returns how many more addresses of some ranges a node may get that has the runs own: it may
-// have limit addresses of each range set of the pool that the ranges are in. It may get none of
-// ranges that are in no set. A node decides how many requests it divides its needs among, so a
-// bound for each request would be none (TestI10SplitRequestsGetOneShare).
+// have limit addresses of the range set that the ranges are in. It may get none of ranges that are
+// in no set. A node decides how many requests it divides its needs among, so a bound for each
+// request would be none (TestI10SplitRequestsGetOneShare).
+//
+// If several sets have the ranges, the smallest counts: the author of a network with a wide range
+// must not decide how many addresses of other networks a node may have.
 func (p Pool) room(ranges, own []ipam.Run, limit int64) int64 {
-	left, some := limit, false
+	var (
+		left, some = limit, false
+		smallest   = int64(most)
+		inSmallest = int64(-1)
+	)
 	for _, set := range p.sets() {
-		if len(common(ranges, set)) > 0 {
-			left, some = min(left, limit-Total(common(own, set))), true
+		if len(common(ranges, set)) == 0 {
+			continue
+		}
+		here := limit - Total(common(own, set))
+		left, some = min(left, here), true
+		if n := Total(set); len(withoutAll(ranges, set)) == 0 && n <= smallest {
+			smallest, inSmallest = n, max(here, 0)
 		}
 	}
-	if !some {
+	switch {
+	case !some:
 		return 0
+	case inSmallest >= 0:
+		return inSmallest
 	}
-	return max(left, 0)
+	return max(left, 0) // the ranges are in several sets
 }
 
 // sets returns Sets, or one set for each family if no object of the cluster defines the pool.

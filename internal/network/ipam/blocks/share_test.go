@@ -33,6 +33,7 @@ func TestI10SplitRequestsGetOneShare(t *testing.T) {
 		"a network":                         {[][]ipam.Run{wide}, nil, map[string]int64{"a": maxShare}},
 		"a network with two sets":           {[][]ipam.Run{runs("10.1.0.0-10.1.127.255"), runs("10.1.128.0-10.1.255.255")}, nil, map[string]int64{"a": 2 * maxShare}},
 		"two networks, one within another":  {[][]ipam.Run{wide, runs("10.1.0.0-10.1.0.255")}, nil, map[string]int64{"a": maxShare}},
+		"a copy of a part":                  {[][]ipam.Run{wide, runs("10.1.4.0-10.1.7.255")}, nil, map[string]int64{"a": 2 * maxShare}},
 		"another node comes after that one": {[][]ipam.Run{wide}, []Demand{demand("b", 40, "10.1.0.0-10.1.255.255")}, map[string]int64{"a": maxShare, "b": 384}},
 	} {
 		got, _ := Grant(Pool{Network: "n", Sets: tc.sets}, append(splitDemands("a"), tc.more...), 2)
@@ -46,6 +47,15 @@ func TestI10SplitRequestsGetOneShare(t *testing.T) {
 		if again, _ := Grant(got, append(splitDemands("a"), tc.more...), 2); !cmp.Equal(show(again), show(got)) {
 			t.Errorf("I10: %s: a second look grants more: %s", name, cmp.Diff(show(got), show(again)))
 		}
+	}
+}
+
+// I9: a network with a wide range, of any author, takes no addresses of other networks from a node.
+func TestI9ShareBesideAWideRange(t *testing.T) {
+	p := Pool{Network: "whereabouts:", Sets: [][]ipam.Run{runs("10.0.0.0-10.255.255.255"), runs("10.1.0.0-10.1.255.255"), runs("10.2.0.0-10.2.255.255")}}
+	got, outcome := Grant(p, []Demand{demand("a", maxShare, "10.1.0.0-10.1.255.255"), demand("a", maxShare, "10.2.0.0-10.2.255.255")}, 1)
+	if got.Total() != 2*maxShare || len(outcome.Starved) > 0 {
+		t.Errorf("I9: %v, starved %v", show(got), outcome.Starved)
 	}
 }
 
