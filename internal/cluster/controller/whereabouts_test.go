@@ -129,3 +129,81 @@ func TestI10WhereaboutsPoolsAreConfined(t *testing.T) {
 		}
 	}
 }
+
+// I9: the oldest network with a network_name owns its pool, and keeps it when its definition is made
+// anew. Networks of other namespaces wait for a person, who adds their namespace.
+func TestI9OwnerOfAWhereaboutsPool(t *testing.T) {
+	const pool = "whereabouts:blue"
+	named := func(addresses string) string { return whereaboutsOf("sriov", addresses, `, "network_name": "blue"`) }
+	theirs := []ipam.Run{run("10.6.0.1", "10.6.0.6")}
+	c := newCluster(newNode("a", nil), newNode("b", nil), requestingOf("a", pool, 0, run("10.5.0.1", "10.5.0.6")), requestingOf("b", pool, 0, theirs...),
+		definedAs(t, "evil/n", named("10.6.0.0/29"), 20), definedAs(t, "infra/n", named("10.5.0.0/29"), 10),
+		definedAs(t, "bare/n", whereaboutsOf("sriov", "10.6.0.0/29", ""), 1), definedAs(t, "linux/n", whereaboutsOf("macvlan", "10.6.0.0/29", `, "network_name": "blue"`), 2))
+	now := time.Unix(1000, 0)
+	a := addresses(c, now)
+	a.Now = func() time.Time { return now }
+	object := func() *v1alpha1.AddressPool { return getPool(t, c, v1alpha1.AddressPoolName(pool)) }
+	check := func(when string, namespaces, want []string) {
+		t.Helper()
+		now = now.Add(time.Minute)
+		lookAt(t, a, pool)
+		o := object()
+		if diff := cmp.Diff(namespaces, o.Spec.Namespaces); diff != "" {
+			t.Errorf("I9: %s: namespaces, -want +got:\n%s", when, diff)
+		}
+		if diff := cmp.Diff(want, show(o)); diff != "" {
+			t.Errorf("I10: %s: -want +got:\n%s", when, diff)
+		}
+	}
+	check("at first", []string{"infra"}, []string{"a 10.5.0.1-10.5.0.1"})
+	anew := definedAs(t, "infra/n", named("10.5.0.0/29"), 30)
+	if err := c.Delete(t.Context(), definitionOf("infra", "n", "")); err != nil {
+		t.Fatal(err)
+	}
+	check("while the owner's network is deleted", []string{"infra"}, []string{"a 10.5.0.1-10.5.0.1"})
+	if err := c.Create(t.Context(), anew); err != nil {
+		t.Fatal(err)
+	}
+	check("when it is made anew", []string{"infra"}, []string{"a 10.5.0.1-10.5.0.1"})
+	o := object()
+	o.Spec.Namespaces = append(o.Spec.Namespaces, "evil")
+	if err := c.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	check("with the consent of a person", []string{"infra", "evil"}, []string{"a 10.5.0.1-10.5.0.1", "b 10.6.0.1-10.6.0.1"})
+}
+
+// I9: a pool that an earlier version made gets its owner without a request: until then nodes refuse
+// its networks. A network that came after the pool does not own it: nodes have the network of a file.
+func TestI9OwnerOfAPoolThatIsThere(t *testing.T) {
+	for second, want := range map[int64][]string{10: {"red"}, 100: {"red"}, 101: nil} {
+		there := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AddressPoolName("whereabouts:x"), CreationTimestamp: metav1.Unix(100, 0)}}
+		there.Spec.Network = "whereabouts:x"
+		c := newCluster(newNode("a", nil), there, definedAs(t, "red/n", whereaboutsOf("sriov", "10.5.0.0/29", `, "network_name": "x"`), second))
+		lookAt(t, addresses(c, time.Now()), "whereabouts:x")
+		if diff := cmp.Diff(want, getPool(t, c, there.Name).Spec.Namespaces); diff != "" {
+			t.Errorf("I9: a network of second %d (-want +got):\n%s", second, diff)
+		}
+	}
+}
+
+// The controller lists the networks anew before it refuses a request: a node may know a network
+// that the last list lacks.
+func TestNewWhereaboutsNetworkIsServed(t *testing.T) {
+	c := newCluster(newNode("a", nil), definedAs(t, "red/w", whereaboutsOf("sriov", "10.5.0.0/29", ""), 1), requestingOf("a", "whereabouts:", 0, run("10.5.0.1", "10.5.0.6")))
+	a := addresses(c, time.Now())
+	lookAt(t, a, "whereabouts:")
+	if err := c.Create(t.Context(), definedAs(t, "blue/w", whereaboutsOf("sriov", "10.6.0.0/29", ""), 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), newNode("b", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), requestingOf("b", "whereabouts:", 0, run("10.6.0.1", "10.6.0.6"))); err != nil {
+		t.Fatal(err)
+	}
+	lookAt(t, a, "whereabouts:")
+	if diff := cmp.Diff([]string{"a 10.5.0.1-10.5.0.1", "b 10.6.0.1-10.6.0.1"}, show(getPool(t, c, v1alpha1.AddressPoolName("whereabouts:")))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

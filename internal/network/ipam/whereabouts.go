@@ -23,6 +23,10 @@ func WhereaboutsName(pool string) (name string, is bool) {
 	return strings.CutPrefix(pool, whereaboutsPool)
 }
 
+// IsForAll reports whether c has the pool that all whereabouts networks without a network_name
+// share.
+func (c Config) IsForAll() bool { return c.Pool == whereaboutsPool }
+
 // WhereaboutsPool returns the pool of an ipam section of any plugin, and whether the section is of
 // type whereabouts. It reads the section as whereabouts does, and needs no range in it.
 func WhereaboutsPool(raw json.RawMessage) (pool string, is bool) {

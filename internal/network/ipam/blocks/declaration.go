@@ -109,16 +109,32 @@ func (b *Book) Section(c ipam.Config, namespace string) (ipam.Config, string, er
 	case !b.heard:
 		return c, id, fmt.Errorf("AddressPool %s: %w: the API server has not sent the AddressPools yet", c.AddressPool, vf.ErrNotReady)
 	case !known || p.Declared == nil || !p.Declared.admits(namespace):
-		from := "the network of a file"
-		if namespace != "" {
-			from = "namespace " + namespace
-		}
-		return c, id, fmt.Errorf("AddressPool %s: %w: there is none that admits %s: make one, add the namespace to its spec.namespaces, or correct ipam.addressPool", c.AddressPool, vf.ErrInvalid, from)
+		return c, id, fmt.Errorf("AddressPool %s: %w: there is none that admits %s: make one, add the namespace to its spec.namespaces, or correct ipam.addressPool", c.AddressPool, vf.ErrInvalid, originOf(namespace))
 	case p.Declared.Err != nil:
 		return c, id, fmt.Errorf("AddressPool %s: %w: it gives out no addresses until its subnets are corrected: %w", c.AddressPool, vf.ErrNotReady, p.Declared.Err)
 	}
 	section, err := c.WithPool(p.Declared.Section)
 	return section, id, err
+}
+
+// originOf names the networks of a namespace in a message.
+func originOf(namespace string) string {
+	if namespace == "" {
+		return "the network of a file"
+	}
+	return "namespace " + namespace
+}
+
+// Admits returns an error if a pool does not admit the networks of a namespace, which is empty for
+// the network of a file. The node has no addresses of a pool that it does not know yet.
+func (b *Book) Admits(pool, namespace string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p, known := b.pools[pool]; known && !p.Admits(namespace) {
+		return fmt.Errorf("AddressPool %s: %w: it does not admit %s: add the namespace to its spec.namespaces, or give the network another ipam.network_name",
+			v1alpha1.AddressPoolName(pool), vf.ErrInvalid, originOf(namespace))
+	}
+	return nil
 }
 
 // Declarations returns the declarations of all declared pools, by the pools' IDs.
