@@ -35,7 +35,9 @@ func TestI10WhereaboutsGoesAndANodeIsTakenOver(t *testing.T) {
 		definedAs(t, "red/blue", whereaboutsOf("sriov", "10.6.0.0/29", `, "network_name": "blue"`), 0),
 		definedAs(t, "tenant/blue", whereaboutsOf("sriov", "10.7.0.0/24", `, "network_name": "blue"`), 0), // of the same second, perhaps
 	} {
-		apiserver.Eventually(t, "the network", func() error { return client.IgnoreAlreadyExists(r.admin.Create(t.Context(), d.DeepCopyObject().(client.Object))) })
+		apiserver.Eventually(t, "the network", func() error {
+			return client.IgnoreAlreadyExists(r.admin.Create(t.Context(), d.DeepCopyObject().(client.Object)))
+		})
 	}
 	old := runningPod("red", "from-before", "n2")
 	old.Annotations = map[string]string{netannotation.Networks: "w", netannotation.Status: `[{"name":"red/w","interface":"net1","ips":["10.5.0.1"]}]`}
