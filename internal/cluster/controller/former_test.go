@@ -32,3 +32,18 @@ func TestI10FormerPoolIsTheDefinitions(t *testing.T) {
 		}
 	}
 }
+
+// I10: so it is while the node asks for nothing.
+func TestI10FormerPoolWithoutARequest(t *testing.T) {
+	hostile := asking("a", 0)
+	hostile.Status.AddressRequests = blocks.ToObject([]blocks.Request{{Network: "red/n", FormerPool: "made-up"}})
+	madeUp := &v1alpha1.AddressPool{Spec: v1alpha1.AddressPoolSpec{Network: "made-up", Blocks: []v1alpha1.AddressBlock{{Node: "a", NodeUID: "uid-a", First: "172.16.91.2", Last: "172.16.91.254"}}}}
+	madeUp.Name = "made-up"
+	red := &v1alpha1.AddressPool{Spec: v1alpha1.AddressPoolSpec{Network: "red/n"}}
+	red.Name = v1alpha1.AddressPoolName("red/n")
+	c := newCluster(newNode("a", nil), hostile, madeUp, red, networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/24"}`))
+	lookAt(t, addresses(c, time.Now()), "red/n")
+	if got := show(getPool(t, c, red.Name)); len(got) > 0 {
+		t.Errorf("I10: red/n has %v", got)
+	}
+}

@@ -36,29 +36,36 @@ func countAsking(demands []Demand) int {
 //
 // If several sets have the ranges, the smallest counts: the author of a network with a wide range
 // must not decide how many addresses of other networks a node may have.
-func (p Pool) room(ranges, own []ipam.Run, limit int64) int64 {
+func (p Pool) room(ranges, own []ipam.Run, limit int64) (left int64) {
 	var (
-		left, some = limit, false
-		smallest   = int64(most)
-		inSmallest = int64(-1)
+		some     [][]ipam.Run // sets that have some of the ranges
+		smallest []ipam.Run   // of those that have all of them
 	)
 	for _, set := range p.sets() {
 		if len(common(ranges, set)) == 0 {
 			continue
 		}
-		here := limit - Total(common(own, set))
-		left, some = min(left, here), true
-		if n := Total(set); len(withoutAll(ranges, set)) == 0 && n <= smallest {
-			smallest, inSmallest = n, max(here, 0)
+		some = append(some, set)
+		if len(withoutAll(ranges, set)) == 0 && (smallest == nil || isSmaller(set, smallest)) {
+			smallest = set
 		}
 	}
-	switch {
-	case !some:
-		return 0
-	case inSmallest >= 0:
-		return inSmallest
+	if smallest != nil {
+		some = [][]ipam.Run{smallest}
 	}
-	return max(left, 0) // the ranges are in several sets
+	for i, set := range some {
+		if here := max(limit-Total(common(own, set)), 0); i == 0 || here < left {
+			left = here
+		}
+	}
+	return left
+}
+
+// isSmaller reports whether a set has fewer addresses than another one, or as many as Total counts
+// and all of them are in the other one.
+func isSmaller(set, other []ipam.Run) bool {
+	a, b := Total(set), Total(other)
+	return a < b || a == b && len(withoutAll(set, other)) == 0
 }
 
 // sets returns Sets, or one set for each family if no object of the cluster defines the pool.

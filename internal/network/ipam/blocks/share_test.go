@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,21 +23,26 @@ func splitDemands(node string) (out []Demand) {
 // requests it makes. In a pool that no object of the cluster defines, its share is of all addresses
 // of a family.
 func TestI10SplitRequestsGetOneShare(t *testing.T) {
-	wide := runs("10.1.0.0-10.1.255.255")
+	wide, besidePart := runs("10.1.0.0-10.1.255.255"), splitDemands("a")
+	for i := range besidePart {
+		besidePart[i].Ranges = append(besidePart[i].Ranges, run(fmt.Sprintf("10.1.255.%d", i)))
+	}
 	for name, tc := range map[string]struct {
 		sets [][]ipam.Run
+		asks []Demand // of node a
 		more []Demand
 		want map[string]int64
 	}{
-		"the network of a file":             {nil, nil, map[string]int64{"a": maxShare}},
-		"two families":                      {nil, []Demand{demand("a", 1<<20, "fd00::-fd00::ffff")}, map[string]int64{"a": 2 * maxShare}},
-		"a network":                         {[][]ipam.Run{wide}, nil, map[string]int64{"a": maxShare}},
-		"a network with two sets":           {[][]ipam.Run{runs("10.1.0.0-10.1.127.255"), runs("10.1.128.0-10.1.255.255")}, nil, map[string]int64{"a": 2 * maxShare}},
-		"two networks, one within another":  {[][]ipam.Run{wide, runs("10.1.0.0-10.1.0.255")}, nil, map[string]int64{"a": maxShare}},
-		"a copy of a part":                  {[][]ipam.Run{wide, runs("10.1.4.0-10.1.7.255")}, nil, map[string]int64{"a": 2 * maxShare}},
-		"another node comes after that one": {[][]ipam.Run{wide}, []Demand{demand("b", 40, "10.1.0.0-10.1.255.255")}, map[string]int64{"a": maxShare, "b": 384}},
+		"the network of a file":             {nil, splitDemands("a"), nil, map[string]int64{"a": maxShare}},
+		"two families":                      {nil, splitDemands("a"), []Demand{demand("a", 1<<20, "fd00::-fd00::ffff")}, map[string]int64{"a": 2 * maxShare}},
+		"a network":                         {[][]ipam.Run{wide}, splitDemands("a"), nil, map[string]int64{"a": maxShare}},
+		"a network with two sets":           {[][]ipam.Run{runs("10.1.0.0-10.1.127.255"), runs("10.1.128.0-10.1.255.255")}, splitDemands("a"), nil, map[string]int64{"a": 2 * maxShare}},
+		"two networks, one within another":  {[][]ipam.Run{wide, runs("10.1.0.0-10.1.0.255")}, splitDemands("a"), nil, map[string]int64{"a": maxShare}},
+		"a copy of a part":                  {[][]ipam.Run{wide, runs("10.1.4.0-10.1.7.255")}, splitDemands("a"), nil, map[string]int64{"a": 2 * maxShare}},
+		"another node comes after that one": {[][]ipam.Run{wide}, splitDemands("a"), []Demand{demand("b", 40, "10.1.0.0-10.1.255.255")}, map[string]int64{"a": maxShare, "b": 384}},
+		"with an address of a part":         {[][]ipam.Run{wide, runs("10.1.255.0-10.1.255.255")}, besidePart, nil, map[string]int64{"a": maxShare}},
 	} {
-		got, _ := Grant(Pool{Network: "n", Sets: tc.sets}, append(splitDemands("a"), tc.more...), 2)
+		got, _ := Grant(Pool{Network: "n", Sets: tc.sets}, append(tc.asks, tc.more...), 2)
 		has := map[string]int64{}
 		for _, b := range got.Blocks {
 			has[b.Node] += Count(b.Run)
@@ -44,7 +50,7 @@ func TestI10SplitRequestsGetOneShare(t *testing.T) {
 		if diff := cmp.Diff(tc.want, has); diff != "" {
 			t.Errorf("I10: %s (-want +got):\n%s", name, diff)
 		}
-		if again, _ := Grant(got, append(splitDemands("a"), tc.more...), 2); !cmp.Equal(show(again), show(got)) {
+		if again, _ := Grant(got, append(tc.asks, tc.more...), 2); !cmp.Equal(show(again), show(got)) {
 			t.Errorf("I10: %s: a second look grants more: %s", name, cmp.Diff(show(got), show(again)))
 		}
 	}
@@ -52,10 +58,36 @@ func TestI10SplitRequestsGetOneShare(t *testing.T) {
 
 // I9: a network with a wide range, of any author, takes no addresses of other networks from a node.
 func TestI9ShareBesideAWideRange(t *testing.T) {
-	p := Pool{Network: "whereabouts:", Sets: [][]ipam.Run{runs("10.0.0.0-10.255.255.255"), runs("10.1.0.0-10.1.255.255"), runs("10.2.0.0-10.2.255.255")}}
-	got, outcome := Grant(p, []Demand{demand("a", maxShare, "10.1.0.0-10.1.255.255"), demand("a", maxShare, "10.2.0.0-10.2.255.255")}, 1)
-	if got.Total() != 2*maxShare || len(outcome.Starved) > 0 {
-		t.Errorf("I9: %v, starved %v", show(got), outcome.Starved)
+	for name, all := range map[string][]string{
+		"IPv4":                               {"10.0.0.0-10.255.255.255", "10.1.0.0-10.1.255.255", "10.2.0.0-10.2.255.255"},
+		"more addresses than a number holds": {"fd00::-fd00:0:0:ffff:ffff:ffff:ffff:ffff", "fd00:0:0:1::-fd00:0:0:1:ffff:ffff:ffff:ffff", "fd00:0:0:2::-fd00:0:0:2:ffff:ffff:ffff:ffff"},
+	} {
+		for _, wide := range []int{0, 2} { // the first set or the last
+			p := Pool{Network: "whereabouts:", Sets: [][]ipam.Run{runs(all[1]), runs(all[2])}}
+			p.Sets = slices.Insert(p.Sets, wide, runs(all[0]))
+			got, outcome := Grant(p, []Demand{demand("a", maxShare, all[1]), demand("a", maxShare, all[2])}, 1)
+			if got.Total() != 2*maxShare || len(outcome.Starved) > 0 {
+				t.Errorf("I9: %s: %v, starved %v", name, show(got), outcome.Starved)
+			}
+		}
+	}
+}
+
+// Nodes share the addresses that networks declare, and all others where a network may be a file.
+func TestSharesOfDeclared(t *testing.T) {
+	const all6 = "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+	for name, tc := range map[string]struct {
+		declared Declared
+		want     string
+	}{
+		"nothing":                 {Declared{}, "[]"},
+		"a network":               {Declared{Sets: [][]ipam.Run{runs("10.0.0.1-10.0.0.6")}}, "[[10.0.0.1-10.0.0.6]]"},
+		"a file":                  {Declared{Open: true}, "[[0.0.0.0-255.255.255.255] [" + all6 + "]]"},
+		"a file beside a network": {Declared{Open: true, Sets: [][]ipam.Run{runs("10.0.0.1-10.0.0.6")}}, "[[10.0.0.1-10.0.0.6] [0.0.0.0-10.0.0.0 10.0.0.7-255.255.255.255] [" + all6 + "]]"},
+	} {
+		if got := fmt.Sprint(tc.declared.Shares()); got != tc.want || tc.declared.Shares() == nil {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
 	}
 }
 
@@ -89,7 +121,7 @@ func TestI10InheritedAddressesAreBounded(t *testing.T) {
 	for i := range 64 {
 		former.Blocks = append(former.Blocks, Block{Run: run(fmt.Sprintf("10.1.%d.0-10.1.%d.255", i, i)), Node: "a", UID: "a", Claim: fmt.Sprint(i)})
 	}
-	former.Blocks = append(former.Blocks, Block{Run: run("10.1.200.0-10.1.200.15"), Node: "b", UID: "b"})
+	former.Blocks = append(former.Blocks, Block{Run: run("10.1.200.0-10.1.200.15"), Node: "b", UID: "b"}, Block{Run: run("10.9.0.0-10.9.0.9"), Node: "b", UID: "b"})
 	got := Inherit(Pool{Network: "red/n", Sets: [][]ipam.Run{runs("10.1.0.0-10.1.255.255")}}, former)
 	if total := got.Total(); total != mostInherited+16 {
 		t.Errorf("I10: %d addresses are inherited, want %d: %v", total, mostInherited+16, show(got))
