@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -205,5 +206,26 @@ func TestNewWhereaboutsNetworkIsServed(t *testing.T) {
 	lookAt(t, a, "whereabouts:")
 	if diff := cmp.Diff([]string{"a 10.5.0.1-10.5.0.1", "b 10.6.0.1-10.6.0.1"}, show(getPool(t, c, v1alpha1.AddressPoolName("whereabouts:")))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// I9: the webhook warns of a network whose network_name belongs to another namespace, as soon as the
+// pool is there.
+func TestI9WebhookWarnsOfAForeignPool(t *testing.T) {
+	pool := &v1alpha1.AddressPool{Spec: v1alpha1.AddressPoolSpec{Network: "whereabouts:blue", Namespaces: []string{"red"}}}
+	pool.Name = v1alpha1.AddressPoolName(pool.Spec.Network)
+	for name, tc := range map[string]struct {
+		namespace, networkName, want string
+	}{
+		"the owner's":  {"red", "blue", ""},
+		"of nobody":    {"tenant", "green", ""},
+		"of all":       {"tenant", "", ""},
+		"of the owner": {"tenant", "blue", "pods are refused: AddressPool " + pool.Name + ": invalid: it does not admit namespace tenant: add the namespace to its spec.namespaces, or give the network another ipam.network_name"},
+	} {
+		config := whereaboutsOf("sriov", "10.5.0.0/29", `, "network_name": "`+tc.networkName+`"`)
+		got := (&networks{client: newCluster(pool.DeepCopy())}).Handle(t.Context(), request(fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"n"},"spec":{"config":%q}}`, tc.namespace, config)))
+		if said := strings.Join(got.Warnings, "; "); !got.Allowed || said != tc.want {
+			t.Errorf("I9: %s: allowed %t, warnings %q, want %q", name, got.Allowed, said, tc.want)
+		}
 	}
 }

@@ -117,26 +117,6 @@ func (b *Book) Section(c ipam.Config, namespace string) (ipam.Config, string, er
 	return section, id, err
 }
 
-// originOf names the networks of a namespace in a message.
-func originOf(namespace string) string {
-	if namespace == "" {
-		return "the network of a file"
-	}
-	return "namespace " + namespace
-}
-
-// Admits returns an error if a pool does not admit the networks of a namespace, which is empty for
-// the network of a file. The node has no addresses of a pool that it does not know yet.
-func (b *Book) Admits(pool, namespace string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p, known := b.pools[pool]; known && !p.Admits(namespace) {
-		return fmt.Errorf("AddressPool %s: %w: it does not admit %s: add the namespace to its spec.namespaces, or give the network another ipam.network_name",
-			v1alpha1.AddressPoolName(pool), vf.ErrInvalid, originOf(namespace))
-	}
-	return nil
-}
-
 // Declarations returns the declarations of all declared pools, by the pools' IDs.
 func (b *Book) Declarations() map[string]Declaration {
 	b.mu.Lock()

@@ -58,21 +58,6 @@ type Pool struct {
 	Wanted []netip.Addr
 }
 
-// Admits reports whether the networks of a namespace may use the pool. The namespace is empty for
-// the network of a file on the nodes. The pool of a network_name of whereabouts belongs to its
-// Namespaces, or to such files if it has none. Every network may use the pool of the whereabouts
-// networks without a network_name, unless the pool has Namespaces (I9).
-func (p Pool) Admits(namespace string) bool {
-	name, shared := ipam.WhereaboutsName(p.Network)
-	switch {
-	case p.Declared != nil:
-		return p.Declared.admits(namespace)
-	case shared && len(p.Namespaces) == 0:
-		return name == "" || namespace == ""
-	}
-	return !shared || slices.Contains(p.Namespaces, namespace)
-}
-
 // Request has a node's needs of one range set of a network.
 type Request struct {
 	Network string
