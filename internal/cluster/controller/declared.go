@@ -35,7 +35,7 @@ func (a *Addresses) confine(ctx context.Context, p *blocks.Pool, r *reports) err
 			return err
 		}
 		forgetFormer(asked, former)
-		p.Sets = d.Shares()
+		p.Sets = d.ShareSets()
 		if r.demands, r.outside = d.Confine(asked); len(r.outside) == 0 || !shared {
 			break // else the list of networks may be old
 		}
@@ -69,8 +69,8 @@ func (a *Addresses) declared(ctx context.Context, p blocks.Pool, age time.Durati
 	case p.Declared != nil:
 		return p.Declared.Declared(), nil, nil
 	case shared:
-		all, err := a.shared.list(ctx, a.Live, a.Now(), age)
-		return all.declared(p), nil, err
+		all, err := a.shared.listWithin(ctx, a.Live, a.Now(), age)
+		return all.addressesOf(p), nil, err
 	case defined:
 		return a.declaredBy(ctx, namespace, name)
 	}
@@ -97,7 +97,7 @@ func (a *Addresses) declaredBy(ctx context.Context, namespace, name string) (out
 		return out, nil, nil
 	}
 	for _, c := range configs {
-		out.Add(c.IPAM)
+		out.AddSection(c.IPAM)
 		names = append(names, c.Name)
 	}
 	return out, names, nil

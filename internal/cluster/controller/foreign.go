@@ -45,7 +45,7 @@ type foreignAddresses struct {
 
 // ofPool returns the addresses of a pool that pods have.
 func (f *foreignAddresses) ofPool(ctx context.Context, pool string) ([]netip.Addr, error) {
-	seen, err := f.all(ctx)
+	seen, err := f.allSeen(ctx)
 	_, isWhereabouts := ipam.WhereaboutsName(pool)
 	switch {
 	case err != nil:
@@ -77,8 +77,8 @@ func (f *foreignAddresses) ofShared(ctx context.Context, seen map[string][]netip
 	return out, nil
 }
 
-// all returns the addresses that pods have by their networks.
-func (f *foreignAddresses) all(ctx context.Context) (map[string][]netip.Addr, error) {
+// allSeen returns the addresses that pods have by their networks.
+func (f *foreignAddresses) allSeen(ctx context.Context) (map[string][]netip.Addr, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.seen == nil || f.now().Sub(f.listed) > foreignLook {

@@ -63,31 +63,31 @@ func listShared(ctx context.Context, live client.Reader) (sharedNetworks, error)
 	}
 }
 
-// names returns the names of the networks in order.
-func (all sharedNetworks) names() []string { return slices.Sorted(maps.Keys(all)) }
+// sortedNames returns the names of the networks in order.
+func (all sharedNetworks) sortedNames() []string { return slices.Sorted(maps.Keys(all)) }
 
-// declared returns the addresses that the networks of a whereabouts pool declare, whose namespaces
+// addressesOf returns the addresses that the networks of a whereabouts pool declare, whose namespaces
 // the pool admits. A network whose configuration is a file on the nodes may be one of them, and
 // only the nodes know its addresses.
-func (all sharedNetworks) declared(p blocks.Pool) (out blocks.Declared) {
-	for _, name := range all.names() {
+func (all sharedNetworks) addressesOf(p blocks.Pool) (out blocks.Declared) {
+	for _, name := range all.sortedNames() {
 		n := all[name]
 		out.Open = out.Open || n.IsFile && p.Admits("")
 		for _, c := range n.Whereabouts {
 			if c.Pool == p.Network && p.Admits(n.namespace) {
-				out.Add(c)
+				out.AddSection(c)
 			}
 		}
 	}
 	return out
 }
 
-// owner returns the namespace of the oldest network of a whereabouts pool, or "" if it has none. A
+// ownerOf returns the namespace of the oldest network of a whereabouts pool, or "" if it has none. A
 // network that is newer than the pool does not own it: the networks of files on the nodes had the
 // pool before.
-func (all sharedNetworks) owner(pool string, made time.Time) (namespace string) {
+func (all sharedNetworks) ownerOf(pool string, made time.Time) (namespace string) {
 	var oldest time.Time
-	for _, name := range all.names() {
+	for _, name := range all.sortedNames() {
 		n := all[name]
 		isOf := slices.ContainsFunc(n.Whereabouts, func(c ipam.Config) bool { return c.Pool == pool })
 		if isOf && (made.IsZero() || !n.created.After(made)) && (namespace == "" || n.created.Before(oldest)) {
@@ -105,11 +105,11 @@ func (a *Addresses) nameOwner(ctx context.Context, o *v1alpha1.AddressPool, p *b
 	if !shared || name == "" || len(p.Namespaces) > 0 || o.ResourceVersion == "" && !blocks.AnyAsks(r.demands) {
 		return nil
 	}
-	all, err := a.shared.list(ctx, a.Live, a.Now(), 0)
+	all, err := a.shared.listWithin(ctx, a.Live, a.Now(), 0)
 	if err != nil {
 		return err
 	}
-	if owner := all.owner(p.Network, o.CreationTimestamp.Time); owner != "" {
+	if owner := all.ownerOf(p.Network, o.CreationTimestamp.Time); owner != "" {
 		p.Namespaces = []string{owner}
 		o.Spec.Namespaces = p.Namespaces
 	}
@@ -127,8 +127,8 @@ type sharedCache struct {
 	all    sharedNetworks
 }
 
-// list returns a list that is at most of an age.
-func (c *sharedCache) list(ctx context.Context, live client.Reader, now time.Time, age time.Duration) (sharedNetworks, error) {
+// listWithin returns a list that is at most of an age.
+func (c *sharedCache) listWithin(ctx context.Context, live client.Reader, now time.Time, age time.Duration) (sharedNetworks, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if passed := now.Sub(c.listed); c.all != nil && passed >= 0 && passed < age {

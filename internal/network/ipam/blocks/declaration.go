@@ -67,7 +67,7 @@ func (d *Declaration) Addresses() int64 {
 
 // Declared returns the ranges that nodes may request.
 func (d *Declaration) Declared() (out Declared) {
-	out.Add(d.Section)
+	out.AddSection(d.Section)
 	return out
 }
 

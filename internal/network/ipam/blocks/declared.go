@@ -19,23 +19,23 @@ type Declared struct {
 	Open bool
 }
 
-// Shares returns the range sets of which each node gets a share (Pool.Sets). If d is open, the
+// ShareSets returns the range sets of which each node gets a share (Pool.Sets). If d is open, the
 // other addresses of each family are one, too.
-func (d Declared) Shares() [][]ipam.Run {
+func (d Declared) ShareSets() [][]ipam.Run {
 	out := slices.Clone(d.Sets)
 	if out == nil {
 		out = [][]ipam.Run{}
 	}
 	for i := range anything {
-		if rest := withoutAll(anything[i:i+1], d.ranges()); d.Open && len(rest) > 0 {
+		if rest := withoutAll(anything[i:i+1], d.allRanges()); d.Open && len(rest) > 0 {
 			out = append(out, rest)
 		}
 	}
 	return out
 }
 
-// Add adds the addresses that the ipam section of a network declares.
-func (d *Declared) Add(c ipam.Config) {
+// AddSection adds the addresses that the ipam section of a network declares.
+func (d *Declared) AddSection(c ipam.Config) {
 	d.AnyAddress = d.AnyAddress || c.Type == ipam.TypeStatic
 	for _, a := range c.Static {
 		d.addSet([]ipam.Run{{First: a.Prefix.Addr(), Last: a.Prefix.Addr()}})
@@ -98,16 +98,16 @@ func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
 
 // Has reports whether one of the declared ranges contains a whole run.
 func (d Declared) Has(r ipam.Run) bool {
-	return slices.ContainsFunc(d.ranges(), func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
+	return slices.ContainsFunc(d.allRanges(), func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
 }
 
-// ranges returns the ranges of all sets.
-func (d Declared) ranges() []ipam.Run { return slices.Concat(d.Sets...) }
+// allRanges returns the ranges of all sets.
+func (d Declared) allRanges() []ipam.Run { return slices.Concat(d.Sets...) }
 
 // String lists the ranges.
 func (d Declared) String() string {
 	var out []string
-	for _, r := range d.ranges() {
+	for _, r := range d.allRanges() {
 		out = append(out, r.String())
 	}
 	if len(out) == 0 {

@@ -202,7 +202,7 @@ func (p *Pool) fill(d Demand, own *Pool, size, share int64) bool {
 	have, used := own.have(d), max(d.Used, 0)
 	want := min(min(used, share)+(size+1)/2, share)
 	if have < want {
-		share = min(share, have+p.room(d.Ranges, own.blocksOf(d), maxShare))
+		share = min(share, have+p.roomIn(d.Ranges, own.blocksOf(d), maxShare))
 	}
 	for have < min(want, share) {
 		run, ok := p.firstFree(d.Ranges)

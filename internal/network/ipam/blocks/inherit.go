@@ -28,7 +28,7 @@ func Inherit(p, former Pool) Pool {
 	}
 	for _, b := range former.Blocks {
 		for _, run := range slices.Collect(p.free([]ipam.Run{b.Run})) {
-			left := p.room([]ipam.Run{run}, own[b.Node], mostInherited)
+			left := p.roomIn([]ipam.Run{run}, own[b.Node], mostInherited)
 			if left == 0 {
 				continue
 			}

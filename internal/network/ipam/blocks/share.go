@@ -29,14 +29,14 @@ func countAsking(demands []Demand) int {
 	return len(nodes)
 }
 
-// room returns how many more addresses of some ranges a node may get that has the runs own: it may
+// roomIn returns how many more addresses of some ranges a node may get that has the runs own: it may
 // have limit addresses of the range set that the ranges are in. It may get none of ranges that are
 // in no set. A node decides how many requests it divides its needs among, so a bound for each
 // request would be none (TestI10SplitRequestsGetOneShare).
 //
 // If several sets have the ranges, the smallest counts: the author of a network with a wide range
 // must not decide how many addresses of other networks a node may have.
-func (p Pool) room(ranges, own []ipam.Run, limit int64) (left int64) {
+func (p Pool) roomIn(ranges, own []ipam.Run, limit int64) (left int64) {
 	var (
 		some     [][]ipam.Run // sets that have some of the ranges
 		smallest []ipam.Run   // of those that have all of them

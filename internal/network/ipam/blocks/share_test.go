@@ -85,7 +85,7 @@ func TestSharesOfDeclared(t *testing.T) {
 		"a file":                  {Declared{Open: true}, "[[0.0.0.0-255.255.255.255] [" + all6 + "]]"},
 		"a file beside a network": {Declared{Open: true, Sets: [][]ipam.Run{runs("10.0.0.1-10.0.0.6")}}, "[[10.0.0.1-10.0.0.6] [0.0.0.0-10.0.0.0 10.0.0.7-255.255.255.255] [" + all6 + "]]"},
 	} {
-		if got := fmt.Sprint(tc.declared.Shares()); got != tc.want || tc.declared.Shares() == nil {
+		if got := fmt.Sprint(tc.declared.ShareSets()); got != tc.want || tc.declared.ShareSets() == nil {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
