@@ -154,7 +154,10 @@ func addressesOf(namespace string, annotations map[string]string) map[string][]n
 			}
 		}
 	}
-	defaults, _ := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork]) // none if it cannot be read
+	defaults, err := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork])
+	if err != nil {
+		defaults = nil
+	}
 	for _, a := range slices.Concat(asked, defaults) {
 		most[nameOf(a)] += mostForeign
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/network/ipam"
@@ -32,17 +34,17 @@ func TestI9PoolThatComesDoesNotAdmitTheNamespace(t *testing.T) {
 		if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.PutGrant(journal.Grant{Network: pool, ID: "g"}) }); err != nil {
 			t.Fatal(err)
 		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
+		var g errgroup.Group
+		g.Go(func() error {
 			<-asked
 			block := blocks.Block{Run: ipam.Run{First: netip.MustParseAddr("10.1.0.1"), Last: netip.MustParseAddr("10.1.0.6")}, Node: "here", Grant: "g"}
 			book.SetPools([]blocks.View{{Pool: blocks.Pool{Network: pool, Namespaces: []string{"owner"}, Blocks: []blocks.Block{block}}}})
-		}()
+			return nil
+		})
 		req := from(t, `{"type":"host-local","subnet":"10.1.0.0/29","gateway":"10.1.0.6"}`, 1)
 		req.AddressPool, req.NetworkNamespace = pool, namespace
 		rec, err := n.Engine.Attach(t.Context(), req)
-		<-done
+		_ = g.Wait()
 		got := rec.Lease.Wanted.Addresses
 		switch {
 		case namespace == "owner" && (err != nil || len(got) != 1 || got[0].Prefix.String() != want):

@@ -26,8 +26,11 @@ func (d Declared) ShareSets() [][]ipam.Run {
 	if out == nil {
 		out = [][]ipam.Run{}
 	}
+	if !d.Open {
+		return out
+	}
 	for i := range anything {
-		if rest := withoutAll(anything[i:i+1], d.allRanges()); d.Open && len(rest) > 0 {
+		if rest := withoutAll(anything[i:i+1], d.allRanges()); len(rest) > 0 {
 			out = append(out, rest)
 		}
 	}
@@ -98,7 +101,9 @@ func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
 
 // Has reports whether one of the declared ranges contains a whole run.
 func (d Declared) Has(r ipam.Run) bool {
-	return slices.ContainsFunc(d.allRanges(), func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
+	return slices.ContainsFunc(d.Sets, func(set []ipam.Run) bool {
+		return slices.ContainsFunc(set, func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
+	})
 }
 
 // allRanges returns the ranges of all sets.

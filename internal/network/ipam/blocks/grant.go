@@ -101,10 +101,11 @@ func (p *Pool) reserveLocal(demands []Demand) {
 	counts := map[string]int64{}
 	for _, d := range demands {
 		for _, run := range d.Local {
-			if n := Count(run); n > mostLocal-counts[d.Node] {
+			n := Count(run)
+			if n > mostLocal-counts[d.Node] {
 				break
 			}
-			counts[d.Node] += Count(run)
+			counts[d.Node] += n
 			for _, part := range slices.Collect(p.free([]ipam.Run{run})) {
 				p.insert(Block{Run: part, Node: d.Node, UID: d.UID, Claim: localID})
 			}
