@@ -30,8 +30,8 @@ const endOutside = `systemctl stop byhand-ping byhand-qemu 2>/dev/null
 ip link del tagged.77 2>/dev/null; ip netns del byhand 2>/dev/null
 pci=$(basename $(readlink /sys/class/net/enp1s0/device/virtfn2)); echo >/sys/bus/pci/devices/$pci/driver_override`
 
-// I2: Culvert is installed on a host whose VFs are in use: by a VLAN of the host that carries traffic,
-// by a netns made by hand and by a QEMU. All keep their VFs, also when settings on them change, when
+// I2: Culvert is installed on a host whose VFs are in use. A VLAN of the host that carries traffic has
+// one, a netns made by hand another, and a QEMU the third. All keep their VFs, also when settings on them change, when
 // culvertd restarts and when it is killed. Culvert takes each VF over when its use ends.
 func TestI2UsersOutsideKeepTheirVFs(t *testing.T) {
 	n, far := nodes[0], nodes[1]

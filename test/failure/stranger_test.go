@@ -71,8 +71,7 @@ func (h *history) strangersLeave() {
 	}
 }
 
-// kept checks I2: a VF that somebody uses outside Culvert is as its user made it, and nobody else
-// gets it.
+// kept checks I2: a VF that is used outside Culvert is as its user made it, and has no other owner.
 func (h *history) kept() {
 	for pci, was := range h.strangers {
 		st, err := h.k.VF(context.Background(), pci, strangersNetns)

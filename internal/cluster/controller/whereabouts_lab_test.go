@@ -17,8 +17,8 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// I4, I9, I10, on a real API server, with a node's token: whereabouts has gone, and an attacker that
-// has taken over a node requests all that it can think of. It gets no address of a pod that runs,
+// I4, I9, I10, on a real API server, with a node's token: whereabouts has gone. An attacker that has
+// taken over a node requests all that it can think of. It gets no address of a pod that runs,
 // none that no network declares, none of a network without the consent of the pool's owner, and of
 // the network of a file one share. The controller's own rights are enough.
 func TestI10WhereaboutsGoesAndANodeIsTakenOver(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// I9: a request that waits for the first address of a pool is refused as soon as the pool is there
-// and does not admit the network's namespace, although the node has a block. It leaves no lease.
+// I9: a request waits for the first address of a pool. It is refused as soon as the pool is there and
+// does not admit the network's namespace, although the node has a block. It leaves no lease.
 func TestI9PoolThatComesDoesNotAdmitTheNamespace(t *testing.T) {
 	const pool = "whereabouts:blue"
 	for namespace, want := range map[string]string{"owner": "10.1.0.1/29", "d": "network blue: AddressPool whereabouts-blue."} {

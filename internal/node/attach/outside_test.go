@@ -95,7 +95,7 @@ func TestI3AttachPassesOverAnUnreadVF(t *testing.T) {
 	}
 }
 
-// I2: upkeep leaves a free VF that changed as it is while nobody can say who uses it.
+// I2: upkeep leaves a free VF that changed as it is while the engine cannot look who uses it.
 func TestI2UpkeepThatCannotLookLeavesTheVF(t *testing.T) {
 	m, n := newNode(t)
 	pf := n.Inventory.PFs()[0]

@@ -114,8 +114,8 @@ func TestI10LocalAddressesOfANodeAreBounded(t *testing.T) {
 	}
 }
 
-// I10: a pool inherits a bounded number of addresses for each node: the pool of a CNI name has no
-// definition in the cluster, and a node can have blocks of any range there.
+// I10: a pool inherits a bounded number of addresses for each node. The pool of a CNI name has no
+// definition in the cluster, so a node can have blocks of any range there.
 func TestI10InheritedAddressesAreBounded(t *testing.T) {
 	var former Pool
 	for i := range 64 {

@@ -69,8 +69,8 @@ func TestP10StartWithAnUnreadDevice(t *testing.T) {
 	}
 }
 
-// P10, I1: a definition that culvertd cannot read as a whole is refused, unless its devices can be
-// read and none of them is a VF of the ledger.
+// P10, I1: culvertd refuses a definition that it cannot read as a whole. It admits one whose devices
+// can be read, if none of them is a VF of the ledger.
 func TestP10StartOfAnUnreadDefinition(t *testing.T) {
 	whole := domain(hostdev(0, ""))
 	joined := func(s string) string { return strings.Replace(s, "db1", "d\u200db1", 1) }
