@@ -28,7 +28,9 @@ systemd-run --unit byhand-ping ping -i 0.2 -O 10.84.77.2`
 // endOutside ends what useOutside began.
 const endOutside = `systemctl stop byhand-ping byhand-qemu 2>/dev/null
 ip link del tagged.77 2>/dev/null; ip netns del byhand 2>/dev/null
-pci=$(basename $(readlink /sys/class/net/enp1s0/device/virtfn2)); echo >/sys/bus/pci/devices/$pci/driver_override`
+pci=$(basename $(readlink /sys/class/net/enp1s0/device/virtfn2))
+echo >/sys/bus/pci/devices/$pci/driver_override
+echo $pci >/sys/bus/pci/drivers/vfio-pci/unbind 2>/dev/null && echo $pci >/sys/bus/pci/drivers_probe; true`
 
 // I2: Culvert is installed on a host whose VFs are in use. A VLAN of the host that carries traffic has
 // one, a netns made by hand another, and a QEMU the third. All keep their VFs, also when settings on them change, when
@@ -59,6 +61,7 @@ func TestI2UsersOutsideKeepTheirVFs(t *testing.T) {
 	before := indices()
 	kept := func(when string) {
 		t.Helper()
+		must(t, n, "timeout", "120", "sh", "-c", "until culvert vf list >/dev/null 2>&1; do sleep 0.2; done")
 		pings := replies()
 		awaitTrue(t, when+": pings go on", func() (any, bool) {
 			now := replies()
