@@ -11,6 +11,9 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
+// errNotTaken marks a VF that another user keeps, perhaps for ever.
+var errNotTaken = errors.New("not taken over")
+
 // findNewcomers returns the uses of those VFs of a PF that are not in the ledger; unused VFs are
 // left out. If all VFs are in the ledger, it asks neither the kernel nor the kubelet.
 func (r *Reconciler) findNewcomers(ctx context.Context, pf vf.PF, records []journal.Record) (map[vf.PCIAddr]vf.Use, error) {
@@ -50,7 +53,7 @@ func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, 
 func checkBinding(spec desired.Spec, pf vf.PF, v vf.State) error {
 	pool, pooled := spec.PoolOf(pf, v.ID.Index, v)
 	if v.Driver == vf.DriverVFIO && pooled && pool.KindOf(v) != desired.VFIO {
-		return fmt.Errorf("bound to %s by another program, and pool %s gives out interfaces (write deviceType: vfio-pci, or unbind it): not taken over: end that first", v.Driver, pool.FullName())
+		return fmt.Errorf("bound to %s by another program, and pool %s gives out interfaces (write deviceType: vfio-pci, or unbind it): %w: end that first", v.Driver, pool.FullName(), errNotTaken)
 	}
 	return nil
 }
@@ -86,7 +89,7 @@ func withRebind(v vf.State, steps []step.Step) []step.Step {
 // refuseNewcomer returns the reason why a VF must not be taken over, or nil.
 func refuseNewcomer(used map[vf.PCIAddr]vf.Use, unknown error, v vf.State) error {
 	if use, ok := used[v.PCI]; ok {
-		return fmt.Errorf("%s: not taken over: end that first", use)
+		return fmt.Errorf("%s: %w: end that first", use, errNotTaken)
 	}
 	if unknown != nil {
 		return fmt.Errorf("culvertd cannot tell whether it is in use, so it does not take the VF over: %w", unknown)
