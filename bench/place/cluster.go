@@ -137,10 +137,11 @@ func (p *Pods) createPod(ctx context.Context, pod Pod) error {
 }
 
 // isRefusal reports whether kubectl failed since the API server, or a policy or webhook of the
-// cluster, does not admit the object. All of them say "forbidden" or "denied".
+// cluster, does not admit the object. All of them say "forbidden" or "denied". An API server that
+// has just started forbids, too, what it cannot judge yet (apiserver/pkg/admission, WaitForReady).
 func isRefusal(err error) bool {
 	said := strings.ToLower(err.Error())
-	return strings.Contains(said, "forbidden") || strings.Contains(said, "denied")
+	return (strings.Contains(said, "forbidden") || strings.Contains(said, "denied")) && !strings.Contains(said, "not yet ready")
 }
 
 // wantedPods returns the pods to make, on one node or two.

@@ -394,6 +394,7 @@ func TestCreatePodWithoutBPF(t *testing.T) {
 		{`Error from server (Forbidden): pods "a" is forbidden: violates PodSecurity "baseline:latest"`, "BPF without"},
 		{`The pods "a" is invalid: : ValidatingAdmissionPolicy 'no-bpf' with binding 'no-bpf' denied request`, "BPF without"},
 		{`Error from server: admission webhook "policies.example.com" denied the request: no BPF`, "BPF without"},
+		{`Error from server (Forbidden): pods "a" is forbidden: not yet ready to handle request`, "BPF"},
 		{"Unable to connect to the server: net/http: TLS handshake timeout", "BPF"},
 		{"Error from server (Timeout): the server was unable to return a response in the time allotted", "BPF"},
 	} {
