@@ -74,7 +74,7 @@ func (d *dialled) next() dial {
 	select {
 	case c := <-d.dials:
 		return c
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		d.t.Fatal("no dial comes: it waits for another one")
 		return dial{}
 	}
@@ -109,7 +109,7 @@ func (d *dialled) returned(done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		d.t.Fatal("it does not return")
 		return nil
 	}

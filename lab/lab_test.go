@@ -184,6 +184,7 @@ func sh(t *testing.T, l *Lab, node, script string) string {
 
 // TestLab runs many tests on one lab, since a boot takes long.
 func TestLab(t *testing.T) {
+	soak.Only(t, "a lab that boots and reboots; the other levels start labs too")
 	emptyCache(t) // other runs cannot use this lab's snapshot, since each run makes its layer anew
 	leavesNothing(t, "t-life", "layer-"+testLayer)
 	img, err := findImage(t.Context(), nil, false)

@@ -161,7 +161,7 @@ func hasWindow(e bench.Evidence, w bench.Workload) bool {
 
 func measureOnce(t *testing.T, p pair, w bench.Workload, from, to *Client) bench.Run {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	receiver, err := to.Receive(ctx, p.makeTask(w, 1))
 	if err != nil {

@@ -16,7 +16,7 @@ func TestHold(t *testing.T) {
 	p := newPair(t)
 	from, _ := startAgent(t, p.netns[0])
 	to, _ := startAgent(t, p.netns[1])
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	w := bench.Workload{Kind: bench.Packets, Engine: "culvert", Rate: 5000, Seconds: 1}
 	begin := func(hold bool) (sender, receiver *Part) {

@@ -134,7 +134,7 @@ func (w *world) openProgram(t *testing.T, i int, program string) *Station {
 // runOnce makes one run of an arm, which has to end.
 func (w *world) runOnce(t *testing.T, arm int) (bench.Run, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	return w.exchange.Once(ctx, arm)
 }

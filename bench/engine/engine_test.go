@@ -80,7 +80,7 @@ func newPairOf(t testing.TB, addresses ...netip.Addr) pair {
 // awaitLink waits until the wire carries frames. The kernel activates the queue of a link some time
 // after the link is up (linkwatch), and drops frames until then.
 func awaitLink() error {
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Millisecond) {
 		link, err := netlink.LinkByName(wire)
 		if err != nil || link.Attrs().OperState == netlink.OperUp {
 			return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/test/promises"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 var smokePods = flag.Bool("pods", false, "run the comparison with the usual chain, in a cluster")
@@ -43,8 +44,13 @@ func measured(t *testing.T, out string, names ...string) {
 
 // TestSmoke runs each benchmark once, except those that take long.
 func TestSmoke(t *testing.T) {
-	measured(t, runPart(t, "smoke"), "Attach", "AttachFloor", "Detach", "DetachFloor", "AttachBond", "AttachParallel", "ShimExec", "Memory",
-		"ClusterIP/eBPF/throughput", "ClusterIP/eBPF/requests", "ClusterIP/nftables/throughput", "ClusterIP/nftables/requests")
+	measured(t, runPart(t, "smoke"), "Attach", "AttachFloor", "Detach", "DetachFloor", "AttachBond", "AttachParallel", "ShimExec", "Memory")
+}
+
+// TestSmokeClusterIP does the same with the benchmark of ClusterIPs.
+func TestSmokeClusterIP(t *testing.T) {
+	soak.Only(t, "a measurement, which is void beside other programs")
+	measured(t, runPart(t, "smoke-clusterip"), "ClusterIP/eBPF/throughput", "ClusterIP/eBPF/requests", "ClusterIP/nftables/throughput", "ClusterIP/nftables/requests")
 }
 
 // TestSmokePods runs the comparison with the usual chain in a cluster. The benchmark itself

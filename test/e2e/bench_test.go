@@ -23,7 +23,8 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// TestBench runs the presets that a lab can run, in their shortest form, over a VF and an overlay.
+// TestBench runs presets in their shortest form, over a VF and an overlay. In make soak it runs all
+// that a lab can run.
 // Each result names its path by the interfaces' own counters. A pulled cable stops the traffic over
 // it, and nothing is left on the nodes.
 func TestBench(t *testing.T) {
@@ -44,7 +45,10 @@ func TestBench(t *testing.T) {
 	}
 	before := [2]string{traces(t, nodes[0]), traces(t, nodes[1])}
 	// m8, m11 and m16 have tests of their own.
-	presets := []string{"m1", "m2", "m3", "m4", "m5", "m6", "m7", "m9", "m10", "m14", "m17", "m18"}
+	presets := []string{"m1", "m3", "m4", "m6", "m9", "m10"}
+	if !testing.Short() {
+		presets = append(presets, "m2", "m5", "m7", "m14", "m17", "m18")
+	}
 	r := measured(t, []end{from}, to, slices.Concat(presets, []string{"--quick", "--rough", "--repeats", "1"})...)
 	ran := map[string]bool{}
 	for i, a := range r.Arms {
@@ -88,6 +92,7 @@ func TestBenchOnOnePF(t *testing.T) {
 // address, one command pings that address from a VF of the PF. When the line leaves host.yaml, the
 // address is removed.
 func TestBenchToTheGateway(t *testing.T) {
+	soak.Only(t, "a measurement")
 	n := nodes[0]
 	leavesNothing(t, n)
 	const gateway, changed, result = "172.16.91.1", "/run/culvert-e2e/gateway.yaml", "/run/culvert-e2e/m5.json"
@@ -186,6 +191,7 @@ func TestBenchOverABond(t *testing.T) {
 // culvert bench measures between two hosts by a real sshd. From one node it sends the program to
 // the other node, which has none.
 func TestBenchBySSH(t *testing.T) {
+	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes...)
 	from, to := plug(t, nodes[0], 0, 33), plug(t, nodes[1], 0, 34)
 	key, err := nodes[0].Script(t.Context(), "make a key", `
@@ -252,6 +258,7 @@ func TestBenchOfSeveralSenders(t *testing.T) {
 // another's. The result has the number of packets that it forwarded. The container is on the
 // sender's node: on the receiver's node it would leave the receiver no processor time.
 func TestBenchThroughARouter(t *testing.T) {
+	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes...)
 	from, to, router := plug(t, nodes[0], 0, 39), plug(t, nodes[1], 0, 40), plug(t, nodes[0], 0, 41)
 	for _, e := range [][2]end{{from, to}, {to, from}} {
@@ -276,6 +283,7 @@ func TestBenchThroughARouter(t *testing.T) {
 // make bench-lab measures in labs of its own, between the demo's containers, and from three senders
 // to one receiver. Afterwards the labs are gone.
 func TestBenchInALabOfItsOwn(t *testing.T) {
+	soak.Only(t, "labs that boot, and measurements")
 	dir := t.TempDir()
 	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
 		"BENCH_RUN=--quick --rough --repeats 1", "BENCH_OUT="+dir)); err != nil {

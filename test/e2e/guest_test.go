@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/lab/demo/node"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // vms is the pool of VFs that are bound to vfio-pci: two of the second wire.
@@ -80,17 +81,25 @@ func TestGuests(t *testing.T) {
 		{"P10: no start on a container's VF", refusedByTheHook},
 		{"P15: every way", everyWay},
 		{"P12: every end", everyEnd},
-		{"hooks that are there twice", hooksTwice},
+		{"hooks that are there twice", inSoak(hooksTwice)},
 		{"AppArmor lets the hook run", appArmor},
 		{"P11: without hooks, and without libvirt", unheard},
 		{"ping", func(t *testing.T) { pingGuest(t, db1) }},
-		{"culvert bench", func(t *testing.T) { benchGuest(t, db1) }},
+		{"culvert bench", inSoak(func(t *testing.T) { benchGuest(t, db1) })},
 		{"P15: the guest cannot change its MAC address", func(t *testing.T) { lockedMAC(t, db1, v) }},
-		{"a VF as it runs", func(t *testing.T) { plugged(t, db1) }},
-		{"P12: QEMU is killed", func(t *testing.T) { killed(t, db1, v) }},
-		{"P16: to the other host", migrated},
+		{"a VF as it runs", inSoak(func(t *testing.T) { plugged(t, db1) })},
+		{"P12: QEMU is killed", inSoak(func(t *testing.T) { killed(t, db1, v) })},
+		{"P16: to the other host", inSoak(migrated)},
 	} {
 		t.Run(step.name, step.run)
+	}
+}
+
+// inSoak returns a step that only make soak runs.
+func inSoak(run func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		soak.Only(t, "a step that takes a minute or more on an emulated processor")
+		run(t)
 	}
 }
 
@@ -181,10 +190,15 @@ func refusedByTheHook(t *testing.T) {
 }
 
 // everyWay: libvirt accepts the output of culvert vm xml in each way, and starts the guest. When
-// the guest has stopped, its VF is free, with every attribute at its baseline.
+// the guest has stopped, its VF is free, with every attribute at its baseline. make test has the
+// first way alone.
 func everyWay(t *testing.T) {
 	n := nodes[1]
-	for _, way := range []string{"interface", "hostdev", "network"} {
+	ways := []string{"interface", "hostdev", "network"}
+	if testing.Short() {
+		ways = ways[:1]
+	}
+	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			g := defined(t, n, "by-"+way, "10.90.0.5/24")
 			flags := []string{"--pool", vms, "--vlan", "91", "--way", way}

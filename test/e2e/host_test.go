@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/lab/demo/node"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // macs returns the VFs' MAC addresses as the PFs hold them.
@@ -35,6 +36,7 @@ func macs(t *testing.T, n node.Node) map[string]string {
 // they are the same VFs with the same MACs, and guests that libvirt starts with the host
 // have theirs (P14).
 func TestP1SameVFsAfterAReboot(t *testing.T) {
+	soak.Only(t, "a node that boots; test/failure reboots the fake kernel")
 	n := nodes[1]
 	leavesNothing(t, n)
 	before := macs(t, n)

@@ -95,6 +95,7 @@ func packets(t *testing.T, pod, iface string) int {
 // are refused at once. If the owner of the Service chose the fallback, they reach the pods by
 // kube-proxy.
 func TestI9ClusterIPOverVFs(t *testing.T) {
+	soak.Only(t, "three pods behind a Service; internal/kernel/balance and internal/node/service are tested in make test")
 	s := servicePods(t)
 	vf, overlay := packets(t, "web-b", "net1"), packets(t, "web-b", "eth0")
 	l := ask(t, s, "client", "worker01", "far", 3*time.Second)

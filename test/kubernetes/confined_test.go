@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // attempt is a command that succeeds only with a certain right.
@@ -116,6 +117,9 @@ func TestI10DaemonSetIsConfined(t *testing.T) {
 			t.Errorf("on %s culvertd has:\n%s\nwant:\n%s", node, got, wantRights)
 		}
 	}
+	if testing.Short() {
+		return // make soak makes the pods that try what these rights allow
+	}
 	setStage(t)
 	prober(t, "confined", nil)
 	for name, said := range try(t, "confined", needed) {
@@ -202,6 +206,7 @@ func setStage(t *testing.T) {
 // The systemd unit's filters of system calls and its capabilities let culvertd load eBPF
 // programs, as the rights of the DaemonSet do.
 func TestI10UnitLoadsEBPF(t *testing.T) {
+	soak.Only(t, "the unit is tried in a container once more; test/e2e tests the unit itself")
 	need(t, twoNodes)
 	setStage(t)
 	unit, err := os.ReadFile(top + "/internal/admin/install/files/culvertd.service")

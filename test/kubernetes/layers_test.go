@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // annotateLayers returns the annotation of a pod with a VF, a VLAN and a macvlan over it, and
@@ -26,6 +28,7 @@ func annotateLayers(uplink string, last int, more ...string) string {
 // the CNI project over the VFs of pods, and stand-ins for rdma and bond. A macvlan
 // needs a VF that is trusted.
 func TestI2NetworksOverAVF(t *testing.T) {
+	soak.Only(t, "13 networks of 4 pods; internal/node/intake/cni tests the order and the cleaning with stand-ins")
 	networks(t)
 	pfs := func() (all string) {
 		for _, node := range twoNodes.names {

@@ -82,6 +82,7 @@ func TestRefusedAtApply(t *testing.T) {
 // A pod that names a network and no resource gets the resource. Without the
 // webhook it does not start without its VF, and other pods do start.
 func TestResourcesFollowFromTheNetwork(t *testing.T) {
+	soak.Only(t, "a pod that waits without the webhook; internal/cluster/controller tests the webhook")
 	networks(t)
 	apply(t, pod("mended", "worker01", "first"))
 	distinct(t, running(t, 1))
@@ -111,6 +112,7 @@ func TestResourcesFollowFromTheNetwork(t *testing.T) {
 // I2, I4, I8: culvertd is killed -9 on both nodes while pods start, and again while they go. All
 // pods start with addresses of their own, and nothing is left.
 func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
+	soak.Only(t, "six pods that start and go; test/torture kills culvertd in a node")
 	networks(t)
 	kill := func(after time.Duration) {
 		time.Sleep(after)

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/labs"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // bothPFs has VFs for guests on two PFs, as a bond needs them.
@@ -27,9 +28,9 @@ pools:
 `
 
 // TestDemoWithGuests runs the commands of docs/guests.md in the lab that the page
-// describes, with a guest that need not boot. Without -short it then runs make demo-vm there with
-// one guest.
+// describes, with a guest that need not boot. It then runs make demo-vm there with one guest.
 func TestDemoWithGuests(t *testing.T) {
+	soak.Only(t, "a lab that boots, and guests; test/e2e starts guests too")
 	const prefix = "promises-guests"
 	name := labs.Name(prefix)
 	t.Cleanup(func() {
@@ -49,9 +50,6 @@ func TestDemoWithGuests(t *testing.T) {
 	t.Run("page", func(t *testing.T) { followGuests(t, node.Of(l, 2)[1]) })
 	if err := l.Close(); err != nil {
 		t.Error(err)
-	}
-	if testing.Short() {
-		return // make soak runs make demo-vm, which starts a guest on a node
 	}
 	dir := t.TempDir()
 	run(t, "demo-vm", "DEMO=--quick --up --guest-nodes 1 --name "+name+" --out "+dir)

@@ -21,7 +21,7 @@ var Pages = []string{"README.md", "docs/install.md", "docs/kubernetes.md", "docs
 // Row is one command of the table.
 type Row struct {
 	Command string // as [Commands] returns it
-	RunBy   string // "FOLDER.TestName", "level NAME" or "exception: REASON"
+	RunBy   string // "FOLDER.TestName", "soak FOLDER.TestName", "level NAME" or "exception: REASON"
 }
 
 // Table is commands.txt.
@@ -55,6 +55,9 @@ func ParseTable(text string) (Table, error) {
 	return t, nil
 }
 
+// inSoak begins the name of a test that only make soak runs.
+const inSoak = "soak "
+
 // Find returns the row of a command, or nil.
 func (t Table) Find(command string) *Row {
 	if i := slices.IndexFunc(t, func(r Row) bool { return r.Command == command }); i >= 0 {
@@ -67,7 +70,7 @@ func (t Table) Find(command string) *Row {
 func (t Table) Of(test string) []string {
 	var all []string
 	for _, r := range t {
-		if r.RunBy == test {
+		if strings.TrimPrefix(r.RunBy, inSoak) == test {
 			all = append(all, r.Command)
 		}
 	}

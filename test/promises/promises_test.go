@@ -70,7 +70,8 @@ func checkRow(tree fs.FS, r Row, recipe func(target string) (string, error)) (co
 	if level, is := strings.CutPrefix(r.RunBy, "level "); is {
 		return checkLevel(tree, level, strings.TrimPrefix(r.Command, "make "), recipe)
 	}
-	folder, name, _ := strings.Cut(r.RunBy, ".")
+	test, long := strings.CutPrefix(r.RunBy, inSoak)
+	folder, name, _ := strings.Cut(test, ".")
 	files, err := fs.Glob(tree, folder+"/*_test.go")
 	for _, f := range files {
 		text, err := fs.ReadFile(tree, f)
@@ -81,8 +82,12 @@ func checkRow(tree fs.FS, r Row, recipe func(target string) (string, error)) (co
 		if !found {
 			continue
 		}
-		if body, _, _ = strings.Cut(body, "\n}\n"); strings.Contains(body, "soak.Only(") {
-			complaint = "make test leaves out " + name + ": name a test that it runs"
+		body, _, _ = strings.Cut(body, "\n}\n")
+		switch leftOut := strings.Contains(body, "soak.Only("); {
+		case leftOut && !long:
+			complaint = "make test leaves out " + name + ": name a test that it runs, or write " + inSoak + r.RunBy
+		case long && !leftOut:
+			complaint = "make test runs " + name + " too: write " + test
 		}
 		return complaint, nil
 	}
@@ -130,12 +135,12 @@ func TestCheck(t *testing.T) {
 	page := &fstest.MapFile{}
 	tree := fstest.MapFS{
 		"README.md": {Data: []byte("Use:\n\n    make one   # first\n    new --flag \\\n        more\n\n`make two` and `culvert` do, `a.yaml b` not.\n\n```\n    output\n```\n")}, "docs/install.md": page, "docs/kubernetes.md": page, "docs/migrate.md": page, "docs/guests.md": page, "docs/doctor.md": page, "docs/bench.md": page,
-		"Makefile":      {Data: []byte("X := 1\none: two ## words\n\tcommand\nunsaid lint:\nfuzz:\n.PHONY: one\n")},
+		"Makefile":      {Data: []byte("X := 1\none: two ## words\n\tcommand\nunsaid lint:\nfuzz:\nthree four:\n.PHONY: one\n")},
 		jobsFile:        {Data: []byte("{level: \"lint\", argv: words(\"tools/lint\")}\n{level: \"unit\", argv: words(\"tools/fuzz\")}\n")},
 		"a/a_test.go":   {Data: []byte("package a\n\nfunc TestA(t *testing.T) {\n}\n")},
 		"a/b/b_test.go": {Data: []byte("package b\n\nfunc TestB(t *testing.T) {\n}\n\nfunc TestLong(t *testing.T) {\n\tsoak.Only(t, \"\")\n}\n")},
 	}
-	all, err := ParseTable("# words\n\nmake one  a.TestA\ngone  a/b.TestB\nmake two  a/b.TestLong\nmake lint  level lint\nmake fuzz  level lint\n")
+	all, err := ParseTable("# words\n\nmake one  a.TestA\ngone  a/b.TestB\nmake two  a/b.TestLong\nmake three  soak a/b.TestLong\nmake four  soak a.TestA\nmake lint  level lint\nmake fuzz  level lint\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +151,9 @@ func TestCheck(t *testing.T) {
 	}
 	want := []string{
 		`"gone" is on no page and no target of the Makefile: take the line out`,
+		`"make four": make test runs TestA too: write a.TestA`,
 		`"make fuzz": no job of the level lint in tools/levels/jobs.go runs tools/fuzz`,
-		`"make two": make test leaves out TestLong: name a test that it runs`,
+		`"make two": make test leaves out TestLong: name a test that it runs, or write soak a/b.TestLong`,
 		`"make unsaid": there is no test TestB in a`,
 		`"new --flag more": an exception needs its reason`,
 	}
@@ -155,7 +161,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	got, err = check(tree, all[:1], nil)
-	if err != nil || len(got) != 5 || !strings.Contains(got[4], `no line for "new --flag more"`) {
+	if err != nil || len(got) != 7 || !strings.Contains(got[6], `no line for "new --flag more"`) {
 		t.Errorf("%q, %v", got, err)
 	}
 }

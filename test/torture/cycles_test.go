@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/vf"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // usage is the memory, the descriptors and the threads of a process.
@@ -75,6 +76,7 @@ func least(all []usage, figure func(usage) int) int {
 // I2 I4: a culvertd that lives on while VFs come and go leaks nothing: no
 // memory, no file descriptor, no thread, no VF, no address.
 func TestManyCycles(t *testing.T) {
+	soak.Only(t, "many cycles; TestSmoke of test/bench compares memory and files of fewer")
 	k := inNode(t)
 	d := newDaemon(t, hostYAML)
 	before := allClean(pfs(t, k))

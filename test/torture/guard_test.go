@@ -105,6 +105,7 @@ func TestGuardOutlivesCulvertd(t *testing.T) {
 // P12: the guard of a bond is at each of its members, so that a pod can spoof neither by the bond nor by
 // a member alone. Its own traffic passes, also by the other member after a fail-over.
 func TestGuardOfABond(t *testing.T) {
+	soak.Only(t, "a bond and a wire that goes down; TestGuardOutlivesCulvertd has one VF")
 	k := inNode(t)
 	d := newDaemon(t, hostYAML)
 	before := allClean(pfs(t, k))

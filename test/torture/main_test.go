@@ -33,7 +33,7 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", 0, "of what is random; 0 takes one from the clock")
-	kills  = flag.Int("kills", 6, "how often culvertd is killed")
+	kills  = flag.Int("kills", 4, "how often culvertd is killed")
 	cycles = flag.Int("cycles", 60, "how often a VF is attached and detached under a culvertd that lives")
 )
 

@@ -27,6 +27,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/service/agent"
 	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/apiserver"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // nodeHalf is culvertd's half of Services on node n1, with a pod "client" on network net1: the real
@@ -136,6 +137,7 @@ func (w *services) setReady(pod string, ready corev1.ConditionStatus) {
 // API server is away, the controller and the node keep all they have, and afterwards they follow
 // changes again.
 func TestServicesWhileControllerAndAPIServerAreAway(t *testing.T) {
+	soak.Only(t, "an API server that stops and starts; TestSlicesThatTheCacheNeverHas and TestRetries do without")
 	w := newServicesCluster(t)
 	va := w.addPod("a", "n1", "10.244.1.5", "172.16.91.20")
 	vb := w.addPod("b", "n2", "10.244.2.5", "172.16.91.21")

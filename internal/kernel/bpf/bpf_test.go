@@ -30,7 +30,7 @@ func counting(a Action) func(Counter) asm.Instructions {
 
 // soon is longer than a datagram needs on a loopback interface, and patience is long enough on a
 // busy machine.
-const soon, patience = 200 * time.Millisecond, 30 * time.Second
+const soon, patience = 200 * time.Millisecond, 5 * time.Minute
 
 // datagrams sends a number of datagrams over the loopback interface of the thread's network
 // namespace, and returns how many arrived within the given time.

@@ -18,7 +18,7 @@ func next(t *testing.T, wake <-chan struct{}) bool {
 	select {
 	case _, more := <-wake:
 		return more
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("nothing was told")
 		return false
 	}

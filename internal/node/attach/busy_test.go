@@ -90,7 +90,7 @@ func TestAttachWaitsForOneBusyVF(t *testing.T) {
 					t.Errorf("%s, %v; want VF %s", got.rec.PCI, got.err, idleSoon.PCI)
 				}
 				releaseHung()
-			case <-time.After(10 * time.Second):
+			case <-time.After(5 * time.Minute):
 				t.Errorf("VF %s is idle, and the attach waits for VF %s", idleSoon.PCI, hangs.PCI)
 				releaseHung()
 				<-result

@@ -271,7 +271,7 @@ func TestDuplicateThatIsFoundLater(t *testing.T) {
 	}
 	select {
 	case <-tried:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("detection is not followed")
 	}
 	if err := k.Meddle(rec.PCI, func(st *vf.State) { st.Link.Carrier = true }); err != nil {

@@ -70,7 +70,7 @@ func get(t *testing.T, url string) (string, error) {
 // until repeats an attempt that needs another goroutine to have begun.
 func until(t *testing.T, try func() error) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return

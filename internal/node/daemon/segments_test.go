@@ -22,7 +22,7 @@ func TestSegmentDiscoveryIsSwitchedOff(t *testing.T) {
 		}
 	}
 	s := &Server{}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	s.runSegments(ctx) // returns at once, and does not wait for the VFs
 	if ctx.Err() != nil {

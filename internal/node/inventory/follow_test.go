@@ -50,7 +50,7 @@ func TestFollow(t *testing.T) {
 	}
 	select {
 	case <-changed:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("nobody looked")
 	}
 	if n := k.listings.Load(); n != 2 || i.PFs()[0].Carrier {

@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds the wait for an answer that must come.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // world is a cgroup that this process is in, a BPF file system, and network namespaces that
 // have the addresses of backends on their loopback interface.

@@ -30,7 +30,7 @@ import (
 )
 
 // patience bounds a wait for an event that must come, on a busy machine.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // machine is a node on the fake kernel with a device plugin, and its kubelet.
 type machine struct {

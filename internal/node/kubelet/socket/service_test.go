@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for an event that must come.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // serves starts a service in a folder; stop ends it and waits for that.
 func serves(t *testing.T, dir string, s *Service) (stop func()) {
