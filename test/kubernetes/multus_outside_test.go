@@ -62,6 +62,7 @@ func TestI2AnotherPluginKeepsItsVF(t *testing.T) {
 	if err := k8s.AwaitCulvert(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	offered(t, intel, "7") // until then the kubelet admits no pod with a VF
 	told("after kill -9")
 	eventually(t, "an event names the pod", func() error {
 		if said := kubectl(t, "get", "events", "-A", "--field-selector", "reason=UsedOutside"); !strings.Contains(said, "default/outside") {
