@@ -34,7 +34,7 @@ func TestLabI2Uses(t *testing.T) {
 	ip := func(commands ...string) {
 		t.Helper()
 		for _, c := range commands {
-			if out, err := exec.Command("ip", strings.Fields(strings.ReplaceAll(c, "DEV", name))...).CombinedOutput(); err != nil { //nolint:noctx // it returns at once
+			if out, err := exec.Command("ip", strings.Fields(strings.ReplaceAll(c, "DEV", name))...).CombinedOutput(); err != nil {
 				t.Fatalf("ip %s: %v: %s", c, err, out)
 			}
 		}

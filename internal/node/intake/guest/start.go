@@ -42,7 +42,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 		err = checkMove(def)
 	}
 	if err != nil {
-		return refuse(err.Error()), nil //nolint:nilerr // a refusal is an answer
+		return refuse(err.Error()), nil
 	}
 	records, err := h.readRecords()
 	if err != nil {
