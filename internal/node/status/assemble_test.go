@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -271,7 +272,17 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 	if diff := cmp.Diff([]string{"open by qemu (process 12)", "", "", "bound to vfio-pci by another program, perhaps for a VM", ""}, usedBy()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	resets := func() bool {
+		return slices.ContainsFunc(Assemble(in).Problems, func(p api.Problem) bool { return strings.Contains(p.Next, "culvertd resets it") })
+	}
+	in.PFs[0].VFs[2].Admin.VLAN.ID = 7 // a free VF is changed
+	if !resets() {
+		t.Error("the status does not say that culvertd resets a changed VF")
+	}
 	in.Given, in.GivenUnknown = nil, true // a pod of the kubelet may use them
+	if resets() {
+		t.Error("the status says that culvertd resets a VF that a pod may have")
+	}
 	if diff := cmp.Diff(make([]string, 5), usedBy()); diff != "" {
 		t.Errorf("the kubelet does not answer: -want +got:\n%s", diff)
 	}

@@ -143,6 +143,9 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 		problem.Since = time.Time{}
 		problem.Reason = what + " is free, but " + vf.Differences(v.Differences)
 		problem.Next = "culvertd resets it before it is given out"
+		if p.GivenUnknown {
+			problem.Next = "the kubelet does not say whether a pod has it, so culvertd leaves it as it is until it does"
+		}
 	case len(v.Differences) > 0:
 		problem.Since = time.Time{}
 		problem.Reason = fmt.Sprintf("%s, which %s has: %s", what, v.Owner, vf.Differences(v.Differences))
