@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/lab/parts"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // moved is a network of the CNI project's host-device plugin, which moves a VF of Culvert's pool.
@@ -23,6 +24,7 @@ spec:
 // kill -9. The NodeState names the pod, and an event of culvertd says that it uses the VF outside
 // Culvert. The VF stays healthy for the kubelet. When the pod has gone, the VF is free and as before.
 func TestI2AnotherPluginKeepsItsVF(t *testing.T) {
+	soak.Only(t, "five more pods and a killed culvertd; test/e2e TestI2UsersOutsideKeepTheirVFs does without a cluster")
 	need(t, besideMultus)
 	offered(t, intel, "7")
 	dir, err := parts.Find(t.Context(), top, "host-device", quiet)
