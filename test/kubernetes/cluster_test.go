@@ -15,11 +15,13 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // A lab's cluster works as a cluster. Pods reach each other over Flannel's overlay, by name and
 // through a Service, the control plane reaches pods, and the audit log names the users of requests.
 func TestCluster(t *testing.T) {
+	soak.Only(t, "the lab itself; TestI4XL710AsItStands has pods on both nodes")
 	need(t, twoNodes)
 	again, err := cluster.Open(k8s.Lab.Name())
 	if err != nil || again.Kubeconfig != k8s.Kubeconfig || again.Parts != k8s.Parts {

@@ -22,8 +22,12 @@ type job struct {
 	long  bool // only `make soak` runs it
 }
 
-// alone is the number of slots of a job that runs beside no other.
-const alone = math.MaxInt
+// alone is the number of slots of a job that runs beside no other, and allSlots that of a job beside
+// which only spare jobs run.
+const (
+	alone    = math.MaxInt
+	allSlots = alone - 1
+)
 
 // jobs has all jobs. Of the jobs that may start, the schedule starts those at the top first. The
 // longest jobs are at the top, so that no long job is left for the end. A job with a lab takes a
@@ -35,26 +39,28 @@ var jobs = []job{
 	{name: "image", level: "lab", needs: splitWords("build"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab image")},
 	// It takes a second if the cache has all parts, and otherwise ten minutes or more.
 	{name: "parts", level: "kubernetes", nice: 5, argv: splitWords("tools/parts")},
-	{name: "lint", level: "lint", spare: true, nice: 5, argv: splitWords("tools/lint")},
+	{name: "lint", level: "lint", spare: true, nice: 15, argv: splitWords("tools/lint")},
 
-	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: 1, nodes: 2,
+	// With another lab beside it, a cluster's programs time out on slow machines, and do their work
+	// again. The spare jobs run meanwhile.
+	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: allSlots, nodes: 2,
 		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
-	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 5, argv: splitWords("tools/test-unit rest -short")}, // bench/place starts an API server
-	{name: "unit-plain", level: "unit", spare: true, nice: 5, argv: splitWords("tools/test-unit plain -short")},
-	{name: "unit-seeds", level: "unit", spare: true, nice: 5, argv: splitWords("tools/test-unit seeds -short")},
+	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 15, argv: splitWords("tools/test-unit rest -short")}, // bench/place starts an API server
+	{name: "unit-plain", level: "unit", spare: true, nice: 15, argv: splitWords("tools/test-unit plain -short")},
+	{name: "unit-seeds", level: "unit", spare: true, nice: 15, argv: splitWords("tools/test-unit seeds -short")},
 	// All of test/failure. The job unit runs a sample of it under the race detector.
-	{name: "failure", level: "unit", spare: true, nice: 5, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
+	{name: "failure", level: "unit", spare: true, nice: 15, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
 	{name: "lab-guests", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab guests -short")},
 	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
 
 	// Without the race detector, since that would itself take most of the memory.
-	{name: "memory", level: "unit", spare: true, nice: 5, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./internal/node/journal")},
+	{name: "memory", level: "unit", spare: true, nice: 15, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./internal/node/journal")},
 	// The parsers that do not import Kubernetes: for the fuzzer, Go compiles all imports once more.
-	{name: "fuzz", level: "unit", spare: true, nice: 5, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz " +
+	{name: "fuzz", level: "unit", spare: true, nice: 15, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz " +
 		"./internal/node/claims ./cmd/culvert-cni ./internal/guest ./internal/network/ipam ./internal/node/journal ./internal/kernel/rtnl ./internal/guest/libvirt ./internal/network/netannotation ./internal/network/netconf ./internal/rpc ./internal/network/strictjson ./internal/vf")},
-	{name: "fuzz-all", level: "unit", spare: true, nice: 5, long: true, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz")},
+	{name: "fuzz-all", level: "unit", spare: true, nice: 15, long: true, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz")},
 	// These jobs measure, so no other job runs at the same time. Beside the Kubernetes level, the
 	// agents of TestBench woke up too late, and its result was void. Each second of theirs is one
 	// of `make test`, so tests that measure nothing belong to other jobs.

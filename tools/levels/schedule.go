@@ -36,6 +36,12 @@ type schedule struct {
 // newSchedule checks that each job can run: it must fit into the room, and the jobs that it needs
 // must be above it in the list.
 func newSchedule(jobs []job, r room) (*schedule, error) {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		if jobs[i].slots == allSlots {
+			jobs[i].slots = r.slots
+		}
+	}
 	for i, j := range jobs {
 		if j.slots > r.slots && j.slots != alone || j.nodes > r.nodes {
 			return nil, fmt.Errorf("job %s takes %d slots and %d nodes, and this machine has room for %d and %d", j.name, j.slots, j.nodes, r.slots, r.nodes)

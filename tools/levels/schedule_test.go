@@ -18,6 +18,25 @@ func names(jobs []job) string {
 	return strings.Join(all, " ")
 }
 
+// A job with all slots waits for the others, and only spare jobs run beside it.
+func TestScheduleAllSlots(t *testing.T) {
+	for _, slots := range []int{1, 2} {
+		s, err := newSchedule([]job{{name: "first", slots: 1}, {name: "wide", slots: allSlots}, {name: "spare", spare: true}, {name: "last", slots: 1, needs: []string{"first"}}}, room{slots: slots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := names(s.startReady())
+		s.endJob("first", true)
+		if got += ", " + names(s.startReady()); got != "first spare, wide" {
+			t.Errorf("%d slots: %s", slots, got)
+		}
+		s.endJob("wide", true)
+		if got := names(s.startReady()); got != "last" {
+			t.Errorf("%d slots, in the end: %s", slots, got)
+		}
+	}
+}
+
 // The cores are busy as long as there are jobs: if a job does not fit or waits for
 // another job, the jobs below it may start.
 func TestScheduleFillsTheMachine(t *testing.T) {
