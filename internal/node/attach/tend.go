@@ -47,11 +47,11 @@ func isBegun(r journal.Record) bool {
 // tendPatience is the usual Patience of an Engine.
 const tendPatience = 5 * time.Second
 
-// Tend looks after the VFs. It retries quarantined ones that are due, takes free ones that
-// changed outside Culvert back to their baseline unless somebody uses them, finishes work that stopped half-way (the disk
-// was full), mends or reports drift of attached ones, and gives lent rates back. It ends leases
-// on VFs that are gone from the bus, and those of guests and pods whose end was not reported.
-// seen is the hardware as just listed.
+// Tend looks after the VFs. It retries quarantined ones that are due, and takes free ones that
+// changed outside Culvert back to their baseline unless they are used. It finishes work that stopped
+// half-way (the disk was full), mends or reports drift of attached ones, and gives lent rates back.
+// It ends leases on VFs that are gone from the bus, and those of guests and pods whose end was not
+// reported. seen is the hardware as just listed.
 func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	records, err := e.readRecords()
 	errs := make(chan error, len(records)) // room for all: Tend may have returned before they are sent

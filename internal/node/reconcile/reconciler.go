@@ -148,9 +148,9 @@ func (r *Reconciler) forgetEarlierBoot() error {
 }
 
 // Run makes a pass at once, after every event and every half minute, until the context ends. It
-// calls ready after the first pass that left nothing to do but what waits for the user of a VF. At boot that may be long after
-// culvertd's start, since the NICs' drivers must be loaded first (P1). A NIC that is broken or
-// missing delays the call by at most readyBound (I7).
+// calls ready after the first pass that left nothing to do but what waits for the user of a VF. At
+// boot that may be long after culvertd's start, since the NICs' drivers must be loaded first (P1).
+// A NIC that is broken or missing delays the call by at most readyBound (I7).
 func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	wake, err := r.Kernel.Watch(ctx)
 	if err != nil {
