@@ -44,7 +44,12 @@ func start(t *testing.T, s *Server) (socket string, stop func() error) {
 	return socket, stop
 }
 
-func newServer() *Server { return NewServer(everybody, slog.New(slog.DiscardHandler)) }
+// newServer returns a server that gives clients as long as a busy machine needs.
+func newServer() *Server {
+	s := NewServer(everybody, slog.New(slog.DiscardHandler))
+	s.patience = 5 * time.Minute
+	return s
+}
 
 type echo struct{ Text string }
 
