@@ -39,7 +39,6 @@ require (
 	k8s.io/endpointslice v0.34.3
 	k8s.io/klog/v2 v2.130.1
 	k8s.io/kubelet v0.34.3
-	libvirt.org/go/libvirtxml v1.11006.0
 	pgregory.net/rapid v1.2.0
 	sigs.k8s.io/controller-runtime v0.22.4
 	sigs.k8s.io/yaml v1.6.0

@@ -41,7 +41,8 @@ type AddressPool struct {
 // +kubebuilder:validation:XValidation:rule="has(self.subnets) != has(self.network)",message="write subnets; network is of the pools that culvert-controller makes, and a pool has one of the two"
 // +kubebuilder:validation:XValidation:rule="has(self.network) == has(oldSelf.network) && (!has(self.network) || self.network == oldSelf.network)",message="a pool stays with its network"
 // +kubebuilder:validation:XValidation:rule="!has(self.network) || !self.network.startsWith('pool:')",message="pool: is of pools that have subnets"
-// +kubebuilder:validation:XValidation:rule="has(self.subnets) || !has(self.blockSize) && !has(self.namespaces) && !has(self.keepAddress)",message="blockSize, namespaces and keepAddress are of pools that have subnets"
+// +kubebuilder:validation:XValidation:rule="has(self.subnets) || !has(self.blockSize) && !has(self.keepAddress)",message="blockSize and keepAddress are of pools that have subnets"
+// +kubebuilder:validation:XValidation:rule="has(self.subnets) || !has(self.namespaces) || has(self.network) && self.network.startsWith('whereabouts:')",message="namespaces are of pools that have subnets, and of those of whereabouts networks"
 type AddressPoolSpec struct {
 	// The subnets of a pool that a person declares. A pod gets one address of each family that the pool has. When a family
 	// has several subnets, the pod gets an address of the first that has a free one. Subnets of one pool do not
@@ -57,7 +58,9 @@ type AddressPoolSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
 	BlockSize int32 `json:"blockSize,omitempty"`
-	// The namespaces whose NetworkAttachmentDefinitions may name the pool; all of them when there are none here.
+	// The namespaces whose NetworkAttachmentDefinitions may name the pool; all of them when there are none here. The pool
+	// of a network_name of whereabouts has the namespace of its oldest network, which the controller writes. Add others
+	// to let their networks share it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

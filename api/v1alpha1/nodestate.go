@@ -185,15 +185,17 @@ type VFState struct {
 	// PF#index.
 	Name string `json:"name"`
 	PCI  string `json:"pciAddress"`
-	// making, free, configuring, attached, releasing or quarantined. Or one of three more states: given (by the kubelet
-	// to a pod, and not attached by a network), unmanaged (not in the ledger), missing (in the ledger, not on the bus).
+	// making, free, configuring, attached, releasing or quarantined. Or one of four more states: given (by the kubelet
+	// to a pod, and not attached by a network), outside (used outside Culvert, see usedBy), unmanaged (not in the
+	// ledger), missing (in the ledger, not on the bus).
 	Phase string `json:"phase"`
 	// +optional
 	Pool string `json:"pool,omitempty"`
 	// +optional
 	Owner *Owner `json:"owner,omitempty"`
-	// The program outside Culvert that uses the VF without owning it. culvertd reports it only while the number of VFs
-	// of the PF is to change. culvertd does not make the change then, and the controller evicts no pod for it.
+	// The use of a VF that has no owner in the ledger: a program, another network namespace or the node's own network.
+	// culvertd leaves the VF to its user. It does not change the number of VFs of the PF, and the controller evicts no
+	// pod for it.
 	// +optional
 	UsedBy string `json:"usedBy,omitempty"`
 	// The bond of which the VF is a member: the owner's interface. The VFs with the same owner are its members.

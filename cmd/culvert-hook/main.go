@@ -4,8 +4,8 @@
 // hook passes libvirt's data to culvertd, and prevents the start of a guest on a VF that the
 // guest cannot have. The hook itself refuses a guest whose definition says that the guest is
 // moving to or from another host: that host may run it, whether or not culvertd answers here.
-// In every other case the hook succeeds: culvertd may be down, and libvirt ends a running
-// guest whose hook fails.
+// It also refuses what is too long for culvertd to read. In every other case the hook succeeds:
+// culvertd may be down, and libvirt ends a running guest whose hook fails.
 //
 // It is a program of its own since libvirtd's AppArmor profile allows programs in the folder
 // of hooks, but none in /usr/local/bin.
@@ -25,9 +25,13 @@ import (
 	"github.com/culvert-net/culvert/internal/rpc"
 )
 
-// maxDefinition bounds the definition on standard input, in bytes; in base64 it fits into one
-// request.
-const maxDefinition = 512 << 10
+// maxDefinition bounds the definition that culvertd reads, in bytes; in base64 it fits into one
+// request. maxInput bounds what the hook itself reads. libvirt's API takes no definition of more
+// than 4 MiB (VIR_NET_MESSAGE_STRING_MAX).
+const (
+	maxDefinition = 512 << 10
+	maxInput      = 16 << 20
+)
 
 // patience has the times that culvertd may be away, as during a restart, and may take for its
 // answer.
@@ -57,7 +61,7 @@ func methodFor(operation string) (method, unheard string) {
 // stderr, and shows it to the person who starts the guest. runHook writes nothing to stdout,
 // where some operations expect another definition.
 func runHook(args []string, stdin io.Reader, stderr io.Writer, socket string, p patience) int {
-	text, err := io.ReadAll(io.LimitReader(stdin, maxDefinition+1)) // read it for every operation, since libvirt writes it
+	text, err := io.ReadAll(io.LimitReader(stdin, maxInput)) // read it for every operation, since libvirt writes it
 	if len(args) < 2 {
 		return 0
 	}
@@ -71,11 +75,14 @@ func runHook(args []string, stdin io.Reader, stderr io.Writer, socket string, p 
 	if method == "" || err == nil && !concernsCulvert(text) {
 		return 0
 	}
-	if err == nil && len(text) > maxDefinition {
-		err = fmt.Errorf("what libvirt says is longer than %d bytes", maxDefinition)
-	}
 	var answer api.GuestAnswer
-	if err == nil {
+	switch isLong := len(text) > maxDefinition; {
+	case err != nil:
+	case isLong && (method == api.MethodGuestStart || method == api.MethodPortCreated):
+		answer.Refused = fmt.Sprintf("what libvirt says of %s is longer than %d bytes, so culvertd cannot tell which VFs it is about", args[0], maxDefinition)
+	case isLong:
+		err = fmt.Errorf("what libvirt says is longer than %d bytes", maxDefinition)
+	default:
 		err = callCulvertd(socket, method, text, &answer, p)
 	}
 	if err != nil {
@@ -101,9 +108,10 @@ func refuseMoving(guest string, definition []byte) string {
 }
 
 // concernsCulvert reports whether culvertd has to know of a guest or port: it has a device of
-// the host, directly or through a network of Culvert's.
+// the host, directly or through a network of Culvert's. A text that the hook did not read to its
+// end may have one.
 func concernsCulvert(text []byte) bool {
-	return bytes.Contains(text, []byte("hostdev")) || bytes.Contains(text, []byte("culvert-"))
+	return len(text) == maxInput || bytes.Contains(text, []byte("hostdev")) || bytes.Contains(text, []byte("culvert-"))
 }
 
 // callCulvertd sends culvertd a report. While culvertd is away, it repeats the report for some

@@ -35,8 +35,9 @@ func serve(t *testing.T, answer func(method, text string) (any, error)) string {
 	return socket
 }
 
-// The hook fails only if culvertd refuses a start. libvirt ends a running guest whose
-// reconnect fails, and aborts every other operation whose hook fails.
+// The hook fails only if culvertd refuses a start, or cannot read what the guest would start with.
+// libvirt ends a running guest whose reconnect fails, and aborts every other operation whose hook
+// fails.
 func TestOnlyARefusalFails(t *testing.T) {
 	refuse := serve(t, func(method, text string) (any, error) {
 		return api.GuestAnswer{Refused: method + " no: " + text}, nil
@@ -56,7 +57,8 @@ func TestOnlyARefusalFails(t *testing.T) {
 	t.Cleanup(func() { close(left) })
 	none := filepath.Join(t.TempDir(), "none")
 	const vm = "<hostdev/>"
-	big := vm + strings.Repeat("x", maxDefinition+1)
+	padding := strings.Repeat("x", maxDefinition)
+	big, late := vm+padding, padding+vm // the device may come last, behind long metadata
 	for name, tc := range map[string]struct {
 		args          string
 		stdin, socket string
@@ -72,7 +74,13 @@ func TestOnlyARefusalFails(t *testing.T) {
 		"culvertd is down":       {"db1 prepare begin -", vm, none, 0, "culvert: guest db1 starts without a look at the ledger: culvertd does not answer"},
 		"culvertd cannot say":    {"db1 prepare begin -", vm, broken, 0, "the ledger is damaged"},
 		"culvertd is slow":       {"db1 prepare begin -", vm, slow, 0, "starts without a look at the ledger: culvertd did not answer"},
-		"too long":               {"db1 prepare begin -", big, refuse, 0, "longer than 524288 bytes"},
+		"too long":               {"db1 prepare begin -", big, allow, 1, "what libvirt says of db1 is longer than 524288 bytes, so culvertd cannot tell which VFs"},
+		"too long, device last":  {"db1 prepare begin -", late, allow, 1, "longer than 524288 bytes"},
+		"too long, without VFs":  {"db1 prepare begin -", padding + "<domain/>", none, 0, ""},
+		"longer than is read":    {"db1 prepare begin -", strings.Repeat(padding, maxInput/maxDefinition) + "<domain/>", allow, 1, "longer than 524288 bytes"},
+		"a long port":            {"net port-created begin -", big, allow, 1, "what libvirt says of net is longer"},
+		"a long end":             {"db1 release end -", big, allow, 0, "its VFs stay its own until culvert vm detach: what libvirt says is longer than 524288 bytes"},
+		"a long one comes back":  {"db1 reconnect begin -", big, refuse, 0, ""},
 		"libvirtd comes back":    {"db1 reconnect begin -", vm, refuse, 0, ""},
 		"a migration comes in":   {"db1 migrate begin -", vm, refuse, 0, ""},
 		"a guest has ended":      {"db1 release end shutdown", vm, allow, 0, "guest db1 has ended; its VFs stay its own until culvert vm detach: told of vm.stop"},

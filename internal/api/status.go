@@ -98,11 +98,13 @@ type PF struct {
 // the ledger's: making, free, configuring, attached, releasing,
 // quarantined. In a cluster's objects, PhaseMissing is the phase of a VF that is not on the bus.
 // PhaseGiven stands there for free if the kubelet has given the VF to a pod but no network has
-// attached it. The network is about to, or the pod has none (vfio).
+// attached it. The network is about to, or the pod has none (vfio). PhaseOutside stands there for
+// free if somebody else uses the VF outside Culvert.
 const (
 	PhaseUnmanaged = "unmanaged"
 	PhaseMissing   = "missing"
 	PhaseGiven     = "given"
+	PhaseOutside   = "outside"
 )
 
 // VF is a Virtual Function: its identity, its owner, and its settings as wanted, as read back from
@@ -142,8 +144,8 @@ type VF struct {
 	// OpenBy are the processes that have a VF of user space open. If a guest's VF is open by none,
 	// the guest does not run with it: the VF is reserved for the guest.
 	OpenBy []vf.Process `json:"openBy,omitempty"`
-	// UsedBy is the program that uses the VF without a lease, while the number of VFs of its PF
-	// should change: culvertd does not make the change then.
+	// UsedBy is who uses a VF outside Culvert that has no owner in the ledger. Culvert leaves the VF
+	// as it is until that ends, and does not change the number of VFs of its PF.
 	UsedBy  string `json:"usedBy,omitempty"`
 	Network string `json:"network,omitempty"`
 	Netns   string `json:"netns,omitempty"`

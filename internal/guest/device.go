@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"encoding/xml"
 	"fmt"
+	"strconv"
 	"strings"
-
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -40,60 +39,51 @@ const unmanaged = "no"
 // XML returns the device, as it stands below <devices> and as virsh attach-device
 // takes it.
 func (d Device) XML() (string, error) {
-	alias := &libvirtxml.DomainAlias{Name: aliasOf(d.Name)}
-	var teaming *libvirtxml.DomainInterfaceTeaming
+	out := element{XMLName: xml.Name{Local: "interface"}, Type: "hostdev", Managed: unmanaged, Driver: &driverElement{"vfio"}, Alias: aliasElement{aliasOf(d.Name)}}
 	if d.Failover != "" {
-		teaming = &libvirtxml.DomainInterfaceTeaming{Type: "transient", Persistent: d.Failover}
+		out.Teaming = &teamingElement{"transient", d.Failover}
 	}
-	source := &libvirtxml.DomainHostdevSubsysPCISource{Address: domainAddress(d.PCI)}
 	if d.Way == Hostdev {
-		return marshalXML(&libvirtxml.DomainHostdev{
-			Managed: unmanaged, Alias: alias,
-			SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
-				Driver: &libvirtxml.DomainHostdevSubsysPCIDriver{Name: "vfio"}, Source: source, Teaming: teaming,
-			},
-		})
+		out.XMLName.Local, out.Mode, out.Type = "hostdev", "subsystem", "pci"
+		out.Source.Address = formatAddress("", d.PCI)
+		return marshalXML(out)
 	}
-	out := &libvirtxml.DomainInterface{
-		Managed: unmanaged, Alias: alias, Teaming: teaming,
-		MAC:    &libvirtxml.DomainInterfaceMAC{Address: d.MAC.String()},
-		Source: &libvirtxml.DomainInterfaceSource{Hostdev: &libvirtxml.DomainInterfaceSourceHostdev{PCI: source}},
-		Driver: &libvirtxml.DomainInterfaceDriver{Name: "vfio"},
+	out.MAC = &macElement{d.MAC.String()}
+	if d.VLAN.ID != 0 {
+		out.VLAN = &vlanElement{Tags: []tagElement{{strconv.Itoa(int(d.VLAN.ID))}}}
 	}
 	if d.Way == Network { // whether it is managed, and its driver, are the network's
-		out.Managed, out.Driver = "", nil
-		out.Source = &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: networkOf(d.PCI)}}
+		out.Type, out.Managed, out.Driver = "network", "", nil
+		out.Source.Network = networkOf(d.PCI)
+		return marshalXML(out)
 	}
-	if d.VLAN.ID != 0 {
-		out.VLan = &libvirtxml.DomainInterfaceVLan{Tags: []libvirtxml.DomainInterfaceVLanTag{{ID: uint(d.VLAN.ID)}}}
-	}
+	out.Source.Address = formatAddress("pci", d.PCI)
 	return marshalXML(out)
+}
+
+// network is a network whose only device is a PCI function of the host.
+type network struct {
+	XMLName xml.Name `xml:"network"`
+	Name    string   `xml:"name"`
+	Forward struct {
+		Mode    string          `xml:"mode,attr"`
+		Managed string          `xml:"managed,attr"`
+		Driver  driverElement   `xml:"driver"`
+		Address *addressElement `xml:"address"`
+	} `xml:"forward"`
 }
 
 // NetworkXML returns the network that a device of Way Network names, for virsh net-define. The
 // network has this one VF, so libvirt has no choice: the ledger decides which VF a guest gets.
 func (d Device) NetworkXML() (string, error) {
-	a := domainAddress(d.PCI)
-	return marshalXML(&libvirtxml.Network{
-		Name: networkOf(d.PCI),
-		Forward: &libvirtxml.NetworkForward{
-			Mode: "hostdev", Managed: unmanaged,
-			Driver: &libvirtxml.NetworkForwardDriver{Name: "vfio"},
-			Addresses: []libvirtxml.NetworkForwardAddress{{PCI: &libvirtxml.NetworkForwardAddressPCI{
-				Domain: a.Domain, Bus: a.Bus, Slot: a.Slot, Function: a.Function,
-			}}},
-		},
-	})
+	n := network{Name: networkOf(d.PCI)}
+	n.Forward.Mode, n.Forward.Managed, n.Forward.Driver, n.Forward.Address = "hostdev", unmanaged, driverElement{"vfio"}, formatAddress("pci", d.PCI)
+	return marshalXML(n)
 }
 
 // networkOf returns the name of the network whose only VF is pci.
 func networkOf(pci vf.PCIAddr) string {
 	return "culvert-" + nameOf(pci)
-}
-
-func domainAddress(p vf.PCIAddr) *libvirtxml.DomainAddressPCI {
-	n := func(v uint) *uint { return &v }
-	return &libvirtxml.DomainAddressPCI{Domain: n(uint(p.Domain)), Bus: n(uint(p.Bus)), Slot: n(uint(p.Device)), Function: n(uint(p.Function))}
 }
 
 func marshalXML(v any) (string, error) {
@@ -127,6 +117,8 @@ func (u Use) VF() vf.PCIAddr {
 func (d Definition) checkAgreement(u Use, dev Device) error {
 	var what string
 	switch {
+	case u.Err != nil:
+		return fmt.Errorf("guest %s has a device %s already: %w: mend it (virsh edit %[1]s), or take it out", d.Name, dev.Name, u.Err)
 	case u.VF() != dev.PCI:
 		what = fmt.Sprintf("has VF %s, not %s", cmp.Or(u.VF().String(), "none"), dev.PCI)
 	case u.MAC != nil && *u.MAC != dev.MAC:

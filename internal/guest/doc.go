@@ -2,12 +2,13 @@
 // out come its name, its UUID and the VFs that it uses; a VF comes in, and out comes the device
 // that passes it to the guest, in any of the three ways that libvirt has.
 //
-// intake/guest calls it. People write the input, so its size is bounded, elements without a VF
-// are passed over unread, and errors name the line and the element. An addition to a definition
+// intake/guest calls it. People write the input, so its size is bounded. Each device is read by
+// itself: elements without a VF are passed over unread, and an element that cannot be read keeps no
+// other one from being read. Errors name the line and the element. An addition to a definition
 // is put into its text, so that nothing else of it changes.
 //
-// The formats are those of https://libvirt.org/formatdomain.html and formatnetwork.html; the
-// types are libvirt's own, of libvirt.org/go/libvirtxml.
+// The formats are those of https://libvirt.org/formatdomain.html and formatnetwork.html. The tests
+// check what is written by libvirt's own schemas.
 package guest
 
 import (

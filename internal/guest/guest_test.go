@@ -50,32 +50,33 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A definition that Parse refuses has no name or UUID that Culvert can use, or is no XML. ParseUses
+// reads the devices of the former.
 func TestParseRefuses(t *testing.T) {
 	whole := string(read(t, "db1.xml"))
 	for name, tc := range map[string]struct{ from, to, says string }{
-		"no name":        {"<name>db1</name>", "", `<name> ""`},
-		"a name's form":  {"<name>db1</name>", "<name>a/b</name>", `<name> "a/b": want`},
-		"no UUID":        {"<uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid>", "", "define it first"},
-		"bus":            {"bus='0x01' slot='0x10' function='0x2'", "bus='0x100' slot='0x10' function='0x2'", "<interface> hostdev0: <address> of <source>: bus is 0x100: want at most 0xff"},
-		"no slot":        {"bus='0x01' slot='0x10' function='0x4'", "bus='0x01' function='0x4'", "<hostdev> ua-culvert-net9: <address> of <source>: slot is missing"},
-		"no number":      {"slot='0x10' function='0x4'", "slot='sixteen' function='0x4'", "<hostdev> that ends at line"},
-		"no number here": {"slot='0x10' function='0x2'", "slot='sixteen' function='0x2'", "<interface> that ends at line"},
-		"no address":     {"<address type='pci' domain='0x0000' bus='0x01' slot='0x10' function='0x2'/>", "", "<interface> hostdev0: <source>: want the <address type='pci'>"},
-		"MAC":            {"52:54:00:aa:00:03", "52:54", `<mac>: MAC address "52:54"`},
-		"tag":            {"<tag id='42'/>", "<tag id='4095'/>", "<tag id='4095'> of <vlan>: want 0 to 4094"},
-		"trunk":          {"<tag id='42'/>", "<tag id='42'/><tag id='43'/>", "<vlan>: want one tag"},
-		"a network":      {whole, "<network><name>x</name></network>", "domain"},
-		"nothing":        {whole, "", "want what virsh dumpxml prints"},
-		"cut off":        {"</domain>", "", "unexpected EOF"},
-		"too long":       {"<vcpu>", strings.Repeat(" ", longest) + "<vcpu>", "want at most 524288"},
+		"no name":       {"<name>db1</name>", "", `<name> ""`},
+		"a name's form": {"<name>db1</name>", "<name>a/b</name>", `<name> "a/b": want`},
+		"no UUID":       {"<uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid>", "", "define it first"},
+		"a network":     {whole, "<network><name>x</name></network>", "<network> at line 1: want <domain>"},
+		"nothing":       {whole, "", "want what virsh dumpxml prints"},
+		"cut off":       {"</domain>", "", "unexpected EOF"},
+		"too long":      {"<vcpu>", strings.Repeat(" ", longest) + "<vcpu>", "want at most 524288"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(whole, tc.from) {
 				t.Fatal("not in db1.xml: " + tc.from)
 			}
-			_, err := Parse([]byte(strings.Replace(whole, tc.from, tc.to, 1)))
+			text := []byte(strings.Replace(whole, tc.from, tc.to, 1))
+			_, err := Parse(text)
 			if !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got  %v\nwant %s", err, tc.says)
+			}
+			uses, err := ParseUses(text)
+			if isText := !strings.HasPrefix(tc.from, "<name>") && !strings.HasPrefix(tc.from, "<uuid>"); isText != (err != nil) {
+				t.Errorf("its devices: %v", err)
+			} else if diff := cmp.Diff(db1(t).Uses, uses); diff != "" && !isText {
+				t.Errorf("its devices: -want +got:\n%s", diff)
 			}
 		})
 	}
@@ -248,14 +249,21 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// FuzzParse: a definition that Parse accepts has a name and a UUID. If it takes a device, Parse
-// reads the result with that device and all it had; otherwise With says why not.
+// FuzzParse: a definition that Parse accepts has a name and a UUID. Parse knows the place of each
+// of its devices, and reads it there alone as it reads it among the others. If the definition takes
+// a device, Parse reads the result with that device and all it had; otherwise With says why not.
 func FuzzParse(f *testing.F) {
 	f.Add(read(f, "db1.xml"))
 	f.Add(read(f, "hostdev.domain.xml"))
 	f.Add([]byte("<domain><name>a</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid><devices/></domain>"))
 	f.Add([]byte("<domain><name>a</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid><metadata/><devices>\n</devices></domain><x/>"))
 	f.Add([]byte("<domain><name>a</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid><devices><hostdev mode='subsystem' type='pci'/><!-- </devices> --></devices></domain>"))
+	for _, tc := range unreadParts() {
+		f.Add(tc.in(f))
+	}
+	for _, device := range foreignDevices() {
+		f.Add(domain("<devices>" + device + "</devices>"))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := Parse(text)
 		if err != nil {
@@ -263,6 +271,12 @@ func FuzzParse(f *testing.F) {
 		}
 		if d.Name == "" || len(d.UUID) != 36 {
 			t.Fatalf("read as %+v", d)
+		}
+		for i, u := range d.Uses {
+			if alone := readAlone(t, d.text[d.places[i].from:d.places[i].to]); isSameUse(alone, u) {
+				continue
+			}
+			t.Fatalf("%+v is not at its place in\n%s", u, text)
 		}
 		before, wantsErr := d.Wants()
 		dev := device(Interface)

@@ -42,11 +42,16 @@ func (d Definition) Marked(m Move) (string, error) {
 
 // Has returns the device of that name, and whether the definition has it.
 func (d Definition) Has(device string) (Use, bool) {
-	i := slices.IndexFunc(d.Uses, func(u Use) bool { return u.Named() && u.Name() == device })
+	i := d.indexOf(device)
 	if i < 0 {
 		return Use{}, false
 	}
 	return d.Uses[i], true
+}
+
+// indexOf returns the index in Uses of the device of that name, -1 if there is none.
+func (d Definition) indexOf(device string) int {
+	return slices.IndexFunc(d.Uses, func(u Use) bool { return u.Named() && u.Name() == device })
 }
 
 // Without returns the definition's text without the device of that name and its entry in the
@@ -62,8 +67,8 @@ func (d Definition) Without(device string) (string, error) {
 		edits = append(edits, p.editSettings(rest))
 	}
 	if at, found := d.placeOf(device); found {
-		indented := int64(len(strings.TrimRight(string(d.text[:at.whole.from]), " \t\n")))
-		edits = append(edits, edit{span{indented, at.whole.to}, ""})
+		indented := int64(len(strings.TrimRight(string(d.text[:at.from]), " \t\n")))
+		edits = append(edits, edit{span{indented, at.to}, ""})
 	}
 	return applyEdits(string(d.text), edits...), nil
 }
@@ -77,17 +82,19 @@ func (d Definition) Replaced(dev Device) (string, error) {
 		return "", err
 	}
 	at, found := d.placeOf(dev.Name)
-	if !found || at.address.to == 0 {
+	source, named := d.sourceAddress(at)
+	if !found || !named {
 		return "", fmt.Errorf("guest %s: device %s: %w among those that name a VF", d.Name, dev.Name, vf.ErrNotFound)
 	}
-	dev.Way = at.use.Way
+	use, _ := d.Has(dev.Name)
+	dev.Way = use.Way
 	kind := ""
 	if dev.Way == Interface {
 		kind = "type='pci' "
 	}
-	a := dev.PCI
-	address := fmt.Sprintf("<address %sdomain='0x%04x' bus='0x%02x' slot='0x%02x' function='0x%x'/>", kind, a.Domain, a.Bus, a.Device, a.Function)
-	text := applyEdits(string(d.text), p.editSettings(withEntry(p.entries, dev.rememberedEntry())), edit{at.address, address})
+	a := formatAddress("", dev.PCI)
+	address := fmt.Sprintf("<address %sdomain='%s' bus='%s' slot='%s' function='%s'/>", kind, a.Domain, a.Bus, a.Slot, a.Function)
+	text := applyEdits(string(d.text), p.editSettings(withEntry(p.entries, dev.rememberedEntry())), edit{source, address})
 	after, err := Parse([]byte(text))
 	if err != nil {
 		return "", err
@@ -96,46 +103,33 @@ func (d Definition) Replaced(dev Device) (string, error) {
 	return text, after.checkAgreement(u, dev)
 }
 
-// place is the position of a device in a definition's text.
-type place struct {
-	whole   span
-	address span // the <address> of its <source>
-	use     Use
+// placeOf returns the position of the device of that name in the text.
+func (d Definition) placeOf(device string) (span, bool) {
+	i := d.indexOf(device)
+	if i < 0 {
+		return span{}, false
+	}
+	return d.places[i], true
 }
 
-// placeOf finds the device of that name.
-func (d Definition) placeOf(device string) (place, bool) {
-	dec := xml.NewDecoder(strings.NewReader(string(d.text)))
+// sourceAddress returns the position of the <address> in the <source> of the device at that place.
+func (d Definition) sourceAddress(device span) (at span, found bool) {
+	dec := xml.NewDecoder(strings.NewReader(string(d.text[device.from:device.to])))
 	var path []string
-	var p place
 	for {
-		before := dec.InputOffset()
+		before := device.from + dec.InputOffset()
 		token, err := dec.Token()
 		if err != nil { // Parse has read it to its end
-			return place{}, false
+			return at, at.to > 0
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
-			path = append(path, t.Name.Local)
-			switch {
-			case len(path) == 3 && path[1] == "devices":
-				p = place{whole: span{from: before}}
-			case len(path) == 5 && path[1] == "devices" && path[3] == "source" && path[4] == "address":
-				p.address.from = before
+			if path = append(path, t.Name.Local); slices.Equal(path[1:], []string{"source", "address"}) {
+				at.from = before
 			}
 		case xml.EndElement:
-			after := dec.InputOffset()
-			switch {
-			case len(path) == 5 && path[1] == "devices" && path[3] == "source" && path[4] == "address":
-				p.address.to = after
-			case len(path) == 3 && path[1] == "devices":
-				p.whole.to = after
-				var v passed
-				err := xml.Unmarshal(d.text[p.whole.from:after], &v)
-				if err == nil && v.err == nil && v.use != nil && v.use.Named() && v.use.Name() == device {
-					p.use = *v.use
-					return p, true
-				}
+			if slices.Equal(path[1:], []string{"source", "address"}) {
+				at.to = device.from + dec.InputOffset()
 			}
 			path = path[:len(path)-1]
 		}
@@ -149,7 +143,7 @@ func (d Definition) Device(name string) (string, bool) {
 	if !found {
 		return "", false
 	}
-	return string(d.text[at.whole.from:at.whole.to]), true
+	return string(d.text[at.from:at.to]), true
 }
 
 // Files returns the paths that the definition names and that its guest cannot start
@@ -216,14 +210,18 @@ type source struct {
 }
 
 // CanMove returns the reasons why the guest's devices cannot move to another host, nil if they can:
-// each passes a VF, and Culvert made it.
+// each passes a VF, and Culvert made it. An interface of a libvirt network that is no VF of this
+// host is no obstacle.
 func (d Definition) CanMove() error {
 	var errs []error
 	for _, u := range d.Uses {
 		var err error
 		switch {
-		case u.Way == Network && !strings.HasPrefix(u.Network, "culvert-"):
+		case u.Way == Network && u.VF().IsZero():
 			continue // a network of libvirt like any other, or one that chooses on the other host
+		case u.Err != nil:
+			errs = append(errs, fmt.Errorf("guest %s: %w: mend it (virsh edit %[1]s), or take it out", d.Name, u.Err))
+			continue
 		case u.Way == Network:
 			err = fmt.Errorf("is of network %s, which has a VF of this host alone: culvert vm detach it, and attach it in another way", u.Network)
 		case u.Named():

@@ -2,21 +2,21 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
-	"libvirt.org/go/libvirtxml"
-
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Port is a device that libvirt took for a guest from a network, as the hook
 // network.d gets it.
 type Port struct {
-	Name, UUID string // the guest's
+	Name, UUID string // the guest's; both are empty if one of them cannot be read
 	// Want is zero for a port that is no PCI function.
 	Want Want
 }
@@ -30,22 +30,23 @@ type hookData struct {
 			Name string `xml:"name"`
 			UUID string `xml:"uuid"`
 		} `xml:"owner"`
-		MAC  *libvirtxml.DomainInterfaceMAC  `xml:"mac"`
-		VLAN *libvirtxml.DomainInterfaceVLan `xml:"vlan"`
+		MAC  *macElement  `xml:"mac"`
+		VLAN *vlanElement `xml:"vlan"`
 		Plug struct {
-			Type    string                       `xml:"type,attr"`
-			Address *libvirtxml.DomainAddressPCI `xml:"address"`
+			Type    string          `xml:"type,attr"`
+			Address *addressElement `xml:"address"`
 		} `xml:"plug"`
 	} `xml:"networkport"`
 }
 
-// ParsePort reads the hook's standard input. The error wraps vf.ErrInvalid.
+// ParsePort reads the hook's standard input. The error wraps vf.ErrInvalid. With an error, the Port
+// has what could be read: Want.VF is zero if the address is not known.
 func ParsePort(text []byte) (Port, error) {
 	p, err := parsePort(text)
 	if err != nil {
-		return Port{}, fmt.Errorf("the port of a network: %w: %w", vf.ErrInvalid, err)
+		err = fmt.Errorf("the port of a network: %w: %w", vf.ErrInvalid, err)
 	}
-	return p, nil
+	return p, err
 }
 
 func parsePort(text []byte) (p Port, err error) {
@@ -63,24 +64,17 @@ func parsePort(text []byte) (p Port, err error) {
 	if port.Plug.Type != "hostdev-pci" {
 		return p, nil
 	}
-	p.Name, p.UUID = strings.TrimSpace(port.Owner.Name), strings.ToLower(strings.TrimSpace(port.Owner.UUID))
-	if !isName(p.Name) || !uuidForm.MatchString(p.UUID) {
-		return p, fmt.Errorf("<owner> %q with UUID %q: want a guest's", p.Name, p.UUID)
-	}
 	u := Use{Way: Network}
-	if u.PCI, err = addressOf(port.Plug.Address); err != nil {
-		return p, fmt.Errorf("<plug>: %w", err)
-	}
-	if port.MAC != nil {
-		mac, err := vf.ParseMAC(port.MAC.Address)
-		if err != nil {
-			return p, fmt.Errorf("<mac>: %w", err)
-		}
-		u.MAC = &mac
-	}
-	if u.VLAN, err = vlanOf(port.VLAN); err != nil {
-		return p, err
-	}
+	var addressErr, ownerErr, macErr, vlanErr error
+	u.PCI, addressErr = port.Plug.Address.parseAddress("<plug>")
+	u.MAC, macErr = port.MAC.parseMAC()
+	u.VLAN, vlanErr = port.VLAN.parseVLAN()
 	p.Want = Want{Device: u.Name(), VF: u.PCI, Spec: u.elementSpec()}
-	return p, nil
+	name, uuid := strings.TrimSpace(port.Owner.Name), strings.ToLower(strings.TrimSpace(port.Owner.UUID))
+	if isName(name) && uuidForm.MatchString(uuid) {
+		p.Name, p.UUID = name, uuid
+	} else {
+		ownerErr = fmt.Errorf("<owner> %s with UUID %s: want a guest's", excerpt.Quote(name), excerpt.Quote(uuid))
+	}
+	return p, cmp.Or(ownerErr, addressErr, macErr, vlanErr)
 }

@@ -80,7 +80,7 @@ func (p *parts) readOurs(dec *xml.Decoder, start xml.StartElement) error {
 	var n node
 	err := dec.DecodeElement(&n, &start)
 	if err != nil {
-		return explainElement(dec, start, err)
+		return fmt.Errorf("<%s>: %w", start.Name.Local, err)
 	}
 	p.entries, p.move, err = entriesOf(n)
 	return err

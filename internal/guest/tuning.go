@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ type Tuning struct {
 // VirtIO is an interface that QEMU or the host's kernel serves.
 type VirtIO struct {
 	Label  string // its alias, else its MAC address
-	Queues int    // pairs of them; 1 when the definition says nothing
+	Queues int    // pairs of them; 1 when the definition says nothing, 0 when their number cannot be read
 }
 
 // Bounds on numbers in a definition, well beyond what QEMU and the kernel can do.
@@ -90,7 +91,8 @@ type tuned struct {
 	} `xml:"devices>interface"`
 }
 
-// ParseTuning reads a domain's XML, as Parse does, and the parts that affect the guest's speed.
+// ParseTuning reads a domain's XML, as Parse does, and the parts that affect the guest's speed. The
+// error is about no device.
 func ParseTuning(text []byte) (Tuning, error) {
 	def, err := Parse(text)
 	if err != nil {
@@ -132,7 +134,8 @@ func (t *Tuning) readTuning(text []byte) error {
 	if t.Nodes, err = parseSet(d.NUMA.NodeSet); err != nil {
 		return fmt.Errorf("nodeset of <numatune>: %w", err)
 	}
-	return errors.Join(t.readPins(d), t.readInterfaces(d))
+	t.readInterfaces(d)
+	return t.readPins(d)
 }
 
 // readPins reads the processors of the vCPUs: <vcpupin> has a vCPU's own processors,
@@ -164,24 +167,17 @@ func (t *Tuning) readPins(d tuned) error {
 
 // readInterfaces reads the virtio interfaces. Those of other types than these have one queue
 // in any case.
-func (t *Tuning) readInterfaces(d tuned) error {
+func (t *Tuning) readInterfaces(d tuned) {
 	for _, i := range d.Interfaces {
 		if !strings.HasPrefix(i.Model.Type, "virtio") || !slices.Contains([]string{"network", "bridge", "ethernet", "direct", "vhostuser", "vdpa"}, i.Type) {
 			continue
 		}
-		v := VirtIO{Label: i.Alias.Name, Queues: 1}
-		if v.Label == "" {
-			v.Label = i.MAC.Address
-		}
-		if i.Driver.Queues != "" {
-			var err error
-			if v.Queues, err = parseNumber("queues of <interface> "+v.Label, i.Driver.Queues, maxVCPUs); err != nil {
-				return err
-			}
+		v := VirtIO{Label: cmp.Or(i.Alias.Name, i.MAC.Address)}
+		if n, err := parseNumber("queues", i.Driver.Queues, maxVCPUs); err == nil {
+			v.Queues = n
 		}
 		t.VirtIO = append(t.VirtIO, v)
 	}
-	return nil
 }
 
 // Beside is how many bytes libvirt adds to the memory that VFIO locks when it computes the limit,

@@ -67,19 +67,18 @@ func TestParseTuning(t *testing.T) {
 
 func TestParseTuningRefuses(t *testing.T) {
 	for elements, want := range map[string]string{
-		"<vcpu>none</vcpu>":                                       `<vcpu> "none": want a number from 1 to 8192`,
-		"<vcpu>0</vcpu>":                                          `<vcpu> "0"`,
-		"<vcpu>9000</vcpu>":                                       `<vcpu> "9000"`,
-		"<memory unit='GiBi'>1</memory>":                          `<memory> "1", unit "GiBi": want an amount of memory such as 4, unit GiB`,
-		"<memory unit='TiB'>9999999</memory>":                     `<memory> "9999999"`,
-		"<memory unit='T'>18446744073709551615</memory>":          `<memory> "18446744073709551615"`,
-		"<memtune><hard_limit>-1</hard_limit></memtune>":          `<hard_limit> "-1"`,
-		"<vcpu cpuset='3-1'>1</vcpu>":                             `cpuset of <vcpu>: "3-1": want numbers and ranges below 16384 such as 0-3,^2,8`,
-		"<cputune><vcpupin vcpu='a' cpuset='1'/></cputune>":       `vcpu "a" of <vcpupin>: want a number`,
-		"<cputune><vcpupin vcpu='0' cpuset='0-99999'/></cputune>": `cpuset of <vcpupin vcpu='0'>: "0-99999"`,
-		"<numatune><memory nodeset='0,x'/></numatune>":            `nodeset of <numatune>: "0,x"`,
-		"<devices><interface type='bridge'><model type='virtio'/><driver queues='0'/></interface></devices>": `queues of <interface>  "0"`,
-		"<memoryBacking><hugepages><page size='x'/></hugepages></memoryBacking>":                             `<page> of <hugepages> "x"`,
+		"<vcpu>none</vcpu>":                                                      `<vcpu> "none": want a number from 1 to 8192`,
+		"<vcpu>0</vcpu>":                                                         `<vcpu> "0"`,
+		"<vcpu>9000</vcpu>":                                                      `<vcpu> "9000"`,
+		"<memory unit='GiBi'>1</memory>":                                         `<memory> "1", unit "GiBi": want an amount of memory such as 4, unit GiB`,
+		"<memory unit='TiB'>9999999</memory>":                                    `<memory> "9999999"`,
+		"<memory unit='T'>18446744073709551615</memory>":                         `<memory> "18446744073709551615"`,
+		"<memtune><hard_limit>-1</hard_limit></memtune>":                         `<hard_limit> "-1"`,
+		"<vcpu cpuset='3-1'>1</vcpu>":                                            `cpuset of <vcpu>: "3-1": want numbers and ranges below 16384 such as 0-3,^2,8`,
+		"<cputune><vcpupin vcpu='a' cpuset='1'/></cputune>":                      `vcpu "a" of <vcpupin>: want a number`,
+		"<cputune><vcpupin vcpu='0' cpuset='0-99999'/></cputune>":                `cpuset of <vcpupin vcpu='0'>: "0-99999"`,
+		"<numatune><memory nodeset='0,x'/></numatune>":                           `nodeset of <numatune>: "0,x"`,
+		"<memoryBacking><hugepages><page size='x'/></hugepages></memoryBacking>": `<page> of <hugepages> "x"`,
 	} {
 		_, err := ParseTuning(domain(elements))
 		if !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the definition of guest a") {
@@ -88,6 +87,17 @@ func TestParseTuningRefuses(t *testing.T) {
 	}
 	if _, err := ParseTuning([]byte("<domain>")); !errors.Is(err, vf.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// A number of queues that cannot be read keeps no other device from being read.
+func TestParseTuningReadsOtherDevices(t *testing.T) {
+	for _, queues := range []string{"0", "many", "-1", "9000"} {
+		got, err := ParseTuning(domain("<devices><interface type='bridge'><model type='virtio'/><driver queues='" + queues + "'/></interface>" +
+			"<interface type='bridge'><model type='virtio'/><driver queues='2'/><alias name='net2'/></interface></devices>"))
+		if diff := cmp.Diff([]VirtIO{{"", 0}, {"net2", 2}}, got.VirtIO); diff != "" || err != nil {
+			t.Errorf("%s: %v -want +got:\n%s", queues, err, diff)
+		}
 	}
 }
 
@@ -129,6 +139,7 @@ func TestTakesVF(t *testing.T) {
 func FuzzParseTuning(f *testing.F) {
 	f.Add(read(f, "db1.xml"))
 	f.Add(domain(tunedGuest))
+	f.Add([]byte(strings.Replace(string(domain(tunedGuest)), "queues='3'", "queues='many'", 1)))
 	f.Add(domain("<vcpu cpuset='1-4,^3'>2</vcpu><memory unit='bytes'>1</memory>"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := ParseTuning(text)

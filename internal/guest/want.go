@@ -17,6 +17,9 @@ type Want struct {
 	Spec   vf.Spec
 	// Ours: culvert vm xml made the device, or the metadata has settings for it.
 	Ours bool
+	// Err is Use.Err. Where it is set, Spec is not all that the device wants, and VF is zero if the
+	// address is what cannot be read.
+	Err error
 }
 
 // Wants returns the wants for all VFs that the definition names, but not for VFs that libvirt
@@ -36,18 +39,18 @@ func (d Definition) listWants() ([]Want, error) {
 		return nil, err
 	}
 	for _, e := range p.entries {
-		if !e.PCI.IsZero() && !slices.ContainsFunc(d.Uses, func(u Use) bool { return u.VF() == e.PCI }) {
+		if !e.PCI.IsZero() && !slices.ContainsFunc(d.Uses, func(u Use) bool { return u.MayBe(e.PCI) }) {
 			return nil, fmt.Errorf("%s: the definition has no such device: take the entry out, or mend its address", e)
 		}
 	}
 	var out []Want
 	for _, u := range d.Uses {
-		if u.VF().IsZero() {
+		if u.VF().IsZero() && u.Err == nil {
 			continue
 		}
-		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.elementSpec(), Ours: u.Named()}
+		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.elementSpec(), Ours: u.Named(), Err: u.Err}
 		for _, e := range p.entries {
-			if e.Device == w.Device || e.PCI == w.VF {
+			if e.Device == w.Device && e.Device != "" || e.PCI == w.VF && !e.PCI.IsZero() {
 				if err := w.takeEntry(u.Way, e); err != nil {
 					return nil, err
 				}
@@ -90,6 +93,12 @@ func nameOf(pci vf.PCIAddr) string {
 	return strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
 }
 
+// MayBe reports whether the device passes the PCI function at an address, or may pass it because
+// its address cannot be read.
+func (u Use) MayBe(pci vf.PCIAddr) bool {
+	return u.VF() == pci || u.Err != nil && u.VF().IsZero()
+}
+
 // elementSpec returns the settings in the device's own element. Without <vlan> it sets no VLAN, as
 // a clean VF has none.
 func (u Use) elementSpec() (s vf.Spec) {
@@ -100,12 +109,17 @@ func (u Use) elementSpec() (s vf.Spec) {
 	return s
 }
 
-// Of returns the want for the device of that name; false when there is no such device, or when
-// it takes any VF of a libvirt network.
+// Of returns the want for the device of that name; false when there is no such device, or when it
+// takes any VF of a libvirt network. The error wraps vf.ErrInvalid: the device, or Culvert's part
+// of the metadata, cannot be read.
 func (d Definition) Of(name string) (Want, bool, error) {
 	all, err := d.Wants()
 	for _, w := range all {
-		if w.Device == name {
+		switch {
+		case w.Device != name:
+		case w.Err != nil:
+			return Want{}, false, fmt.Errorf("guest %s: %w: %w: mend it (virsh edit %[1]s), or take it out", d.Name, vf.ErrInvalid, w.Err)
+		default:
 			return w, true, nil
 		}
 	}

@@ -38,6 +38,7 @@ type Kernel struct {
 	autoprobe autoprobes
 	writes    writes
 	hangs     hangs
+	searches  searches
 	calls     calls
 	guards    guards
 	known     allFacts

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ func TestUsers(t *testing.T) {
 	sys, proc := treeOf(t, "host.txtar"), t.TempDir()
 	k := New(Options{SysRoot: sys.root, ProcRoot: proc})
 	grouped, own, none := pciAddr(t, "01:10.2"), pciAddr(t, "05:00.2"), pciAddr(t, "02:00.0")
-	put(t, sys.pciPath(grouped, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
+	bindVFIO(t, sys, grouped, "77")
 	put(t, sys.pciPath(own, "vfio-dev/vfio3/dev"), "511:3")
 	links(t, proc, map[string]string{
 		"100/fd/0": "/dev/null", "100/fd/7": "/dev/vfio/77", "100/fd/8": "/dev/vfio/77", "100/fd/9": "/dev/vfio/vfio",
@@ -41,6 +42,13 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// bindVFIO binds a VF to vfio-pci, in an IOMMU group.
+func bindVFIO(t *testing.T, sys tree, addr vf.PCIAddr, group string) {
+	t.Helper()
+	put(t, sys.pciPath(addr, "driver"), "-> ../../drivers/vfio-pci")
+	put(t, sys.pciPath(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/"+group)
+}
+
 // links makes the open files of processes as links from PID/fd/N to their targets.
 func links(t *testing.T, proc string, fds map[string]string) {
 	t.Helper()
@@ -57,7 +65,7 @@ func TestUsersByDeviceNumber(t *testing.T) {
 	k := New(Options{SysRoot: sys.root, ProcRoot: proc})
 	grouped, same, own := pciAddr(t, "01:10.2"), pciAddr(t, "01:10.4"), pciAddr(t, "05:00.2")
 	for _, addr := range []vf.PCIAddr{grouped, same} {
-		put(t, sys.pciPath(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
+		bindVFIO(t, sys, addr, "77")
 	}
 	put(t, filepath.Join(sys.root, "class/vfio/77/dev"), "1:7\n") // that of /dev/full
 	put(t, sys.pciPath(own, "vfio-dev/vfio3/dev"), "1:5\n")       // that of /dev/zero
@@ -120,7 +128,7 @@ func TestUsersOfRealNode(t *testing.T) {
 	defer open.Close()
 	sys := treeOf(t, "host.txtar")
 	addr := pciAddr(t, "01:10.2")
-	put(t, sys.pciPath(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
+	bindVFIO(t, sys, addr, "77")
 	put(t, filepath.Join(sys.root, "class/vfio/77/dev"), "1:7\n")
 	k := New(Options{SysRoot: sys.root})
 	isUser := func() bool {
@@ -154,7 +162,7 @@ func TestUsersThatMayNotBeSeen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it gives up root's rights, which takes root")
 	}
-	proc, addr := t.TempDir(), pciAddr(t, "01:10.2")
+	proc := t.TempDir()
 	k := New(Options{ProcRoot: proc})
 	if err := os.Chmod(filepath.Dir(proc), 0o755); err != nil {
 		t.Fatal(err)
@@ -172,10 +180,48 @@ func TestUsersThatMayNotBeSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Setfsuid(0) }()
-	for pid, want := range map[string]map[vf.PCIAddr]bool{"100": {addr: true}, "200": nil} {
-		got, err := k.readOpened(pid, vfioFiles{names: map[string][]vf.PCIAddr{"/dev/vfio/77": {addr}}, isBound: map[vf.PCIAddr]bool{addr: true}})
-		if diff := cmp.Diff(want, got.vfs); diff != "" || err != nil {
+	for pid, want := range map[string]map[string]bool{"100": {"/dev/vfio/77": true}, "200": {}} {
+		got, err := k.readOpened(pid)
+		if diff := cmp.Diff(want, got.names); diff != "" || err != nil {
 			t.Errorf("process %s: %v -want +got:\n%s", pid, err, diff)
 		}
+	}
+}
+
+// I3, I7: the search through the processes takes too long. Then a VF that the kernel has enabled
+// counts as open, one that it has not enabled as closed, and of others Users says that it could not
+// look. One caller's leaving does not end the search of another.
+func TestI7SlowSearchThroughProcesses(t *testing.T) {
+	sys := treeOf(t, "host.txtar")
+	k := New(Options{SysRoot: sys.root, ProcRoot: t.TempDir()})
+	closed, open, unknown := pciAddr(t, "01:10.2"), pciAddr(t, "01:10.6"), pciAddr(t, "01:10.4")
+	for addr, enabled := range map[vf.PCIAddr]string{closed: "0\n", open: "1\n", unknown: ""} {
+		bindVFIO(t, sys, addr, "77")
+		if enabled != "" {
+			put(t, sys.pciPath(addr, "enable"), enabled)
+		}
+	}
+	release, begun := make(chan struct{}), make(chan struct{}, 9)
+	find := func() ([]opener, error) {
+		begun <- struct{}{}
+		<-release
+		return []opener{{process: vf.Process{PID: 100}, devices: map[vf.PCIAddr]bool{open: true}}}, nil
+	}
+	busy := k.searches.join(find)
+	<-begun
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if got, err := k.Users(ctx, closed, open); err != nil || cmp.Diff(map[vf.PCIAddr][]vf.Process{open: {{}}}, got) != "" {
+		t.Errorf("an open VF: %v %v", got, err)
+	}
+	if got, err := k.Users(ctx, unknown); !errors.Is(err, vf.ErrTimeout) {
+		t.Errorf("a VF of which sysfs says nothing: %v %v", got, err)
+	}
+	patient := k.searches.join(find)
+	close(release)
+	<-busy.ended
+	<-patient.ended
+	if len(begun) != 1 || len(patient.openers) != 1 {
+		t.Errorf("%d more searches for three callers, found %v", len(begun), patient.openers)
 	}
 }

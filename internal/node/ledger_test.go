@@ -236,7 +236,7 @@ func TestI1LostLedger(t *testing.T) {
 			}
 			told := false
 			for _, p := range m.node.Reconciler.Problems() {
-				told = told || strings.Contains(p.Reason, "a container has it: not taken over")
+				told = told || strings.Contains(p.Reason, "is in another network namespace: not taken over")
 			}
 			if !told {
 				t.Errorf("nobody is told: %v", m.node.Reconciler.Problems())

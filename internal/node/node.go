@@ -23,6 +23,7 @@ import (
 // Kernel is kernel.Kernel, or a fake of it.
 type Kernel interface {
 	reader
+	users
 	guards
 	steps
 	Watch(context.Context) (<-chan struct{}, error)
@@ -41,7 +42,11 @@ type reader interface {
 	PFs(context.Context) ([]vf.PF, error)
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+}
+
+type users interface {
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+	Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 }
 
 // Ledger is journal.Ledger, or a ledger that fails on purpose, for tests.

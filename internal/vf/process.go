@@ -2,23 +2,34 @@ package vf
 
 import "fmt"
 
-// Process is a process of the host, for messages.
+// Process is a process of the host, for messages. The zero value stands for one that could not be
+// found.
 type Process struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"` // as the kernel has it, at most 15 bytes (proc(5), comm)
 }
 
-func (p Process) String() string { return fmt.Sprintf("%s (process %d)", p.Name, p.PID) }
+func (p Process) String() string {
+	if p == (Process{}) {
+		return "a process that culvertd could not find in time"
+	}
+	return fmt.Sprintf("%s (process %d)", p.Name, p.PID)
+}
 
-// Use is how a VF is used without a lease in the ledger.
+// Use is how somebody uses a VF for which the ledger has no lease. One of the fields is set; the
+// zero value is no use.
 type Use struct {
 	Pod string  // that the kubelet gave it to, namespace/name
-	By  Process // that has it open, where no pod is known
+	By  Process // that has it open
+	How string  // what the host's network shows, e.g. "its interface is in another network namespace"
 }
 
 func (u Use) String() string {
-	if u.Pod != "" {
+	switch {
+	case u.Pod != "":
 		return "given by the kubelet to pod " + u.Pod
+	case u.How != "":
+		return u.How
 	}
 	return "open by " + u.By.String()
 }

@@ -154,8 +154,17 @@ const handmade = `<hostdev mode='subsystem' type='pci' managed='%s'>
 </hostdev>
 `
 
-// refusedByTheHook: a definition that a person wrote has a VF of a container. libvirt names the
-// owner and does not start the guest; the container keeps its VF.
+// trunk is a port of Open vSwitch with two VLANs. No VF has such a port, so the hook must pass over
+// it: libvirt asks for its network only after the hook.
+const trunk = `<interface type='network'>
+  <source network='trunks'/>
+  <vlan trunk='yes'><tag id='42'/><tag id='47'/></vlan>
+  <model type='virtio'/>
+</interface>
+`
+
+// refusedByTheHook: a definition that a person wrote has a VF of a container, also beside a trunk
+// port. libvirt names the owner and does not start the guest; the container keeps its VF.
 func refusedByTheHook(t *testing.T) {
 	n := nodes[1]
 	a := network(t, n, "guarded", "1.1.0", pool)
@@ -163,11 +172,15 @@ func refusedByTheHook(t *testing.T) {
 	netns(t, n, a.Netns)
 	add(t, n, a)
 	v := holder(t, n, "guarded")
-	for _, managed := range []string{"no", "yes"} {
-		g := defined(t, n, "thief-"+managed, "10.90.0.9/24")
-		device := fmt.Sprintf(handmade, managed, v.PCI.Bus, v.PCI.Device, v.PCI.Function)
-		if _, err := n.Feed(t.Context(), strings.NewReader(device), "add a device", `virsh attach-device "$1" /dev/stdin --config`, g.Name); err != nil {
-			t.Fatal(err)
+	theirs := func(managed string) string {
+		return fmt.Sprintf(handmade, managed, v.PCI.Bus, v.PCI.Device, v.PCI.Function)
+	}
+	for name, devices := range map[string][]string{"no": {theirs("no")}, "yes": {theirs("yes")}, "trunk": {trunk, theirs("yes")}} {
+		g := defined(t, n, "thief-"+name, "10.90.0.9/24")
+		for _, device := range devices {
+			if _, err := n.Feed(t.Context(), strings.NewReader(device), "add a device", `virsh attach-device "$1" /dev/stdin --config`, g.Name); err != nil {
+				t.Fatal(err)
+			}
 		}
 		fails(t, g.Start(t.Context()), v.PCI.String(), "pod default/precious")
 	}

@@ -61,6 +61,9 @@ func TestI2AttributesOfFreeVFs(t *testing.T) {
 		if strings.HasPrefix(attribute, "xps_") {
 			continue // compared when a VF comes back from its owner
 		}
+		if attribute == "master" {
+			continue // another interface uses the VF: TestI2PartsOfOtherInterfaces
+		}
 		t.Run(attribute, func(t *testing.T) {
 			w := made(t, fake.IGB, fastDir(t))
 			defer w.close()
@@ -78,6 +81,27 @@ func TestI2AttributesOfFreeVFs(t *testing.T) {
 				t.Errorf("given to a pod:%s", left)
 			}
 		})
+	}
+}
+
+// I2: a free VF that is a part of a bond or bridge of the host stays that, and no pod gets it.
+func TestI2PartsOfOtherInterfaces(t *testing.T) {
+	w := made(t, fake.IGB, fastDir(t))
+	defer w.close()
+	for _, v := range w.vfs() {
+		if v.Link != nil {
+			must(w, w.k.SetAttribute(v.PCI, "master", "bond7"))
+		}
+	}
+	w.pass()
+	if err := w.add(plainA); err == nil || !strings.Contains(err.Error(), "used outside Culvert") {
+		t.Errorf("a pod asks for a VF: %v", err)
+	}
+	w.pass()
+	for _, v := range w.vfs() {
+		if left := w.k.ChangedAttributes(v.PCI); v.Link != nil && !strings.Contains(left, "master") {
+			t.Errorf("VF %s is no part of bond7 any more:%s", v.PCI, left)
+		}
 	}
 }
 

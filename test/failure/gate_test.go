@@ -128,6 +128,16 @@ func (k mortalKernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIA
 	return k.Kernel.Users(ctx, vfs...)
 }
 
+func (k mortalKernel) Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
+	if err := k.gate.pass("read who uses VFs"); err != nil {
+		return nil, err
+	}
+	if err := k.reads.hangs(openFiles); err != nil {
+		return nil, err
+	}
+	return k.Kernel.Uses(ctx, vfs...)
+}
+
 func (k mortalKernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error) {
 	if err := k.gate.pass("probe %s", pf); err != nil {
 		return nil, err

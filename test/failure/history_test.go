@@ -33,7 +33,7 @@ func TestHistories(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				w := made(t, profile, dir)
 				w.joinCluster()
-				h := &history{world: w, t: t}
+				h := &history{world: w, t: t, strangers: strangers{}}
 				defer func() { w.close() }()
 				t.Repeat(h.actions())
 				h.end()
@@ -48,6 +48,7 @@ type history struct {
 	t        *rapid.T
 	unplug   []vf.PCIAddr // PFs that are unplugged
 	cableOut bool
+	strangers
 }
 
 func (h *history) actions() map[string]func(*rapid.T) {
@@ -63,6 +64,8 @@ func (h *history) actions() map[string]func(*rapid.T) {
 		"reboot":            func(*rapid.T) { h.powerCut() },
 		"host.yaml":         func(t *rapid.T) { h.want(rapid.IntRange(0, vfsPerPF).Draw(t, "VFs")); h.pass() },
 		"somebody meddles":  func(t *rapid.T) { h.meddles(t) },
+		"a stranger comes":  func(t *rapid.T) { h.strangerComes(t) },
+		"a stranger goes":   func(t *rapid.T) { h.strangerGoes(t) },
 		"owner tunes":       func(t *rapid.T) { h.ownerTunes(t) },
 		"sriov_numvfs":      func(t *rapid.T) { h.byHand(t) },
 		"a VF is unplugged": func(t *rapid.T) { h.removeVF(t) },
@@ -93,6 +96,7 @@ func (h *history) actions() map[string]func(*rapid.T) {
 func (h *history) holds() {
 	h.sound()
 	h.clean()
+	h.kept()
 }
 
 func (h *history) pod(t *rapid.T) string { return rapid.SampledFrom(pods).Draw(t, "pod") }
@@ -136,6 +140,7 @@ func (h *history) again() {
 }
 
 func (h *history) powerCut() {
+	h.strangersLeave()
 	h.reboot()
 	h.cableOut = false
 	h.fault.DropHangs()
@@ -172,7 +177,7 @@ func onLink(st *vf.State, change func(*vf.Link)) {
 }
 
 func (h *history) meddles(t *rapid.T) {
-	all := h.vfs()
+	all := slices.DeleteFunc(h.vfs(), func(v vf.State) bool { _, used := h.strangers[v.PCI]; return used })
 	if len(all) == 0 {
 		return
 	}
@@ -225,6 +230,7 @@ func (h *history) byHand(t *rapid.T) {
 	if len(pfs) == 0 {
 		return
 	}
+	h.strangersLeave()
 	pf := rapid.SampledFrom(pfs).Draw(t, "PF")
 	h.touchedAll(pf)
 	must(h.world, h.k.WriteNumVFs(pf, rapid.IntRange(0, vfsPerPF).Draw(t, "VFs")))
@@ -245,6 +251,7 @@ func (h *history) removeVF(t *rapid.T) {
 		return
 	}
 	v := rapid.SampledFrom(all).Draw(t, "VF")
+	h.strangerLeaves(v.PCI)
 	h.touched(v.PCI)
 	must(h.world, h.k.RemoveVF(v.PCI))
 	if rapid.Bool().Draw(t, "returns") {
@@ -257,6 +264,7 @@ func (h *history) removePF(t *rapid.T) {
 	if len(pfs) == 0 {
 		return
 	}
+	h.strangersLeave()
 	pf := rapid.SampledFrom(pfs).Draw(t, "PF")
 	h.touchedAll(pf)
 	must(h.world, h.k.RemovePF(pf))
@@ -365,6 +373,7 @@ func (h *history) letGo() {
 // end repairs everything, ends all owners, and checks that the machine is as new.
 func (h *history) end() {
 	_ = h.disk.wasFull()
+	h.strangersLeave()
 	h.healKernel()
 	h.reads.comeBack()
 	h.members.away = false

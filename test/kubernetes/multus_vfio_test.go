@@ -84,13 +84,17 @@ func (u *userSpace) requireOpen() {
 func (u *userSpace) requireKept() {
 	u.Helper()
 	for name, address := range u.has {
-		u.requireState(address, "given", "user-space/"+name)
+		requireState(u.T, address, "given", "user-space/"+name)
 	}
 	list := on(u.T, "worker1", "culvert vf list")
 	for _, name := range []string{"user-space/old-net", "user-space/old-plain"} {
 		if !strings.Contains(list, name) {
 			u.Errorf("culvert vf list does not name %s:\n%s", name, list)
 		}
+	}
+	on(u.T, "worker1", "pkill -KILL -x culvertd")
+	if err := k8s.AwaitCulvert(u.Context()); err != nil {
+		u.Fatal(err)
 	}
 	u.requireOpen()
 	u.start("new-net", "default/dpdk")
@@ -109,7 +113,7 @@ func (u *userSpace) requireHandedOn() {
 		u.Errorf("VF %s of the running pod old-net has VLAN %s, and had 7", address, got)
 	}
 	u.end("old-net")
-	u.requireState(address, "free", "")
+	requireState(u.T, address, "free", "")
 	u.start("next", "")
 	if u.has["next"] != address {
 		u.Errorf("pod next has VF %s, and %s was free", u.has["next"], address)
@@ -134,9 +138,9 @@ func (u *userSpace) requireBack() {
 }
 
 // requireState waits until the NodeState has this phase and owner of a VF.
-func (u *userSpace) requireState(address, phase, owner string) {
-	u.Helper()
-	eventually(u.T, fmt.Sprintf("VF %s is %s %s", address, phase, owner), func() error {
+func requireState(t *testing.T, address, phase, owner string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("VF %s is %s %s", address, phase, owner), func() error {
 		all, err := vfs()
 		for _, v := range all["worker1"] {
 			if v.PCI != address {

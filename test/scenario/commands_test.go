@@ -332,6 +332,15 @@ func meddle(w *world, _ func(string) string, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if args[1] == "home" { // from another netns, under its name
+		records, err := w.records()
+		for _, r := range records {
+			if r.ID == v.ID {
+				err = w.Do(context.Background(), step.Move{VF: v.PCI, From: netnsPath(args[2]), Name: r.Baseline.Name})
+			}
+		}
+		return "", err
+	}
 	s, err := meddling(pf, v, args[1:])
 	if err != nil {
 		return "", err

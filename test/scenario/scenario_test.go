@@ -184,7 +184,7 @@ func TestOnTheFakeKernel(t *testing.T) {
 // inShort has the stories that make test tells on Linux, one or more for each way by which a VF
 // comes and goes. What the others compare is Culvert's own, and the fake kernel shows it as well.
 // make soak tells all.
-var inShort = []string{"attach", "bond", "drift", "guard", "guest", "guest-open", "netns-gone", "takeover", "tune", "undo", "vfio"}
+var inShort = []string{"attach", "bond", "drift", "guard", "guest", "guest-open", "netns-gone", "outside", "takeover", "tune", "undo", "vfio"}
 
 func TestOnLinux(t *testing.T) {
 	if os.Getenv("CULVERT_LAB_NODE") != "1" {

@@ -49,6 +49,8 @@ func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
 		ns, text, _ := strings.Cut(value, ":")
 		mtu, err := strconv.Atoi(text)
 		return step.SetMTU{VF: v.PCI, Netns: netnsPath(ns), MTU: mtu}, err
+	case "move": // into another netns
+		return step.Move{VF: v.PCI, To: netnsPath(value), Name: v.Link.Name}, nil
 	case "unguard": // in the pod
 		return step.DelGuard{VF: v.PCI, Netns: netnsPath(value)}, nil
 	case "poddown":

@@ -58,8 +58,12 @@ func (g *guestExam) findVFs() {
 			}
 			has = append(has, fmt.Sprintf("%s of PF %s", pci, pf.Label()))
 		}
+		if u.Err != nil && (known || pci.IsZero() || u.Named()) {
+			g.addFinding(finding{check: "guest", severity: api.SeverityError, object: g.object, why: "culvertd refuses to start it: it must know which VFs the guest uses, and how",
+				mend: []string{"virsh edit " + g.Name + "    # correct the device, or take it out"}}, "%v", u.Err)
+		}
 		switch {
-		case known:
+		case known, u.Err != nil && pci.IsZero():
 		case pci.IsZero():
 			others = append(others, "one of network "+u.Network+", which libvirt chooses at its start")
 		default:
@@ -111,6 +115,10 @@ func (g *guestExam) checkVirtIO() {
 	for _, v := range g.VirtIO {
 		object := g.object + ", interface " + v.Label
 		switch {
+		case v.Queues == 0:
+			g.addFinding(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "libvirt takes a whole number",
+				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", min(g.VCPUs, goodQueues))}},
+				"its number of queues cannot be read")
 		case v.Queues < g.VCPUs && v.Queues == 1:
 			g.addFinding(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "one vCPU and one thread of the host take every packet of it",
 				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", min(g.VCPUs, goodQueues))}},

@@ -76,10 +76,15 @@ func attachDevice(ctx context.Context, h host, w *work, seen Seen, a Attachment)
 		if a.Config {
 			text = given.Definition
 		}
-		if use, has := runs.Has(req.Device); a.Live && has && use.VF() != given.VF {
+		use, has := runs.Has(req.Device)
+		switch {
+		case !a.Live:
+		case has && use.Err != nil:
+			return out, fmt.Errorf("guest %s runs with a device %s already: %w: %w: culvert vm detach %[1]s %[2]s first", seen.Name, req.Device, vf.ErrHeld, use.Err)
+		case has && use.VF() != given.VF:
 			return out, fmt.Errorf("guest %s runs with a device %s that passes PCI function %s, and not VF %s: %w: culvert vm detach %s %s first",
 				seen.Name, req.Device, use.VF(), given.VF, vf.ErrHeld, seen.Name, req.Device)
-		} else if a.Live && !has {
+		case !has:
 			plugs = append(plugs, Plug{seen.UUID, req.Device, given.Device})
 		}
 		out.Devices = append(out.Devices, api.GuestDevice{Device: req.Device, VF: given.VF, Live: a.Live, Config: a.Config})

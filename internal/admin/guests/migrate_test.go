@@ -173,11 +173,15 @@ func TestP16TakesNoOtherMAC(t *testing.T) {
 // The last request has all devices of the guest, so that culvertd checks their number.
 func TestP16SameAddresses(t *testing.T) {
 	a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Way = "hostdev" })
-	if _, err := attached(t, a, Attachment{}); err != nil { // net2, an interface, and thus the first that is leased
+	if _, err := attached(t, a, Attachment{}); err != nil {
 		t.Fatal(err)
 	}
 	b.bus = a.bus
-	was := map[string]api.VF{"net1": a.leased["net1"], "net2": a.leased["net2"]}
+	one, two := a.leased["net1"], a.leased["net2"] // swapped, so that net1, the first that is leased, gets the address of net2
+	one.PCI, two.PCI = two.PCI, one.PCI
+	a.Defined = strings.NewReplacer(`function="0x0"`, `function="0x1"`, `function="0x1"`, `function="0x0"`).Replace(a.Defined)
+	a.leased["net1"], a.leased["net2"] = one, two
+	was := map[string]api.VF{"net1": one, "net2": two}
 	asks := &asker{fake: b}
 	if _, err := Migrate(t.Context(), a, asks, Migration{Guest: "db1"}, func(string) {}); err != nil {
 		t.Fatal(err)

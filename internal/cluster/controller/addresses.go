@@ -51,6 +51,7 @@ type Addresses struct {
 	roll       blocks.RollCall
 	departures departures
 	pace       poolPace
+	shared     sharedCache
 }
 
 // Reconcile updates the pool of one network by the requests of the nodes.
@@ -74,13 +75,17 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.demands, r.outside, err = a.confine(ctx, pool, r.demands); err != nil {
+	before := object.DeepCopy()
+	if err := a.nameOwner(ctx, object, &pool, r); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := a.confine(ctx, &pool, &r); err != nil {
 		return ctrl.Result{}, err
 	}
 	if object.ResourceVersion == "" && !blocks.AnyAsks(r.demands) {
 		return r.again(), nil
 	}
-	result, err := a.serve(ctx, object, pool, r)
+	result, err := a.serve(ctx, before, object, pool, r)
 	switch {
 	case raced(err):
 		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
@@ -92,8 +97,7 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 
 // serve judges a declared pool, calls the roll if the API server may have been restored, and grants
 // addresses.
-func (a *Addresses) serve(ctx context.Context, object *v1alpha1.AddressPool, pool blocks.Pool, r reports) (ctrl.Result, error) {
-	before := object.DeepCopy()
+func (a *Addresses) serve(ctx context.Context, before, object *v1alpha1.AddressPool, pool blocks.Pool, r reports) (ctrl.Result, error) {
 	granting, err := a.judgeDeclared(ctx, object, pool.Declared)
 	switch {
 	case err != nil:

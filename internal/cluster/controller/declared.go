@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,65 +19,88 @@ import (
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
 
-// confine removes requests from demands, and describes them, if the pool does not declare their
-// addresses. The NetworkAttachmentDefinition or the AddressPool declares them. The network of a
-// file on the nodes has no definition: only the nodes know its addresses.
-func (a *Addresses) confine(ctx context.Context, p blocks.Pool, demands []blocks.Demand) (kept []blocks.Demand, outside []string, err error) {
-	namespace, name, defined := strings.Cut(p.Network, "/")
-	var d blocks.Declared
-	switch {
-	case !blocks.AnyAsks(demands):
-		return demands, nil, nil
-	case p.Declared != nil:
-		d = p.Declared.Declared()
-	case !defined:
-		return demands, nil, nil
-	default:
-		if d, err = a.declared(ctx, namespace, name); err != nil {
-			return nil, nil, err
+// confine fills in the range sets of a pool, and removes requests from r, and describes them, if no
+// object of the cluster declares their addresses. No address of a former pool is inherited unless
+// the network's definition names that pool: a node may report any.
+func (a *Addresses) confine(ctx context.Context, p *blocks.Pool, r *reports) error {
+	asked := r.demands
+	if !blocks.AnyAsks(asked) {
+		forgetFormer(asked, nil)
+		return nil
+	}
+	_, shared := ipam.WhereaboutsName(p.Network)
+	for _, age := range []time.Duration{sharedAge, 0} {
+		d, former, err := a.declared(ctx, *p, age)
+		if err != nil {
+			return err
+		}
+		forgetFormer(asked, former)
+		p.Sets = d.ShareSets()
+		if r.demands, r.outside = d.Confine(asked); len(r.outside) == 0 || !shared {
+			break // else the list of networks may be old
 		}
 	}
-	kept, outside = d.Confine(demands)
-	if len(outside) > 0 {
-		a.Log.Warn("requests outside of the network's ranges are refused", "net", p.Network, "requests", outside[:min(len(outside), mostOutside)])
+	if len(r.outside) > 0 {
+		a.Log.Warn("requests outside of the network's ranges are refused", "net", p.Network, "requests", r.outside[:min(len(r.outside), mostOutside)])
 	}
-	return kept, outside, nil
+	return nil
+}
+
+// forgetFormer removes the former pools from demands, except those of a list.
+func forgetFormer(demands []blocks.Demand, except []string) {
+	for i := range demands {
+		if !slices.Contains(except, demands[i].FormerPool) {
+			demands[i].FormerPool = ""
+		}
+	}
 }
 
 // mostOutside is how many requests outside of a network's ranges a message lists.
 const mostOutside = 8
 
-// declared reads the ranges that a network declares. There are none if the definition does not
-// exist or culvertd cannot use it. declared asks the API server, since nodes may know a change
-// that a cache lacks.
-func (a *Addresses) declared(ctx context.Context, namespace, name string) (out blocks.Declared, err error) {
+// declared returns the addresses that nodes may request of a pool, and the names of the pools that
+// earlier versions kept for its network. AddressPools and NetworkAttachmentDefinitions declare
+// addresses; the list of the latter may have an age. The network of a file on the nodes has no
+// definition, and only the nodes know its addresses: each node gets its share of them.
+func (a *Addresses) declared(ctx context.Context, p blocks.Pool, age time.Duration) (d blocks.Declared, former []string, err error) {
+	namespace, name, defined := strings.Cut(p.Network, "/")
+	_, shared := ipam.WhereaboutsName(p.Network)
+	switch {
+	case p.Declared != nil:
+		return p.Declared.Declared(), nil, nil
+	case shared:
+		all, err := a.shared.listWithin(ctx, a.Live, a.Now(), age)
+		return all.addressesOf(p), nil, err
+	case defined:
+		return a.declaredBy(ctx, namespace, name)
+	}
+	return blocks.Declared{Open: true}, nil, nil
+}
+
+// declaredBy reads the addresses that a network declares, and its CNI names. There are none if the
+// definition does not exist or culvertd cannot use it. declaredBy asks the API server, since nodes
+// may know a change that a cache lacks.
+func (a *Addresses) declaredBy(ctx context.Context, namespace, name string) (out blocks.Declared, names []string, err error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(networkKind)
 	err = a.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return out, nil
+		return out, nil, nil
 	}
 	if err != nil {
-		return out, fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
+		return out, nil, fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 	}
 	config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
 	configs, err := cni.Own(api.NetworkDefinition{Namespace: namespace, Name: name, Config: config})
 	if err != nil {
 		a.Log.Warn("the network cannot be read, so no addresses are granted", "net", namespace+"/"+name, "err", err)
-		return out, nil
+		return out, nil, nil
 	}
 	for _, c := range configs {
-		out.AnyAddress = out.AnyAddress || c.IPAM.Type == ipam.TypeStatic
-		for _, a := range c.IPAM.Static {
-			out.Ranges = append(out.Ranges, ipam.Run{First: a.Prefix.Addr(), Last: a.Prefix.Addr()})
-		}
-		for _, set := range c.IPAM.Sets {
-			for _, r := range set {
-				out.Ranges = append(out.Ranges, ipam.Run{First: r.Start, Last: r.End})
-			}
-		}
+		out.AddSection(c.IPAM)
+		names = append(names, c.Name)
 	}
-	return out, nil
+	return out, names, nil
 }
 
 // again returns when Reconcile has to read the network again, since a change of the network does

@@ -5,22 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
 
 // addressPools refuses AddressPools whose subnets cannot be served. It warns of subnets that
@@ -165,29 +161,4 @@ func (a *Addresses) reportConditions(before, after *v1alpha1.AddressPool) {
 			a.Events.Eventf(after, corev1.EventTypeNormal, "Recovered", "condition %s is over", kind)
 		}
 	}
-}
-
-// ofDeclared returns the addresses that pods have of networks that name an AddressPool.
-func (f *foreignAddresses) ofDeclared(ctx context.Context, pool string) (out []netip.Addr, err error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(networkKind.GroupVersion().WithKind(networkKind.Kind + "List"))
-	if err := f.live.List(ctx, list); err != nil {
-		if meta.IsNoMatchError(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w", err)
-	}
-	for _, u := range list.Items {
-		config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
-		configs, err := cni.Own(api.NetworkDefinition{Namespace: u.GetNamespace(), Name: u.GetName(), Config: config})
-		if err != nil || !slices.ContainsFunc(configs, func(c cni.Config) bool { return v1alpha1.DeclaredPoolID(c.IPAM.AddressPool) == pool }) {
-			continue
-		}
-		found, err := f.of(ctx, u.GetNamespace()+"/"+u.GetName())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, found...)
-	}
-	return out, nil
 }

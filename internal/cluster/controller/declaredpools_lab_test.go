@@ -53,7 +53,9 @@ func TestAddressPoolsOnARealAPIServer(t *testing.T) {
 		"neither":         {v1alpha1.AddressPoolSpec{}, "write subnets"},
 		"both":            {v1alpha1.AddressPoolSpec{Network: "n", Subnets: declaredPool("", "10.9.0.0/24").Spec.Subnets}, "write subnets"},
 		"a-false-name":    {v1alpha1.AddressPoolSpec{Network: "pool:declared"}, "pool: is of pools that have subnets"},
-		"no-subnets":      {v1alpha1.AddressPoolSpec{Network: "n", BlockSize: 8}, "blockSize, namespaces and keepAddress are of pools that have subnets"},
+		"no-subnets":      {v1alpha1.AddressPoolSpec{Network: "n", BlockSize: 8}, "blockSize and keepAddress are of pools that have subnets"},
+		"whereabouts":     {v1alpha1.AddressPoolSpec{Network: "whereabouts:blue", Namespaces: []string{"red"}}, ""},
+		"not-shared":      {v1alpha1.AddressPoolSpec{Network: "red/n", Namespaces: []string{"red"}}, "namespaces are of pools that have subnets, and of those of whereabouts networks"},
 		"too-large":       {v1alpha1.AddressPoolSpec{Subnets: declaredPool("", "10.9.0.0/24").Spec.Subnets, BlockSize: 4096}, "blockSize"},
 	} {
 		o := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tc.spec}

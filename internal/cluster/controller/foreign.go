@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
 
@@ -23,8 +24,8 @@ import (
 // once.
 const foreignLook = 10 * time.Second
 
-// mostForeign bounds how many addresses of one network a pod's network-status may keep from the
-// nodes, since the author of a pod can write that annotation.
+// mostForeign bounds how many addresses a pod's network-status may keep from the nodes, for each
+// time that the pod asks for a network: the author of a pod can write that annotation.
 const mostForeign = 8
 
 // foreignPage is how many pods the API server returns at a time.
@@ -44,15 +45,40 @@ type foreignAddresses struct {
 
 // ofPool returns the addresses of a pool that pods have.
 func (f *foreignAddresses) ofPool(ctx context.Context, pool string) ([]netip.Addr, error) {
-	if v1alpha1.IsDeclaredPool(pool) {
-		return f.ofDeclared(ctx, pool)
+	seen, err := f.allSeen(ctx)
+	_, isWhereabouts := ipam.WhereaboutsName(pool)
+	switch {
+	case err != nil:
+		return nil, err
+	case isWhereabouts || v1alpha1.IsDeclaredPool(pool):
+		return f.ofShared(ctx, seen, pool)
+	case strings.Contains(pool, "/"):
+		return seen[pool], nil
 	}
-	return f.of(ctx, pool)
+	return joinNamed(seen, pool), nil
 }
 
-// of returns the addresses of a network that pods have. A network without a namespace is that of
-// a file on the nodes.
-func (f *foreignAddresses) of(ctx context.Context, network string) ([]netip.Addr, error) {
+// ofShared returns the addresses that pods have of the networks of a shared pool. A network of
+// which the cluster does not know the configuration may have any pool of whereabouts: its
+// definition is a file on the nodes, cannot be read, or was deleted while pods run on.
+func (f *foreignAddresses) ofShared(ctx context.Context, seen map[string][]netip.Addr, pool string) (out []netip.Addr, err error) {
+	networks, err := listShared(ctx, f.live)
+	if err != nil {
+		return nil, err
+	}
+	declared := v1alpha1.IsDeclaredPool(pool)
+	for name, addresses := range seen {
+		n, known := networks[name]
+		unknown := !known || n.IsFile || n.Unread
+		if n.hasPool(pool) || unknown && !declared {
+			out = append(out, addresses...)
+		}
+	}
+	return out, nil
+}
+
+// allSeen returns the addresses that pods have by their networks.
+func (f *foreignAddresses) allSeen(ctx context.Context) (map[string][]netip.Addr, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.seen == nil || f.now().Sub(f.listed) > foreignLook {
@@ -62,10 +88,7 @@ func (f *foreignAddresses) of(ctx context.Context, network string) ([]netip.Addr
 		}
 		f.seen, f.listed = seen, f.now()
 	}
-	if !strings.Contains(network, "/") {
-		return joinNamed(f.seen, network), nil
-	}
-	return f.seen[network], nil
+	return f.seen, nil
 }
 
 // joinNamed returns the addresses of the networks that have a name in any namespace. A
@@ -114,28 +137,44 @@ type statusEntry struct {
 
 // addressesOf returns the addresses in a pod's network-status by network, for the networks that
 // the pod asks for. Multus before 3.7 writes the name in the network's configuration; the order
-// of the elements then shows which network it is.
+// of the elements then shows which network it is. The pod asks for its default network by another
+// annotation; the default network of the cluster is not among them.
 func addressesOf(namespace string, annotations map[string]string) map[string][]netip.Addr {
 	var entries []statusEntry
 	asked, err := netannotation.Parse(annotations[netannotation.Networks], namespace)
-	if err != nil || len(asked) == 0 || json.Unmarshal([]byte(annotations[netannotation.Status]), &entries) != nil {
+	if err != nil || json.Unmarshal([]byte(annotations[netannotation.Status]), &entries) != nil {
 		return nil
 	}
-	entries = slices.DeleteFunc(entries, func(e statusEntry) bool { return e.Default })
+	most := map[string]int{} // by network
 	out := map[string][]netip.Addr{}
-	for i, e := range entries {
-		network := e.Name
-		if !strings.Contains(network, "/") && len(entries) == len(asked) {
-			network = asked[i].Namespace + "/" + asked[i].Name
-		}
-		if !slices.ContainsFunc(asked, func(a netannotation.Element) bool { return a.Namespace+"/"+a.Name == network }) {
-			continue
-		}
+	add := func(network string, e statusEntry) {
 		for _, ip := range e.IPs {
-			if a, err := netip.ParseAddr(ip); err == nil && len(out[network]) < mostForeign {
+			if a, err := netip.ParseAddr(ip); err == nil && len(out[network]) < most[network] {
 				out[network] = append(out[network], a.Unmap())
 			}
 		}
 	}
+	defaults, err := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork])
+	if err != nil {
+		defaults = nil
+	}
+	for _, a := range slices.Concat(asked, defaults) {
+		most[nameOf(a)] += mostForeign
+	}
+	others := slices.DeleteFunc(slices.Clone(entries), func(e statusEntry) bool { return e.Default })
+	for i, e := range others {
+		if !strings.Contains(e.Name, "/") && len(others) == len(asked) {
+			e.Name = nameOf(asked[i])
+		}
+		add(e.Name, e)
+	}
+	for _, e := range entries {
+		if e.Default && len(defaults) == 1 {
+			add(nameOf(defaults[0]), e)
+		}
+	}
 	return out
 }
+
+// nameOf returns namespace/name of a network that a pod asks for.
+func nameOf(e netannotation.Element) string { return e.Namespace + "/" + e.Name }

@@ -67,7 +67,7 @@ func TestI4AddressesOfPodsFromBeforeCulvert(t *testing.T) {
 	live := &unendedOnly{Reader: c, t: t}
 	now := time.Now()
 	a := addresses(c, now)
-	a.Foreign = (&foreignAddresses{live: live, now: func() time.Time { return now }}).of
+	a.Foreign = (&foreignAddresses{live: live, now: func() time.Time { return now }}).ofPool
 	lookAt(t, a, "red/n")
 	got, _ := poolAndOutside(t, c)
 	if diff := cmp.Diff([]string{"a 172.16.91.3-172.16.91.3"}, got); diff != "" { // without Foreign it is .2
@@ -123,7 +123,7 @@ func TestForeignAddressesAreListedAnew(t *testing.T) {
 		want  int
 	}{{0, 1}, {foreignLook, 1}, {time.Second, 2}} {
 		now = now.Add(step.later)
-		if _, err := f.of(t.Context(), "red/n"); err != nil || live.lists != step.want {
+		if _, err := f.ofPool(t.Context(), "red/n"); err != nil || live.lists != step.want {
 			t.Errorf("%s later: %d lists, want %d, %v", step.later, live.lists, step.want, err)
 		}
 	}
@@ -165,7 +165,7 @@ func FuzzAddressesOf(f *testing.F) {
 	f.Add(`[{"name":"n"}]`, `[{"name":"red/n","ips":["10.0.0.1"],"default":true}]`)
 	f.Fuzz(func(t *testing.T, networks, status string) {
 		for network, all := range addressesOf("red", map[string]string{netannotation.Networks: networks, netannotation.Status: status}) {
-			if len(all) == 0 || len(all) > mostForeign || slices.Contains(all, netip.Addr{}) {
+			if len(all) == 0 || len(all) > mostForeign*(netannotation.MaxElements+1) || slices.Contains(all, netip.Addr{}) {
 				t.Errorf("network %q has %v", network, all)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -21,9 +22,17 @@ import (
 // The histories are the same each time, unless the command line says otherwise:
 // tools/go test ./internal/cluster/controller -run TestI4Histories -rapid.checks=30000 -rapid.seed=0
 func TestI4HistoriesOfControllers(t *testing.T) {
-	fix := map[string]string{"rapid.checks": "2000", "rapid.seed": "20261125"}
-	flag.Visit(func(f *flag.Flag) { delete(fix, f.Name) })
-	for name, value := range fix {
+	checkHistories(t, "2000", func(t *rapid.T) *past { return newPast(t, "n", small(), nil) })
+}
+
+// checkHistories checks a number of histories.
+func checkHistories(t *testing.T, number string, begin func(*rapid.T) *past) {
+	t.Helper()
+	given := commandLine()
+	for name, value := range map[string]string{"rapid.checks": number, "rapid.seed": "20261125"} {
+		if given[name] {
+			continue
+		}
 		was := flag.Lookup(name).Value.String()
 		if err := flag.Set(name, value); err != nil {
 			t.Fatal(err)
@@ -31,11 +40,19 @@ func TestI4HistoriesOfControllers(t *testing.T) {
 		defer flag.Set(name, was)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		p := newPast(t)
+		p := begin(t)
 		t.Repeat(p.actions())
 		p.settle()
 	})
 }
+
+// commandLine returns the flags that the command line has. Flags that checkHistories has set count as
+// set, too, so it is read once.
+var commandLine = sync.OnceValue(func() map[string]bool {
+	out := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { out[f.Name] = true })
+	return out
+})
 
 func (p *past) actions() map[string]func(*rapid.T) {
 	worker := func() *leader { return p.workers[rapid.IntRange(0, 1).Draw(p.t, "controller")] }
@@ -51,6 +68,7 @@ func (p *past) actions() map[string]func(*rapid.T) {
 		"node lost":           func(*rapid.T) { m := p.draw(); m.up = false; p.server.setNode(m.name, "") },
 		"node back":           func(*rapid.T) { p.back(p.draw()) },
 	}
+	maps.Copy(out, p.otherActions())
 	for name, act := range p.machines() {
 		out[name] = func(*rapid.T) {
 			if m := p.draw(); m.up {
@@ -140,6 +158,7 @@ func (p *past) startNamed(m *machine) {
 // far as the addresses suffice.
 func (p *past) settle() {
 	p.earlier = nil
+	p.other.leave()
 	all := slices.Collect(maps.Values(p.nodes))
 	for _, m := range all {
 		p.boot(m)
@@ -147,6 +166,9 @@ func (p *past) settle() {
 	}
 	for range 6 {
 		for _, m := range all {
+			if len(m.waits) == 0 { // it gave up
+				p.add(m)
+			}
 			p.publish(m)
 		}
 		p.now = p.now.Add(1e12) // of nanoseconds: a quarter of an hour
@@ -157,7 +179,7 @@ func (p *past) settle() {
 	}
 	pool := p.pool(len(p.server.versions) - 1)
 	for _, m := range all {
-		if len(m.book.Of("n", vf.Owner{}, blocks.GrantsOf(m.kept, "n")).Runs) == 0 && pool.Total() < 13 {
+		if len(m.book.Of(p.network, vf.Owner{}, blocks.GrantsOf(m.kept, p.network)).Runs) == 0 && int(pool.Total())+p.podsSeen() < 13 {
 			p.t.Fatalf("node %s has no block: %v", m.name, pool)
 		}
 	}

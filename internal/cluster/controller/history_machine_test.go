@@ -43,13 +43,16 @@ func (m *machine) content() blocks.Ledger {
 }
 
 func (p *past) add(m *machine, named ...netip.Prefix) {
+	if p.other.serves() {
+		return
+	}
 	p.pods++
 	w := &waiter{owner: vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(p.pods), Interface: "net1"}, named: named}
 	var addrs []netip.Addr
 	for _, n := range named {
 		addrs = append(addrs, n.Addr())
 	}
-	w.done = m.book.Need("n", small(), addrs, w.owner)
+	w.done = m.book.Need(p.network, p.config, addrs, w.owner)
 	m.waits = append(m.waits, w)
 }
 
@@ -59,11 +62,11 @@ func (p *past) goOn(m *machine) {
 		return
 	}
 	w := m.waits[0]
-	own := m.book.Of("n", w.owner, blocks.GrantsOf(m.kept, "n"))
-	got, err := small().Within(own).Allocate(func(a netip.Addr) (vf.Owner, bool) { h, ok := m.ledger[a]; return h.Owner, ok }, nil, w.named)
+	own := m.book.Of(p.network, w.owner, blocks.GrantsOf(m.kept, p.network))
+	got, err := p.config.Within(own).Allocate(func(a netip.Addr) (vf.Owner, bool) { h, ok := m.ledger[a]; return h.Owner, ok }, nil, w.named)
 	if err == nil {
 		a := got.Addresses[0].Prefix.Addr()
-		m.ledger[a] = blocks.Held{Network: "n", Addr: a, Owner: w.owner, Claim: own.Claims[a]}
+		m.ledger[a] = blocks.Held{Network: p.network, Addr: a, Owner: w.owner, Claim: own.Claims[a]}
 	} else if rapid.Bool().Draw(p.t, "patient") {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -125,7 +126,13 @@ func (c *apiClient) List(_ context.Context, list client.ObjectList, _ ...client.
 				l.Items = append(l.Items, *o.DeepCopyObject().(*v1alpha1.NodeState))
 			}
 		}
+	case *unstructured.UnstructuredList:
+		l.Items = append(l.Items, *whereaboutsDefinition())
 	case *metav1.PartialObjectMetadataList:
+		if l.Kind == "PodList" {
+			l.Items = append(l.Items, podsIn(c.kind("pod"))...)
+			return nil
+		}
 		for key, o := range c.kind("node") {
 			if strings.HasPrefix(key, "node/") {
 				l.Items = append(l.Items, *o.DeepCopyObject().(*metav1.PartialObjectMetadata))

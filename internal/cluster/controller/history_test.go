@@ -23,6 +23,9 @@ import (
 // controllers see stale reads, lost writes and UIDs.
 type past struct {
 	t        *rapid.T
+	network  string // whose pool it is
+	config   ipam.Config
+	other    *otherStack // nil: there is none
 	server   *pastServer
 	now      time.Time
 	workers  [2]*leader // one leads, the other has not noticed
@@ -75,8 +78,8 @@ func small() ipam.Config {
 	return c
 }
 
-func newPast(t *rapid.T) *past {
-	p := &past{t: t, server: &pastServer{versions: []objects{{}}}, now: time.Unix(1e9, 0), nodes: map[string]*machine{}}
+func newPast(t *rapid.T, network string, config ipam.Config, other *otherStack) *past {
+	p := &past{t: t, network: network, config: config, other: other, server: &pastServer{versions: []objects{{}}}, now: time.Unix(1e9, 0), nodes: map[string]*machine{}}
 	for i := range p.workers {
 		p.workers[i] = &leader{}
 		p.startController(i)
@@ -96,6 +99,9 @@ func (p *past) startController(i int) {
 	w.cached = &apiClient{t: p.t, server: p.server, seen: map[string]int{"pool": p.restored, "state": p.restored, "node": p.restored}, beforeWrite: p.meanwhile}
 	w.live = &apiClient{t: p.t, server: p.server, live: true}
 	w.addresses = &Addresses{Client: w.cached, Live: w.live, Now: clock, Log: slog.New(slog.DiscardHandler)}
+	if p.other != nil {
+		w.addresses.Foreign = (&foreignAddresses{live: w.live, now: clock}).ofPool
+	}
 	w.states = &States{Client: w.cached, Live: w.live, Now: clock}
 }
 
@@ -122,6 +128,7 @@ func (p *past) restore() {
 	before := len(p.server.versions) - 1
 	p.server.versions, p.server.revision = append(p.server.versions, p.backup), p.revision
 	p.restored, p.earlier = len(p.server.versions)-1, nil
+	p.other.restore(p.server.last())
 	for _, name := range nodeNames {
 		m := p.nodes[string(name)]
 		clear(m.unread) // docs/failures.md: a restore while a ledger is damaged is not covered
@@ -150,7 +157,7 @@ func (p *past) restore() {
 // hears has a controller read a version of the pool.
 func (p *past) hears(w *leader, version int) {
 	var generation int64 // none where there is no pool
-	if o := p.server.versions[version]["pool/n"]; o != nil {
+	if o := p.server.versions[version][p.key()]; o != nil {
 		generation = o.GetGeneration()
 	}
 	w.addresses.roll.Judge(blocks.Look{Pool: p.pool(version), Version: generation}, w.addresses.Now())
@@ -200,7 +207,9 @@ func (p *past) replace(m *machine) {
 func (p *past) start(m *machine, view int) {
 	m.book = blocks.NewBook(m.name, func() {})
 	m.book.SetNode(m.uid)
-	m.book.SetNetworks(map[string]ipam.Config{"n": small()})
+	if p.other == nil { // culvertd requests no blocks of a whereabouts pool before a pod needs one
+		m.book.SetNetworks(map[string]ipam.Config{p.network: p.config})
+	}
 	m.waits = nil
 	p.see(m, view)
 }
@@ -210,10 +219,13 @@ func (p *past) see(m *machine, view int) {
 	m.book.SetPools([]blocks.View{{Pool: p.pool(view), ClusterNodes: len(nodeNames)}})
 }
 
+// key is the key of the pool's object.
+func (p *past) key() string { return "pool/" + v1alpha1.AddressPoolName(p.network) }
+
 func (p *past) pool(version int) blocks.Pool {
-	o, ok := p.server.versions[version]["pool/n"].(*v1alpha1.AddressPool)
+	o, ok := p.server.versions[version][p.key()].(*v1alpha1.AddressPool)
 	if !ok {
-		return blocks.Pool{Network: "n"}
+		return blocks.Pool{Network: p.network}
 	}
 	pool, err := blocks.FromObject(o)
 	if err != nil {
@@ -224,7 +236,7 @@ func (p *past) pool(version int) blocks.Pool {
 
 // look runs one Reconcile of Addresses.
 func (p *past) look(w *leader) {
-	if _, err := w.addresses.Reconcile(p.t.Context(), named([]string{"n"})[0]); err != nil {
+	if _, err := w.addresses.Reconcile(p.t.Context(), named([]string{p.network})[0]); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -269,7 +281,7 @@ func (p *past) hear() {
 
 // check fails if an address is held on two nodes (I4).
 func (p *past) check() {
-	has := map[netip.Addr]string{}
+	has := p.other.holders()
 	for _, m := range append(slices.Collect(maps.Values(p.nodes)), p.earlier...) {
 		if !m.up {
 			continue

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/status"
@@ -41,11 +42,12 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 	if err := json.Unmarshal(req.Object.Raw, &d); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the network: %w", err))
 	}
-	j := cni.Judge(api.NetworkDefinition{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name, Config: d.Spec.Config})
+	read := api.NetworkDefinition{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name, Config: d.Spec.Config}
+	j := cni.Judge(read)
 	if j.Err != nil && j.List.HasOwn() { // networks of other plugins are not Culvert's to refuse
 		return admission.Denied(j.Err.Error())
 	}
-	warnings := j.Warnings
+	warnings := slices.Concat(j.Warnings, n.findForeignPools(ctx, read))
 	for _, c := range j.Own {
 		wrong, maybe, err := n.judge(ctx, d, c)
 		if err != nil {
@@ -57,6 +59,22 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 		warnings = append(warnings, maybe...)
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// findForeignPools describes the pools of whereabouts networks that do not admit a network's
+// namespace. It finds none that no pod has used yet.
+func (n *networks) findForeignPools(ctx context.Context, d api.NetworkDefinition) (out []string) {
+	for _, c := range cni.ReadShared(d).Whereabouts {
+		o := &v1alpha1.AddressPool{}
+		if n.client.Get(ctx, client.ObjectKey{Name: v1alpha1.AddressPoolName(c.Pool)}, o) != nil {
+			continue // nodes refuse the pods
+		}
+		p := blocks.Pool{Network: o.PoolID(), Namespaces: o.Spec.Namespaces}
+		if err := p.CheckNamespace(d.Namespace); err != nil && p.Network == c.Pool {
+			out = append(out, "pods are refused: "+excerpt.Error(err))
+		}
+	}
+	return out
 }
 
 // mostNodesNamed is how many nodes the warnings about one network name.

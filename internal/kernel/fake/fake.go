@@ -97,6 +97,7 @@ type function struct {
 	vf.State
 	rate  uint32       // the max_tx_rate that the hardware keeps to
 	users []vf.Process // that have it open
+	use   string       // how the host's network uses it, if the state does not show it
 	// bond is the bond of the netdevice, and ownMTU the MTU that the netdevice had before it
 	// joined.
 	bond   *bond
@@ -206,6 +207,38 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 		}
 	}
 	return out, nil
+}
+
+// Uses returns how VFs are used, as Open, Occupy and their states show it (kernel.Uses).
+func (k *Kernel) Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[vf.PCIAddr]vf.Use{}
+	for _, a := range vfs {
+		if _, f, err := k.findVF(a); err == nil && f.describeUse() != (vf.Use{}) {
+			out[a] = f.describeUse()
+		}
+	}
+	return out, nil
+}
+
+func (f *function) describeUse() vf.Use {
+	switch {
+	case len(f.users) > 0:
+		return vf.Use{By: f.users[0]}
+	case f.Link == nil:
+		return vf.Use{}
+	case f.Link.Netns != "":
+		return vf.Use{How: "its interface is in another network namespace"}
+	case len(f.Link.Addrs) > 0:
+		return vf.Use{How: fmt.Sprintf("the host uses it as %s with address %s", f.Link.Name, f.Link.Addrs[0])}
+	case f.bond != nil, f.shownAttributes(true).Value("master") != "":
+		return vf.Use{How: fmt.Sprintf("the host uses it as %s, a part of another interface", f.Link.Name)}
+	}
+	return vf.Use{How: f.use}
 }
 
 // Probe reports what the driver can do, as far as kernel.Probe finds out: it leaves out mac and

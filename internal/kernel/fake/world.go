@@ -118,6 +118,18 @@ func (k *Kernel) Open(a vf.PCIAddr, by ...vf.Process) error {
 	})
 }
 
+// Occupy makes the network of the host use a VF in a way that its state does not show, such as by a
+// VLAN on top of it. An empty text ends the use.
+func (k *Kernel) Occupy(a vf.PCIAddr, how string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.notifyWatchers()
+	return k.onVF(a, func(f *function) error {
+		f.use = how
+		return nil
+	})
+}
+
 // Shown returns how many netdevices of VFs have appeared on the host so far, because they were made
 // there or returned to it.
 func (k *Kernel) Shown() int {

@@ -1,4 +1,4 @@
-// Package faulty makes steps fail on purpose, on any kernel: tests wrap the
+// Package faulty makes steps and readings fail on purpose, on any kernel: tests wrap the
 // fake one, or Linux in the lab, and decide at each moment of each step.
 package faulty
 
@@ -26,6 +26,7 @@ const (
 // under is any kernel.
 type under interface {
 	reader
+	users
 	guards
 	steps
 	Watch(context.Context) (<-chan struct{}, error)
@@ -44,7 +45,11 @@ type reader interface {
 	PFs(context.Context) ([]vf.PF, error)
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+}
+
+type users interface {
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+	Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 }
 
 // ErrIgnored is for Hooks. If a Hook returns it before a step, the step does nothing and succeeds,
@@ -58,10 +63,11 @@ var ErrHangs = errors.New("hangs")
 // Hook is called at each Moment of each step. The step fails with the error that it returns.
 type Hook func(Moment, step.Step) error
 
-// Kernel is a kernel whose steps may fail.
+// Kernel is a kernel whose steps and readings may fail.
 type Kernel struct {
 	under
-	hook atomic.Pointer[Hook]
+	hook     atomic.Pointer[Hook]
+	readHook atomic.Pointer[ReadHook]
 
 	mu   sync.Mutex // guards hung
 	hung []step.Step

@@ -29,7 +29,13 @@ type Link struct {
 	Group    uint32 // 0: the default one
 	Master   int    // index of the bond or bridge that it is a member of; 0: none
 	Kind     string // of a virtual link: bond, bridge and others; empty for a device's
-	Bond     *Bond  // of a bond
+	// Lower is the index of the link below a VLAN, macvlan, ipvlan and the like; 0: none.
+	// LowerNetns is the number that this netns has for the netns of Lower; nil: it is this netns
+	// (IFLA_LINK_NETNSID).
+	Lower      int
+	LowerNetns *int32
+	XDP        bool  // a program of XDP is attached
+	Bond       *Bond // of a bond
 
 	// VFs has the PF's settings for its VFs, by index. It is nil if the PF has no VFs, or if the
 	// request did not ask for them.
@@ -232,6 +238,14 @@ func (l *Link) takeAttr(a Attr) (err error) {
 		l.others = append(l.others, a)
 	case unix.IFLA_LINKINFO:
 		l.Kind, l.Bond, err = parseLinkInfo(a.Value)
+	case unix.IFLA_LINK:
+		l.Lower = int(a.Uint32())
+	case unix.IFLA_LINK_NETNSID:
+		id := int32(a.Uint32())
+		l.LowerNetns = &id
+	case unix.IFLA_XDP:
+		l.XDP = isXDPAttached(a.Value)
+		l.others = append(l.others, a)
 	case unix.IFLA_NUM_VF:
 		l.NumVFs = int(a.Uint32())
 	case unix.IFLA_VFINFO_LIST:
@@ -250,4 +264,15 @@ func macOf(b []byte) vf.MAC {
 		return vf.MAC{}
 	}
 	return vf.MAC(b)
+}
+
+// isXDPAttached reads IFLA_XDP. A value that is cut short counts as attached.
+func isXDPAttached(value []byte) bool {
+	attrs, err := Attrs(value)
+	for _, a := range attrs {
+		if a.Type == unix.IFLA_XDP_ATTACHED {
+			return len(a.Value) == 0 || a.Value[0] != 0 // XDP_ATTACHED_NONE
+		}
+	}
+	return err != nil
 }

@@ -17,6 +17,29 @@ const TypeWhereabouts = "whereabouts"
 // namespace/name has it.
 const whereaboutsPool = "whereabouts:"
 
+// WhereaboutsName returns the network_name whose networks share a pool, and whether the pool is one
+// of whereabouts networks. Networks without a network_name share the pool of the empty name.
+func WhereaboutsName(pool string) (name string, is bool) {
+	return strings.CutPrefix(pool, whereaboutsPool)
+}
+
+// IsForAll reports whether c has the pool that all whereabouts networks without a network_name
+// share.
+func (c Config) IsForAll() bool { return c.Pool == whereaboutsPool }
+
+// WhereaboutsPool returns the pool of an ipam section of any plugin, and whether the section is of
+// type whereabouts. It reads the section as whereabouts does, and needs no range in it.
+func WhereaboutsPool(raw json.RawMessage) (pool string, is bool) {
+	var section struct {
+		Type string `json:"type"`
+		Name string `json:"network_name"`
+	}
+	if json.Unmarshal(raw, &section) != nil || section.Type != TypeWhereabouts {
+		return "", false
+	}
+	return whereaboutsPool + section.Name, true
+}
+
 var (
 	whereaboutsRangeKeys = []string{"range", "range_start", "range_end", "exclude"}
 	// whereaboutsKeys are the keys that decide about addresses. The other keys say where and how

@@ -49,8 +49,15 @@ func TestWhereaboutsPools(t *testing.T) {
 		`{"type":"whereabouts","range":"10.1.0.0/24"}`:                       "whereabouts:",
 		`{"type":"whereabouts","range":"10.1.0.0/16","network_name":"blue"}`: "whereabouts:blue",
 	} {
-		if c, err := parseWhereabouts(raw); err != nil || c.Pool != want {
+		c, err := parseWhereabouts(raw)
+		if err != nil || c.Pool != want {
 			t.Errorf("%s: pool %q, %v", raw, c.Pool, err)
+		}
+		if pool, is := WhereaboutsPool(json.RawMessage(raw)); pool != want || !is {
+			t.Errorf("%s: pool %q of any plugin", raw, pool)
+		}
+		if name, is := WhereaboutsName(c.Pool); !is || c.IsForAll() != (name == "") {
+			t.Errorf("%s: network_name %q, for all: %t", raw, name, c.IsForAll())
 		}
 	}
 }

@@ -25,6 +25,9 @@ type blocks interface {
 	Changed() <-chan struct{}
 	// Why returns the reason why a need got no address.
 	Why(pool string, named []netip.Addr, owner vf.Owner) error
+	// Admits returns an error if the owner of a pool does not let the networks of a namespace
+	// use it.
+	Admits(pool, namespace string) error
 }
 
 // isClusterWide reports whether the request's addresses must be unique in the whole cluster.
@@ -112,6 +115,9 @@ func (e *Engine) leaseAddresses(tx *journal.Tx, choice alloc.Choice, rec *journa
 	held := e.holdersOf(tx, choice, req)
 	config, own := req.IPAM, ipam.Own{}
 	if e.isClusterWide(req) {
+		if err := e.Blocks.Admits(pool, req.NetworkNamespace); err != nil {
+			return fmt.Errorf("network %s: %w", req.Network, err)
+		}
 		own = e.Blocks.Of(pool, req.Owner, grantsOf(tx, pool))
 		config = config.Within(own)
 	}

@@ -28,9 +28,15 @@ import (
 // kernel is the part of kernel.Kernel that attach needs.
 type kernel interface {
 	steps
+	users
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
+}
+
+// users are the reads of who uses VFs.
+type users interface {
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+	Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 }
 
 // steps are the steps of the kernel; Hung returns those whose calls have not come back.

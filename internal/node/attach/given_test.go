@@ -73,7 +73,7 @@ func TestNamedVFWithoutAKubelet(t *testing.T) {
 	if rec, err := n.Engine.Attach(t.Context(), req); err != nil || rec.PCI != req.VF {
 		t.Errorf("%s, %v; want %s", rec.PCI, err, req.VF)
 	}
-	if out, err := n.Engine.Outside(t.Context(), req.VF); err != nil || len(out) > 0 {
+	if out, err := n.Engine.Outside(t.Context(), n.Inventory.PFs()[1].VFs[2].PCI); err != nil || len(out) > 0 {
 		t.Errorf("%v, %v", out, err)
 	}
 }

@@ -49,6 +49,9 @@ type Request struct {
 	// Network. It is the namespace/name of a NetworkAttachmentDefinition where there is
 	// one: two tenants may give their networks one CNI name.
 	AddressPool string
+	// NetworkNamespace is the namespace of that definition, whose networks the owner of a shared
+	// pool has to admit. It is empty for the network of a file on the node.
+	NetworkNamespace string
 	// KeepAddress is the time for which the addresses are kept for a pod of this name after this
 	// one has ended. If it is set, the pod gets the addresses that were kept for its name.
 	KeepAddress time.Duration
@@ -81,6 +84,8 @@ type Request struct {
 	// says that the kubelet must have given it to the pod.
 	members []vf.ID
 	ofPod   bool
+	// passed has the VFs that reserveClean passes over, with the reasons.
+	passed map[vf.ID]error
 }
 
 // addressPool returns the name of the pool that the request's addresses come from.

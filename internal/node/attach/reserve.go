@@ -59,63 +59,110 @@ func (r reservation) unlockAll() {
 	}
 }
 
-// reserveClean reserves a VF and makes sure that it is clean and stays so. It quarantines a VF that was
-// changed outside Culvert, or that a call which hangs may yet change, and takes another.
+// reserveClean reserves a VF and makes sure that it is clean and stays so. It quarantines a VF that
+// was changed outside Culvert, or that a call which hangs may yet change, and takes another. It
+// passes over a VF that somebody uses outside Culvert, or that cannot be read: that VF stays free
+// and untouched (I2).
 func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, error) {
+	req.passed = map[vf.ID]error{}
 	for {
 		got, err := e.reserveWithAddresses(ctx, req)
 		if err != nil {
-			return got, err
+			return got, errors.Join(append([]error{err}, slices.Collect(maps.Values(req.passed))...)...)
 		}
 		dirty, err := e.findDirty(ctx, got)
 		if err == nil {
 			return got, nil
 		}
-		for _, one := range slices.Backward(got.all()) {
-			switch {
-			case ctx.Err() != nil: // the caller disconnected, which says nothing about the VF
-				e.undoAttach(ctx, one.at, one.rec, err)
-			case one.rec.ID != dirty.rec.ID:
-				e.undoAttach(ctx, one.at, one.rec, fmt.Errorf("VF %s, which was chosen for the same bond, is not clean", dirty.rec.PCI))
-			default:
-				err = e.quarantineReserved(one.at, one.rec, err)
-			}
-		}
+		err = e.endReservation(ctx, got, dirty, err)
 		got.unlockAll()
-		if !req.VF.IsZero() || ctx.Err() != nil {
+		if !req.VF.IsZero() || ctx.Err() != nil || errors.Is(err, errBlind) {
 			return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", dirty.rec.PCI, dirty.at.label, req.Owner, err)
+		}
+		if isUntouchable(err) {
+			req.passed[dirty.rec.ID] = fmt.Errorf("VF %s of PF %s: %w", dirty.rec.PCI, dirty.at.label, err)
 		}
 	}
 }
 
-// findDirty returns the first VF of a reservation that is not clean, cannot be read, or has a call
-// that hangs, and the reason. The error is nil if all are clean.
+// endReservation gives the VFs of a reservation back, of which one is dirty for the reason why.
+func (e *Engine) endReservation(ctx context.Context, got, dirty reservation, why error) error {
+	err := why
+	for _, one := range slices.Backward(got.all()) {
+		switch {
+		case ctx.Err() != nil: // the caller disconnected, which says nothing about the VF
+			e.undoAttach(ctx, one.at, one.rec, why)
+		case one.rec.ID != dirty.rec.ID:
+			e.undoAttach(ctx, one.at, one.rec, fmt.Errorf("VF %s, which was chosen for the same bond, cannot be given", dirty.rec.PCI))
+		case isUntouchable(why):
+			err = errors.Join(why, e.freeUntouched(one.rec))
+		default:
+			err = e.quarantineReserved(one.at, one.rec, why)
+		}
+	}
+	return err
+}
+
+// freeUntouched frees a VF on which nothing was done since it was reserved.
+func (e *Engine) freeUntouched(rec journal.Record) error {
+	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
+	return e.Ledger.Update(func(tx *journal.Tx) error {
+		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID))
+	})
+}
+
+// An untouchable error says why a free VF must stay as it is: somebody uses it outside Culvert
+// (vf.ErrHeld), or it cannot be read (vf.ErrNotReady), which says nothing about the VF.
+type untouchable struct{ error }
+
+func (u untouchable) Unwrap() error { return u.error }
+
+func isUntouchable(err error) bool {
+	var u untouchable
+	return errors.As(err, &u)
+}
+
+// errBlind says that culvertd could not find out who uses VFs. It concerns all VFs alike, so an
+// attach does not try the next one.
+var errBlind = fmt.Errorf("it may be in use, so it is not given out: %w: try again", vf.ErrNotReady)
+
+// findDirty returns the first VF of a reservation that is not clean, is used, cannot be read, or
+// has a call that hangs, and the reason. The error is nil if all are clean.
 func (e *Engine) findDirty(ctx context.Context, got reservation) (reservation, error) {
 	for _, one := range got.all() {
 		if err := e.findCall(one.at, one.rec); err != nil {
 			return one, err
 		}
-		st, err := e.readVF(ctx, one.rec)
-		if err == nil {
-			err = e.checkClean(ctx, one.rec, st)
-		}
-		if err != nil {
+		if err := e.checkClean(ctx, one.rec); err != nil {
 			return one, err
 		}
 	}
 	return reservation{}, nil
 }
 
-// checkClean returns an error that says how a VF without an owner differs from its baseline.
-func (e *Engine) checkClean(ctx context.Context, rec journal.Record, st vf.State) error {
-	if d := rec.Baseline.Diff(st); len(d) > 0 {
-		return fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
+// checkClean returns an error that says how a VF without an owner differs from its baseline, or
+// that it may not be touched.
+func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
+	st, err := e.readVF(ctx, rec)
+	if errors.Is(err, errGone) {
+		return err
 	}
-	if st.Driver != vf.DriverVFIO {
+	if err != nil {
+		return untouchable{fmt.Errorf("it cannot be read, so it is not given out: %w: try again: %w", vf.ErrNotReady, err)}
+	}
+	d := rec.Baseline.Diff(st)
+	if len(d) == 0 && st.Driver != vf.DriverVFIO {
 		return nil
 	}
-	if err := e.InUse(ctx, rec); err != nil {
-		return fmt.Errorf("free, but in use: %w", err)
+	uses, err := e.usesOf(ctx, rec.PCI)
+	if use, used := uses[rec.PCI]; used {
+		return untouchable{fmt.Errorf("free, and used outside Culvert: %s: %w", use, vf.ErrHeld)}
+	}
+	if err != nil {
+		return untouchable{fmt.Errorf("%w: %w", errBlind, err)}
+	}
+	if len(d) > 0 {
+		return fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
 	}
 	return nil
 }
@@ -265,6 +312,9 @@ func (e *Engine) readRecord(id vf.ID) (rec journal.Record, err error) {
 func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
 	var inUse error
 	except := maps.Clone(busy)
+	for id := range req.passed {
+		except[id] = nil
+	}
 	for {
 		choice, err := e.chooseVF(tx, req, except, given)
 		if err != nil {

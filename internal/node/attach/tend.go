@@ -47,11 +47,11 @@ func isBegun(r journal.Record) bool {
 // tendPatience is the usual Patience of an Engine.
 const tendPatience = 5 * time.Second
 
-// Tend looks after the VFs. It retries quarantined ones that are due, takes free ones that
-// changed outside Culvert back to their baseline, finishes work that stopped half-way (the disk
-// was full), mends or reports drift of attached ones, and gives lent rates back. It ends leases
-// on VFs that are gone from the bus, and those of guests and pods whose end was not reported.
-// seen is the hardware as just listed.
+// Tend looks after the VFs. It retries quarantined ones that are due, and takes free ones that
+// changed outside Culvert back to their baseline unless they are used. It finishes work that stopped
+// half-way (the disk was full), mends or reports drift of attached ones, and gives lent rates back.
+// It ends leases on VFs that are gone from the bus, and those of guests and pods whose end was not
+// reported. seen is the hardware as just listed.
 func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	records, err := e.readRecords()
 	errs := make(chan error, len(records)) // room for all: Tend may have returned before they are sent
@@ -184,8 +184,8 @@ func (e *Engine) finishStuck(ctx context.Context, seen journal.Record) error {
 	return e.releaseLocked(ctx, seen, "Undone", fmt.Errorf("it had stopped while %s", seen.Phase))
 }
 
-// tendVF resets one VF if it is still in the phase and generation that the caller saw, and still
-// differs from its baseline.
+// tendVF resets one VF if it is still in the phase and generation that the caller saw, still
+// differs from its baseline, and is not used outside Culvert.
 func (e *Engine) tendVF(ctx context.Context, seen journal.Record, reason string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
@@ -195,6 +195,9 @@ func (e *Engine) tendVF(ctx context.Context, seen journal.Record, reason string,
 	}
 	if err != nil && seen.Phase == journal.Free && !errors.Is(err, errGone) {
 		return err // it has no owner, and each attach reads it before
+	}
+	if err == nil && e.isLeftToUser(ctx, seen) {
+		return nil
 	}
 	rec, mine := seen, false
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
@@ -236,44 +239,10 @@ func (e *Engine) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) 
 	if err != nil {
 		return false, err
 	}
-	outside, err := e.Outside(ctx, rec.PCI)
-	if err != nil || len(outside) > 0 {
-		e.Log.Debug("leave a free VF alone", "vf", id, "user", outside[rec.PCI], "err", err)
+	if e.isLeftToUser(ctx, rec) {
 		return false, nil
 	}
 	return true, f(rec)
-}
-
-// Outside returns the uses of VFs for which there is no lease: a pod without a network for the VF
-// that the kubelet gave it, or a process that has the VF open, such as a guest's QEMU whose start
-// hook was missed. It leaves out VFs that are not used. An error means that the engine could not
-// find that out.
-func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
-	ctx, cancel := context.WithTimeout(ctx, givenBound)
-	defer cancel()
-	out := map[vf.PCIAddr]vf.Use{}
-	open, err := e.Kernel.Users(ctx, vfs...)
-	if err != nil {
-		return nil, err
-	}
-	for pci, users := range open {
-		if len(users) > 0 {
-			out[pci] = vf.Use{By: users[0]}
-		}
-	}
-	if e.Given == nil {
-		return out, nil
-	}
-	given, err := e.Given(ctx)
-	if err != nil || given == nil {
-		return out, err
-	}
-	for _, pci := range vfs {
-		if pod := given(pci); pod != "" {
-			out[pci] = vf.Use{Pod: pod}
-		}
-	}
-	return out, nil
 }
 
 // currentRecord returns the record of a VF as it is now; same is false when the VF was

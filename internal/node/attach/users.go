@@ -24,7 +24,7 @@ const (
 func (e *Engine) InUse(ctx context.Context, rec journal.Record) error {
 	all, err := e.Kernel.Users(ctx, rec.PCI)
 	users := all[rec.PCI]
-	if err != nil || len(users) == 0 {
+	if len(users) == 0 {
 		return err
 	}
 	text := users[0].String()
@@ -133,9 +133,6 @@ func (e *Engine) hasClosed(r journal.Record) bool {
 	}
 	return now.Sub(since) >= libvirtBound
 }
-
-// givenBound is how long Room and Outside wait for the kubelet's answer.
-const givenBound = 2 * time.Second
 
 // Room describes, for messages, how full the pool of a VF is and who has its VFs. It returns ""
 // if that is not known.

@@ -8,14 +8,17 @@ import (
 	"github.com/culvert-net/culvert/internal/node/trouble"
 )
 
-// findTroubles returns the VFs in quarantine and the parts of the wanted Spec that are
-// not applied.
+// findTroubles returns the VFs that pods cannot get or that have no carrier, and the parts of the
+// wanted Spec that are not applied.
 func findTroubles(n api.NodeStatus, pending []api.Problem) trouble.Set {
 	out := trouble.Set{}
 	for _, v := range n.VFs {
 		if v.NoCarrier {
 			out.Add("carrier of VF "+v.Name+" ("+v.PCI.String()+")", trouble.Trouble{Begins: "VFNoCarrier", Ends: "VFCarrier",
 				Text: fmt.Sprintf("its interface in %s is up and has no carrier, although PF %s has a link", v.Owner, v.PF)})
+		}
+		if v.Phase == api.PhaseOutside {
+			out.Add("VF "+v.Name+" ("+v.PCI.String()+")", trouble.Trouble{Begins: "UsedOutside", Ends: "UseEnded", Text: "it is used outside Culvert, and given to no owner: " + v.UsedBy})
 		}
 		if !journal.Phase(v.Phase).IsAside(v.Attempts) {
 			continue

@@ -108,11 +108,14 @@ func TestMessagesAreBounded(t *testing.T) {
 func TestNewsAreToldOnce(t *testing.T) {
 	m, c := joined(t)
 	picture := m.Status
-	var quarantined bool
+	var quarantined, outside bool
 	m.Status = func(ctx context.Context) (api.NodeStatus, error) {
 		n, err := picture(ctx)
 		if quarantined {
 			n.VFs = append(n.VFs, api.VF{Name: "enp1s0#3", Phase: "quarantined", Reason: "stuck", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "d/a"}})
+		}
+		if outside {
+			n.VFs = append(n.VFs, api.VF{Name: "enp1s0#4", Phase: api.PhaseOutside, UsedBy: "a VLAN is on it"})
 		}
 		return n, err
 	}
@@ -122,6 +125,8 @@ func TestNewsAreToldOnce(t *testing.T) {
 	}{
 		{func() {}, nil},
 		{func() { quarantined = true }, []string{"Warning Quarantined VF enp1s0#3 (): it is in quarantine and given to no owner: stuck; last held by pod d/a"}},
+		{func() { outside = true }, []string{"Warning UsedOutside VF enp1s0#4 (): it is used outside Culvert, and given to no owner: a VLAN is on it"}},
+		{func() { outside = false }, []string{"Normal UseEnded VF enp1s0#4 (): that is over: "}},
 		{func() { c.plugin = config("{") }, []string{"Warning NotAsWanted ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: "}},
 		{func() { c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 1), policy("b", 0, 2)} },
 			[]string{"Warning NotAsWanted NodePolicies a, b: PF enp1s0: policies a, b contradict each other"}},

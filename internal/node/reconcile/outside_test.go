@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -85,7 +86,8 @@ func TestTakesOverAsBound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.k.SetAttribute(pf.VFs[4].PCI, "master", "7"); err != nil {
+	const listens = "a program of the host listens on it as enp1s0v3 (AF_PACKET)"
+	if err := errors.Join(h.k.SetAttribute(pf.VFs[4].PCI, "master", "7"), h.k.Occupy(pf.VFs[3].PCI, listens)); err != nil {
 		t.Fatal(err)
 	}
 	config, err := desired.ParseDevicePlugin("config.json", []byte(`{"resourceList": [{"resourceName": "a"}]}`), "")
@@ -110,7 +112,7 @@ func TestTakesOverAsBound(t *testing.T) {
 	if got := h.phases(t); got != "map[free:2]" {
 		t.Errorf("%s are taken over", got)
 	}
-	for _, want := range []string{"listens on it as enp1s0v3", "as enp1s0v4, a part of another interface"} {
+	for _, want := range []string{listens, "as enp1s0v4, a part of another interface"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

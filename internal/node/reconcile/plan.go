@@ -192,9 +192,9 @@ func findHolders(pf vf.PF, records []journal.Record) []journal.Record {
 		switch {
 		case rec != nil && rec.Held():
 			out = append(out, *rec)
-		case rec == nil && FindStrangers(v) != "":
+		case rec == nil && DescribePlans(v) != "":
 			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached,
-				Lease: journal.Lease{Owner: vf.Owner{Name: FindStrangers(v)}}})
+				Lease: journal.Lease{Owner: vf.Owner{Name: DescribePlans(v)}}})
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync"
 
@@ -51,12 +52,26 @@ func (p *problems) keepOnly(there []vf.PF) {
 	}
 }
 
-func (p *problems) isEmpty() bool { return len(p.listAll()) == 0 }
+// mayEnd reports whether one of the failures may end by itself. Those of VFs that belong to an owner
+// or to a user outside Culvert stay as long as that use.
+func (p *problems) mayEnd() bool {
+	return slices.ContainsFunc(p.listErrors(), func(err error) bool {
+		return !errors.Is(err, errNotTaken) && !errors.Is(err, vf.ErrHeld)
+	})
+}
 
-func (p *problems) listAll() []Problem {
+func (p *problems) listAll() (out []Problem) {
+	for _, err := range p.listErrors() {
+		object, reason := vf.SplitObject(err)
+		out = append(out, Problem{Object: cmp.Or(object, "host"), Reason: reason})
+	}
+	return out
+}
+
+// listErrors returns the failure of the host and those of the PFs, in the order of these.
+func (p *problems) listErrors() (errs []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var errs []error
 	if p.host != nil {
 		errs = append(errs, p.host)
 	}
@@ -68,12 +83,7 @@ func (p *problems) listAll() []Problem {
 	for _, pci := range pfs {
 		errs = append(errs, p.pfs[pci]...)
 	}
-	var out []Problem
-	for _, err := range errs {
-		object, reason := vf.SplitObject(err)
-		out = append(out, Problem{Object: cmp.Or(object, "host"), Reason: reason})
-	}
-	return out
+	return errs
 }
 
 func namePF(pf vf.PF, err error) error { return vf.NameObject("PF "+pf.Label(), err) }

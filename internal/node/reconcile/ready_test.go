@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/kernel/step"
 )
 
 // P1: culvertd is not ready while a NIC that host.yaml names is missing. It is ready after the
@@ -33,5 +35,43 @@ func TestReadyWhenNothingIsLeftToDo(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// I7: a VF that is used outside Culvert, and a number of VFs that an owner is in the way of, do not
+// keep culvertd from serving.
+func TestI7ReadyBesideUsersOfVFs(t *testing.T) {
+	h := boot(t, "")
+	h.k.AddNetns("/run/netns/other")
+	pf := h.Inventory.PFs()[0]
+	for _, s := range []step.Step{step.SetPFUp{PF: pf.PCI}, step.SetNumVFs{PF: pf.PCI, N: 7}} {
+		if err := h.k.Do(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pf, err := h.k.PF(t.Context(), pf.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.k.Do(t.Context(), step.Move{VF: pf.VFs[1].PCI, To: "/run/netns/other", Name: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range []string{"7", "2"} {
+		h.want(t, "pfs:\n- {name: enp1s0, vfs: "+count+"}\n")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended, ready := make(chan error, 1), make(chan struct{})
+		go func() { ended <- h.Reconciler.Run(ctx, func() { close(ready) }) }()
+		select {
+		case <-ready:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s VFs wanted: not ready: %s", count, problems(h))
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if problems(h) == "" {
+			t.Errorf("%s VFs wanted, and no problem is shown", count)
+		}
 	}
 }

@@ -288,7 +288,7 @@ func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
 	if err := h.Reconciler.Pass(t.Context()); err == nil {
 		t.Error("nobody was told")
 	}
-	for _, want := range []string{"a container has it", "bound to vfio-pci by another program, and pool culvert.dev/blue gives out interfaces"} {
+	for _, want := range []string{"its interface is in another network namespace", "bound to vfio-pci by another program, and pool culvert.dev/blue gives out interfaces"} {
 		if !strings.Contains(problems(h), want) {
 			t.Errorf("no %q in %s", want, problems(h))
 		}
@@ -325,7 +325,7 @@ func TestI5StrangersKeepTheirVFs(t *testing.T) {
 		}
 	}
 	err = h.Reconciler.Pass(t.Context())
-	for _, who := range []string{"vf 0: bound to vfio-pci", "vf 1: its interface is not on the host", "vf 2: the host uses it", "--force"} {
+	for _, who := range []string{"vf 0: bound to vfio-pci", "vf 1: its interface is in another network namespace", "vf 2: set up as", "--force"} {
 		if err == nil || !strings.Contains(err.Error(), who) {
 			t.Errorf("no %q in %v", who, err)
 		}

@@ -148,9 +148,9 @@ func (r *Reconciler) forgetEarlierBoot() error {
 }
 
 // Run makes a pass at once, after every event and every half minute, until the context ends. It
-// calls ready after the first pass that left nothing to do. At boot that may be long after
-// culvertd's start, since the NICs' drivers must be loaded first (P1). A NIC that is broken or
-// missing delays the call by at most readyBound (I7).
+// calls ready after the first pass that left nothing to do but what waits for the user of a VF. At
+// boot that may be long after culvertd's start, since the NICs' drivers must be loaded first (P1).
+// A NIC that is broken or missing delays the call by at most readyBound (I7).
 func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	wake, err := r.Kernel.Watch(ctx)
 	if err != nil {
@@ -204,11 +204,12 @@ func awaitCalm(ctx context.Context, wake <-chan struct{}, settle, longest time.D
 	}
 }
 
-// isWhole reports whether the last pass found every PF of host.yaml and had no failure.
+// isWhole reports whether the last pass found every PF of host.yaml, and had no failure that the next
+// one may not have.
 func (r *Reconciler) isWhole() bool {
 	r.look.Lock()
 	defer r.look.Unlock()
-	return !r.missing && r.problems.isEmpty() && !r.work.isBusy()
+	return !r.missing && !r.problems.mayEnd() && !r.work.isBusy()
 }
 
 // Pass lists the host once and mends all differences from the wanted state. One PF does not

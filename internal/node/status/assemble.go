@@ -38,6 +38,8 @@ type Input struct {
 	Dark map[vf.ID]bool
 	// Users are the processes that have VFs open through vfio.
 	Users map[vf.PCIAddr][]vf.Process
+	// Uses are the uses of VFs without an owner.
+	Uses map[vf.PCIAddr]vf.Use
 	// Given are the VFs that the kubelet has given to pods, namespace/name.
 	Given map[vf.PCIAddr]string
 	// GivenUnknown says that the kubelet did not report which VFs it has given.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -247,8 +248,8 @@ func TestChangedRecordsShowNoDifference(t *testing.T) {
 	}
 }
 
-// A user without a lease keeps culvertd from changing the number of VFs, so the status names it
-// while the number is to change.
+// The status names who uses a VF that has no owner. A VF that somebody only prepared keeps culvertd
+// from changing the number of VFs, so the status says so while the number is to change.
 func TestUsersOutsideTheLedger(t *testing.T) {
 	pf := igb(0, 5)
 	pf.VFs[3].Driver, pf.VFs[3].Link = vf.DriverVFIO, nil
@@ -257,8 +258,8 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 		in.Records = append(in.Records, free(v))
 	}
 	in.Records[1].Phase, in.Records[1].Lease.Owner = journal.Attached, vf.Owner{Kind: vf.OwnerPod, Name: "default/a", UID: "a"}
-	qemu := []vf.Process{{PID: 12, Name: "qemu"}}
-	in.Users = map[vf.PCIAddr][]vf.Process{pf.VFs[0].PCI: qemu, pf.VFs[1].PCI: qemu, pf.VFs[4].PCI: qemu}
+	qemu := vf.Use{By: vf.Process{PID: 12, Name: "qemu"}}
+	in.Uses = map[vf.PCIAddr]vf.Use{pf.VFs[0].PCI: qemu, pf.VFs[1].PCI: qemu, pf.VFs[4].PCI: qemu}
 	usedBy := func() (out []string) {
 		for _, v := range Assemble(in).VFs {
 			out = append(out, v.UsedBy)
@@ -271,13 +272,23 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 	if diff := cmp.Diff([]string{"open by qemu (process 12)", "", "", "bound to vfio-pci by another program, perhaps for a VM", ""}, usedBy()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	resets := func() bool {
+		return slices.ContainsFunc(Assemble(in).Problems, func(p api.Problem) bool { return strings.Contains(p.Next, "culvertd resets it") })
+	}
+	in.PFs[0].VFs[2].Admin.VLAN.ID = 7 // a free VF is changed
+	if !resets() {
+		t.Error("the status does not say that culvertd resets a changed VF")
+	}
 	in.Given, in.GivenUnknown = nil, true // a pod of the kubelet may use them
+	if resets() {
+		t.Error("the status says that culvertd resets a VF that a pod may have")
+	}
 	if diff := cmp.Diff(make([]string, 5), usedBy()); diff != "" {
 		t.Errorf("the kubelet does not answer: -want +got:\n%s", diff)
 	}
 	in.GivenUnknown = false
 	in.Spec = spec(t, "pfs: [{name: enp1s0f0, vfs: 5}]")
-	if diff := cmp.Diff(make([]string, 5), usedBy()); diff != "" {
+	if diff := cmp.Diff([]string{qemu.String(), "", "", "", qemu.String()}, usedBy()); diff != "" {
 		t.Errorf("nothing is to change: -want +got:\n%s", diff)
 	}
 }

@@ -135,10 +135,17 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 		problem.Since = time.Time{}
 		problem.Reason = fmt.Sprintf("%s, which %s has, is up and has no carrier, although its PF has a link", what, v.Owner)
 		problem.Next = "the PF does not answer the VF, or the NIC has the VF's port off: restart the owner; culvertd binds the VF's driver anew before the VF has another owner; " + show
+	case v.Phase == api.PhaseOutside:
+		problem.Since = time.Time{}
+		problem.Reason = what + " is used outside Culvert: " + v.UsedBy
+		problem.Next = "culvertd leaves it to that user and gives it to no other; it is reset when that use ends"
 	case len(v.Differences) > 0 && v.Phase == string(journal.Free):
 		problem.Since = time.Time{}
 		problem.Reason = what + " is free, but " + vf.Differences(v.Differences)
 		problem.Next = "culvertd resets it before it is given out"
+		if p.GivenUnknown {
+			problem.Next = "the kubelet does not say whether a pod has it, so culvertd leaves it as it is until it does"
+		}
 	case len(v.Differences) > 0:
 		problem.Since = time.Time{}
 		problem.Reason = fmt.Sprintf("%s, which %s has: %s", what, v.Owner, vf.Differences(v.Differences))

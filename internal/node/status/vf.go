@@ -103,25 +103,26 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC
 	}
-	if want, ok := p.Spec.ForPF(pf); ok && want.VFs != pf.NumVFs {
-		v.UsedBy = p.findUser(st)
+	if v.UsedBy = p.findUser(pf, st); v.UsedBy != "" && v.Phase == string(journal.Free) {
+		v.Phase, v.Since, v.Differences = api.PhaseOutside, time.Time{}, nil // the user may change it as it likes
 	}
 	v.NoCarrier = p.Dark[st.ID] && r.Phase == journal.Attached
 	v.Rates = ratesOf(v, st.Admin)
 	return v
 }
 
-// findUser describes the use of a VF without an owner, as culvertd finds it before it changes the
-// number of VFs. It returns "" if there is none.
-func (p picture) findUser(st vf.State) string {
+// findUser describes the use of a VF without an owner outside Culvert. It returns "" if there is
+// none.
+func (p picture) findUser(pf vf.PF, st vf.State) string {
 	r, known := p.records[st.ID]
-	switch users := p.Users[st.PCI]; {
-	case r.Held(), p.Given[st.PCI] != "", p.GivenUnknown: // else a pod would count as a user outside Culvert
+	if !r.Lease.Owner.IsZero() || p.Given[st.PCI] != "" || p.GivenUnknown { // else a pod would count as a user outside Culvert
 		return ""
-	case len(users) > 0:
-		return vf.Use{By: users[0]}.String()
-	case !known:
-		return reconcile.FindStrangers(st)
+	}
+	if use, used := p.Uses[st.PCI]; used {
+		return use.String()
+	}
+	if want, ok := p.Spec.ForPF(pf); ok && want.VFs != pf.NumVFs && !known {
+		return reconcile.DescribePlans(st)
 	}
 	return ""
 }

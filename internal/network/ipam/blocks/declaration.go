@@ -67,11 +67,7 @@ func (d *Declaration) Addresses() int64 {
 
 // Declared returns the ranges that nodes may request.
 func (d *Declaration) Declared() (out Declared) {
-	for _, set := range d.Section.Sets {
-		for _, r := range set {
-			out.Ranges = append(out.Ranges, ipam.Run{First: r.Start, Last: r.End})
-		}
-	}
+	out.AddSection(d.Section)
 	return out
 }
 
@@ -113,11 +109,7 @@ func (b *Book) Section(c ipam.Config, namespace string) (ipam.Config, string, er
 	case !b.heard:
 		return c, id, fmt.Errorf("AddressPool %s: %w: the API server has not sent the AddressPools yet", c.AddressPool, vf.ErrNotReady)
 	case !known || p.Declared == nil || !p.Declared.admits(namespace):
-		from := "the network of a file"
-		if namespace != "" {
-			from = "namespace " + namespace
-		}
-		return c, id, fmt.Errorf("AddressPool %s: %w: there is none that admits %s: make one, add the namespace to its spec.namespaces, or correct ipam.addressPool", c.AddressPool, vf.ErrInvalid, from)
+		return c, id, fmt.Errorf("AddressPool %s: %w: there is none that admits %s: make one, add the namespace to its spec.namespaces, or correct ipam.addressPool", c.AddressPool, vf.ErrInvalid, originOf(namespace))
 	case p.Declared.Err != nil:
 		return c, id, fmt.Errorf("AddressPool %s: %w: it gives out no addresses until its subnets are corrected: %w", c.AddressPool, vf.ErrNotReady, p.Declared.Err)
 	}

@@ -117,7 +117,7 @@ func TestDeclaredAddresses(t *testing.T) {
 		if d.Err != nil || d.Subnets() != tc.text || d.Addresses() != tc.addresses {
 			t.Errorf("%s: %d addresses of %q, want %d of %q; %v", name, d.Addresses(), d.Subnets(), tc.addresses, tc.text, d.Err)
 		}
-		if got := d.Declared(); !slices.Equal(got.Ranges, tc.ranges) || got.AnyAddress {
+		if got := d.Declared(); !slices.Equal(got.allRanges(), tc.ranges) || got.AnyAddress {
 			t.Errorf("%s: nodes may request %+v, want %v", name, got, tc.ranges)
 		}
 	}
@@ -232,4 +232,42 @@ func TestI4DeclaredBlockSize(t *testing.T) {
 			r.Fatalf("a node has %d IPv6 addresses, want blocks of %d", n, size)
 		}
 	})
+}
+
+// I9: a pool admits the networks of the namespaces that it lists. Without a list, a pool of a
+// network_name of whereabouts admits only the networks of files, and every other pool admits all. A
+// node does not refuse a pool that it does not know yet: it has no address of it.
+func TestI9AdmittedNamespaces(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pool       Pool
+		admits     []string
+		admitsNone []string
+	}{
+		"a network":                    {Pool{Network: "red/n"}, []string{"red", "blue", ""}, nil},
+		"the network of a file":        {Pool{Network: "n"}, []string{"red", ""}, nil},
+		"whereabouts":                  {Pool{Network: "whereabouts:"}, []string{"red", ""}, nil},
+		"whereabouts, for some":        {Pool{Network: "whereabouts:", Namespaces: []string{"red"}}, []string{"red"}, []string{"blue", ""}},
+		"a network_name without owner": {Pool{Network: "whereabouts:x"}, []string{""}, []string{"red"}},
+		"a network_name":               {Pool{Network: "whereabouts:x", Namespaces: []string{"red", "green"}}, []string{"red", "green"}, []string{"blue", "re", ""}},
+		"a declared pool":              {declared(t, "p", v1alpha1.AddressPoolSpec{Subnets: subnetsOf("10.0.0.0/29")}), []string{"red", ""}, nil},
+		"a declared pool for some":     {declared(t, "p", v1alpha1.AddressPoolSpec{Subnets: subnetsOf("10.0.0.0/29"), Namespaces: []string{"red"}}), []string{"red"}, []string{"blue", ""}},
+		"a network_name with a slash":  {Pool{Network: "whereabouts:red/n"}, []string{""}, []string{"red"}},
+		"a network_name like an ID":    {Pool{Network: "whereabouts:pool:p"}, []string{""}, []string{"red"}},
+	} {
+		b := NewBook("here", func() {})
+		if err := b.Admits(tc.pool.Network, "anything"); err != nil {
+			t.Errorf("%s: not known yet: %v", name, err)
+		}
+		b.SetPools([]View{{Pool: tc.pool}})
+		for _, namespace := range tc.admits {
+			if err := b.Admits(tc.pool.Network, namespace); err != nil {
+				t.Errorf("%s: namespace %q: %v", name, namespace, err)
+			}
+		}
+		for _, namespace := range tc.admitsNone {
+			if err := b.Admits(tc.pool.Network, namespace); !errors.Is(err, vf.ErrInvalid) {
+				t.Errorf("I9: %s: namespace %q: %v", name, namespace, err)
+			}
+		}
+	}
 }

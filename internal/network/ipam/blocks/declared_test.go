@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/internal/network/ipam"
 )
 
 // showDemands lists the ranges and the claims of demands.
@@ -24,7 +26,7 @@ func showDemands(all ...Demand) (out []string) {
 // and names the node, the addresses and the ranges. It keeps an address that a pod holds among
 // the demands: no other node may get it (I4).
 func TestI10ConfineRefusesUndeclared(t *testing.T) {
-	network := Declared{Ranges: runs("10.0.0.2-10.0.0.9", "10.0.0.20-10.0.0.29", "fd00::2-fd00::9")}
+	network := Declared{Sets: [][]ipam.Run{runs("10.0.0.2-10.0.0.9", "10.0.0.20-10.0.0.29"), runs("fd00::2-fd00::9")}}
 	const has = "the network has 10.0.0.2-10.0.0.9, 10.0.0.20-10.0.0.29, fd00::2-fd00::9"
 	wait := func(a string) Claim { return Claim{addr(a), "waits", false} }
 	hold := func(a string) Claim { return Claim{addr(a), "holds", true} }

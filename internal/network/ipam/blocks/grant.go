@@ -39,29 +39,6 @@ func size(addresses int64, nodes int) int64 {
 	return n
 }
 
-// maxShare bounds how many addresses of a range set a node has in blocks, and how many of a
-// network it claims: enough for four PFs with 256 VFs. The controller cannot verify a node's
-// request, and one node must not take a whole network (TestI4GrantProperties).
-const maxShare = 4 * largest
-
-// shareOf returns how many addresses of a set a node may have in blocks: maxShare, or less if
-// other nodes that ask would otherwise get no block.
-func shareOf(addresses, size int64, asking int) int64 {
-	others := int64(max(asking, 1) - 1)
-	return min(maxShare, max(addresses/(others+1), addresses-others*size))
-}
-
-// countAsking counts the nodes that ask for addresses of a set.
-func countAsking(demands []Demand) int {
-	nodes := map[string]bool{}
-	for _, d := range demands {
-		if len(d.Ranges) > 0 {
-			nodes[d.Node] = true
-		}
-	}
-	return len(nodes)
-}
-
 // Grant takes back the addresses that nodes released, and grants those that nodes need, as far as
 // the pool has them. It grants claims first, then blocks, until a node has the addresses that it
 // uses and half a block to spare, or its share. nodes is the number of nodes in the cluster.
@@ -121,12 +98,14 @@ const mostLocal = 4096
 // reserveLocal keeps Grant from the addresses that nodes have held since the network was of scope
 // node. Several nodes may hold the same one (TestI4ScopeBecomesTheClusters).
 func (p *Pool) reserveLocal(demands []Demand) {
+	counts := map[string]int64{}
 	for _, d := range demands {
-		left := int64(mostLocal)
 		for _, run := range d.Local {
-			if left -= Count(run); left < 0 {
+			n := Count(run)
+			if n > mostLocal-counts[d.Node] {
 				break
 			}
+			counts[d.Node] += n
 			for _, part := range slices.Collect(p.free([]ipam.Run{run})) {
 				p.insert(Block{Run: part, Node: d.Node, UID: d.UID, Claim: localID})
 			}
@@ -222,7 +201,11 @@ func (p *Pool) fill(d Demand, own *Pool, size, share int64) bool {
 		return true
 	}
 	have, used := own.have(d), max(d.Used, 0)
-	for want := min(min(used, share)+(size+1)/2, share); have < want; {
+	want := min(min(used, share)+(size+1)/2, share)
+	if have < want {
+		share = min(share, have+p.roomIn(d.Ranges, own.blocksOf(d), maxShare))
+	}
+	for have < min(want, share) {
 		run, ok := p.firstFree(d.Ranges)
 		if !ok {
 			break

@@ -188,12 +188,6 @@ func (b *Book) giveUp(network string, known []ipam.Config, grants []ipam.Grant, 
 	return out
 }
 
-// anything has all addresses of both families.
-var anything = []ipam.Run{
-	{First: netip.IPv4Unspecified(), Last: netip.AddrFrom4([4]byte{255, 255, 255, 255})},
-	{First: netip.IPv6Unspecified(), Last: netip.AddrFrom16([16]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255})},
-}
-
 // idleSets returns the range sets of a network's configurations, or one of all addresses for
 // a network that the node does not request any more.
 func idleSets(known []ipam.Config) (out [][]ipam.Run) {

@@ -19,7 +19,7 @@ import (
 // overlap. Then no node may hand out addresses of the pool and no controller may write it until
 // an administrator has corrected it.
 func FromObject(o *v1alpha1.AddressPool) (Pool, error) {
-	p := Pool{Network: o.PoolID(), RollCall: o.Spec.RollCall, Declared: declarationOf(o)}
+	p := Pool{Network: o.PoolID(), RollCall: o.Spec.RollCall, Declared: declarationOf(o), Namespaces: o.Spec.Namespaces}
 	p.Blocks = make([]Block, 0, len(o.Spec.Blocks))
 	for i, b := range o.Spec.Blocks {
 		r, err := runOf(b.First, b.Last)

@@ -43,6 +43,12 @@ type Pool struct {
 	Reservations []Reservation
 	// Declared is the declaration in the AddressPool; it is nil if no person declared the pool.
 	Declared *Declaration
+	// Namespaces has the namespaces whose networks may use the pool, if no person declared it; see
+	// Admits.
+	Namespaces []string
+	// Sets has the range sets that the networks of the pool declare. It is nil if no object of
+	// the cluster defines the pool, as where the network is a file on the nodes.
+	Sets [][]ipam.Run
 	// Foreign has addresses of the network that pods have from another stack, such as the plugin
 	// host-local before a migration. Grant gives them to no node. The AddressPool object does not
 	// have them.
@@ -181,19 +187,16 @@ func overlap(a, b ipam.Run) (ipam.Run, bool) {
 }
 
 // have counts the addresses of a demand's ranges that its node has in blocks that are no claims.
-func (p Pool) have(d Demand) int64 {
-	var common []ipam.Run
+func (p Pool) have(d Demand) int64 { return Total(common(p.blocksOf(d), d.Ranges)) }
+
+// blocksOf returns the blocks of a demand's node that are no claims.
+func (p Pool) blocksOf(d Demand) (out []ipam.Run) {
 	for _, b := range p.Blocks {
-		if !d.owns(b) || b.Claim != "" {
-			continue
-		}
-		for _, r := range d.Ranges {
-			if c, ok := overlap(b.Run, r); ok {
-				common = append(common, c)
-			}
+		if d.owns(b) && b.Claim == "" {
+			out = append(out, b.Run)
 		}
 	}
-	return Total(common)
+	return out
 }
 
 // free yields the runs of ranges that are in no block, lowest first within each

@@ -63,7 +63,7 @@ func (h *Handler) ownSection(ctx context.Context, c *Config) error {
 			return err
 		}
 	}
-	own, err := ipam.Reader{Lenient: c.Lenient}.ParseWhereabouts(c.Section)
+	own, err := c.whereabouts()
 	if err != nil {
 		return err
 	}

@@ -37,29 +37,25 @@ type pools interface {
 }
 
 // choosePool sets the pool from which the addresses of a request come: the pool of the network
-// attachment definition, the pool of another definition that it shares, or the AddressPool that it
-// names. A network of a file, or of a host without Kubernetes, keeps the pool of its CNI name.
+// attachment definition, the pool of another definition that it shares, the AddressPool that it
+// names, or the pool of its network_name of whereabouts. A network of a file, or of a host without
+// Kubernetes, keeps the pool of its CNI name.
 func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, req *attach.Request) error {
 	if c.IPAM.IsZero() {
 		return nil
 	}
-	if c.IPAM.Pool != "" {
-		req.AddressPool = c.IPAM.Pool
-		a, err := parseArguments(r.Args)
-		if err != nil {
-			return err
-		}
-		return c.fillRequested(a, req)
-	}
 	var d api.NetworkDefinition
 	if h.Cluster != nil {
 		var err error
-		if d, err = h.findDefinition(ctx, r, *c); err != nil {
+		if d, err = h.findDefinition(ctx, r, *c); err != nil && !c.IPAM.IsForAll() {
 			return err
 		}
 	}
+	req.NetworkNamespace = d.Namespace
 	shares := c.IPAM.PoolOf
 	switch {
+	case c.IPAM.Pool != "":
+		req.AddressPool = c.IPAM.Pool
 	case c.IPAM.AddressPool != "":
 		var err error
 		if c.IPAM, req.AddressPool, err = h.declaredSection(c.IPAM, d.Namespace); err != nil {
@@ -250,6 +246,9 @@ func hasSection(d api.NetworkDefinition, c Config) bool {
 	configs, err := Own(d)
 	c.IPAM.Warnings = nil
 	return err == nil && slices.ContainsFunc(configs, func(o Config) bool {
+		if section, err := o.whereabouts(); err == nil && c.IPAM.Pool != "" {
+			o.IPAM = section
+		}
 		o.IPAM.Warnings = nil
 		return o.Name == c.Name && reflect.DeepEqual(o.IPAM, c.IPAM)
 	})

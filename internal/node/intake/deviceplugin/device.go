@@ -91,13 +91,15 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			if d.unfit == "" && h.isDark != nil && h.isDark(rec) {
 				d.unfit = "its interface is up and has no carrier, although its PF has a link"
 			}
-			if d.unfit == "" && d.free {
+			// A pod that uses its VF without Culvert may have moved the interface or bound another driver.
+			unused := d.free && h.given[st.PCI] == ""
+			if d.unfit == "" && unused {
 				d.unfit = mixed[pool.FullName()]
 			}
 			if d.unfit == "" && lately && d.vfio && !before.lists(st.PCI) { // its device nodes work without an ADD
 				d.unfit = describeUnread(pf)
 			}
-			if d.unfit == "" && h.newer(rec, before.listed) {
+			if d.unfit == "" && (unused || rec.Phase != journal.Free) && h.newer(rec, before.listed) {
 				d.unfit = findDriverProblem(pool, st, rec.Phase)
 				d.soon = d.soon || d.unfit != ""
 			}

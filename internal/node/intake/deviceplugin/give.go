@@ -25,15 +25,18 @@ func (p *Plugin) isOurs(r journal.Record) bool {
 	return given || !known
 }
 
-// hasNewcomer reports whether a VF of a pool is in no ledger.
-func (h host) hasNewcomer() bool {
-	known := make(map[vf.ID]bool, len(h.records))
+// mayServePods reports whether a pod may have a VF that the ledger gives to none: a VF of a pool is
+// in no ledger, or it is free and its interface or its driver is not where Culvert left it.
+func (h host) mayServePods() bool {
+	records := make(map[vf.ID]journal.Record, len(h.records))
 	for _, r := range h.records {
-		known[r.ID] = true
+		records[r.ID] = r
 	}
 	for _, pf := range h.pfs {
 		for _, st := range pf.VFs {
-			if _, in := h.spec.PoolOf(pf, st.ID.Index, st); in && !known[st.ID] {
+			pool, in := h.spec.PoolOf(pf, st.ID.Index, st)
+			rec, known := records[st.ID]
+			if in && (!known || rec.Phase == journal.Free && findDriverProblem(pool, st, rec.Phase) != "") {
 				return true
 			}
 		}
@@ -41,14 +44,12 @@ func (h host) hasNewcomer() bool {
 	return false
 }
 
-// learnPods asks the kubelet about new leases of pods. It also asks if there is a newcomer: a VF
-// that is in no ledger, and that a pod may have. It then judges again each lease that the kubelet
-// did not list before: a kubelet that has just started lists no pod until it has read them from the
-// API server. An error means that the kubelet did not answer.
-func (p *Plugin) learnPods(ctx context.Context, records []journal.Record, newcomer bool) error {
+// learnPods asks the kubelet about new leases of pods, or if it has to. It then judges again each
+// lease that the kubelet did not list before: a kubelet that has just started lists no pod until it
+// has read them from the API server. An error means that the kubelet did not answer.
+func (p *Plugin) learnPods(ctx context.Context, records []journal.Record, ask bool) error {
 	held := map[lease]bool{}
 	unlisted := map[lease]journal.Record{}
-	ask := newcomer
 	p.mu.Lock()
 	for _, r := range records {
 		l := lease{r.ID, r.Generation}

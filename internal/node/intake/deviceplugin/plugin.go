@@ -168,7 +168,7 @@ func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired
 		return true, err // the last state stays
 	}
 	p.noteStates(h.records)
-	again = p.learnPods(ctx, h.records, h.hasNewcomer()) != nil || len(h.lately) > 0
+	again = p.learnPods(ctx, h.records, h.mayServePods()) != nil || len(h.lately) > 0
 	p.mu.Lock()
 	h.given = p.given
 	p.mu.Unlock()

@@ -416,6 +416,36 @@ func TestHolderThatTheKubeletKnows(t *testing.T) {
 	m.steady("x/a", "hhhhhhh")
 }
 
+// I2: a pod uses its VF by another plugin, which moves the interface into the pod. The VF stays
+// healthy while the pod has it, also for a culvertd that started later: the scheduler subtracts the
+// VFs of pods from the healthy ones. A free VF without interface that no pod has is unhealthy.
+func TestPodUsesItsVFByAnotherPlugin(t *testing.T) {
+	m := started(t)
+	pci := m.pci(1, 0)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.kubelet.gives(pci, "default/a")
+	m.AddNetns("/run/netns/pod")
+	m.must(m.Meddle(pci, func(st *vf.State) { st.Link.Netns = "/run/netns/pod" }))
+	look := func() {
+		t.Helper()
+		if _, err := m.node.Inventory.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	m.steady("x/a", "hhhhhhh")
+	m.end()
+	m.run()
+	m.kubelet.knows("x/a", "hhhhhhh")
+	look()
+	m.steady("x/a", "hhhhhhh")
+	m.kubelet.gives(pci, "")
+	look()
+	m.kubelet.knows("x/a", "uhhhhhh")
+}
+
 // A kubelet that has just started lists no pod until it has read them from the API server. culvertd
 // counts their VFs as taken by others only until it asks the kubelet again, for the next pod.
 func TestHolderThatTheKubeletListsLater(t *testing.T) {

@@ -480,7 +480,7 @@ func TestPodsOfAnEarlierPluginKeepTheirVFs(t *testing.T) {
 		newer: func(journal.Record, time.Time) bool { return true },
 		given: map[vf.PCIAddr]string{served: "default/testpmd"},
 	}
-	if !h.hasNewcomer() {
+	if !h.mayServePods() {
 		t.Error("nobody asks the kubelet")
 	}
 	got := h.devicesByPool(func(journal.Record) bool { return false })["x/dpdk"]

@@ -44,7 +44,7 @@ type Seen struct {
 	// Live is the present definition of a running guest, Next the definition for the next start of
 	// a persistent guest.
 	Live, Next guest.Definition
-	// Unread says that a definition could not be read, so the guest's VFs are not known.
+	// Unread says that a definition as a whole could not be read, so the guest's VFs are not known.
 	Unread bool
 }
 
@@ -93,7 +93,8 @@ func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Se
 		}
 	}
 	now, err := journal.ReadRecords(c.ledger)
-	return append(out, findContradictions(guests, now)...), errors.Join(append(errs, err)...)
+	out = append(out, findContradictions(guests, now)...)
+	return append(out, findUnread(guests, now)...), errors.Join(append(errs, err)...)
 }
 
 // rememberGuests records which guests exist, and when a guest was first missing.
@@ -116,10 +117,10 @@ func (c *Comparer) rememberGuests(guests []Seen) {
 func (c *Comparer) settleLease(ctx context.Context, r journal.Record, guests []Seen) error {
 	i := slices.IndexFunc(guests, func(g Seen) bool { return g.UUID == r.Lease.Owner.UID })
 	runs := i >= 0 && guests[i].Running
-	mayUse := runs && (guests[i].Unread || namesVF(guests[i].Live, r.PCI))
+	runsWith := runs && (guests[i].Unread || mayUse(guests[i].Live.Uses, r.PCI))
 	arrives := runs && guests[i].Next.UUID == "" && c.now().Sub(r.Since) < arriving
-	if r.Lease.Opened || mayUse || arrives {
-		return c.engine.Settle(ctx, r, !mayUse)
+	if r.Lease.Opened || runsWith || arrives {
+		return c.engine.Settle(ctx, r, !runsWith)
 	}
 	if c.isReserved(r, guests) {
 		return nil
@@ -136,7 +137,7 @@ func (c *Comparer) isReserved(r journal.Record, guests []Seen) bool {
 	i := slices.IndexFunc(guests, func(g Seen) bool { return g.UUID == r.Lease.Owner.UID })
 	missed, listed := c.gone[r.Lease.Owner.UID]
 	switch {
-	case i >= 0 && (guests[i].Unread || namesVF(guests[i].Next, r.PCI)):
+	case i >= 0 && (guests[i].Unread || mayUse(guests[i].Next.Uses, r.PCI)):
 		c.named[r.ID] = c.now()
 		return true
 	case i < 0 && listed && !r.Since.After(missed):
@@ -153,8 +154,14 @@ func namesVF(d guest.Definition, pci vf.PCIAddr) bool {
 	return slices.ContainsFunc(d.Uses, func(u guest.Use) bool { return u.VF() == pci })
 }
 
+// mayUse reports whether one of the devices passes the VF at an address, or may pass it.
+func mayUse(uses []guest.Use, pci vf.PCIAddr) bool {
+	return slices.ContainsFunc(uses, func(u guest.Use) bool { return u.MayBe(pci) })
+}
+
 // adoptVFs leases the VFs that a guest runs with and that have no owner. It reports a VF that
-// another owner held before the list was made, and holds still.
+// another owner held before the list was made, and holds still. It leaves a VF alone whose settings
+// it cannot read from the definition: findUnread reports it.
 func (c *Comparer) adoptVFs(ctx context.Context, g Seen, before []journal.Record) (out []api.Problem) {
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: g.UUID, Name: g.Name}
 	says := func(next, format string, args ...any) {
@@ -177,7 +184,7 @@ func (c *Comparer) adoptVFs(ctx context.Context, g Seen, before []journal.Record
 				says(fmt.Sprintf("nothing was taken from either: shut guest %s down, or virsh detach-device %s", g.Name, g.Name),
 					"it runs with VF %s, which is %s: %s by %s", rec.PCI, rec.Phase, vf.ErrHeld, rec.Holder())
 			}
-		default:
+		case w.Err == nil:
 			if err := c.engine.Adopt(ctx, requestFor(rec, who, w)); err != nil {
 				says("culvertd tries again on its own", "it runs with a VF that is not its own: %v", err)
 			}

@@ -93,6 +93,7 @@ func parseText(t *testing.T, text string) guest.Definition {
 func TestI1ReservedForAGuestThatRuns(t *testing.T) {
 	begin := time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
 	with, without := domain(hostdev(0, "net1")), domain()
+	unread, trunk := domain(unreadHostdev), domain(ovsTrunk)
 	for name, tc := range map[string]struct {
 		age            time.Duration
 		live, next     string // next is empty for a guest without a definition that is kept
@@ -105,6 +106,9 @@ func TestI1ReservedForAGuestThatRuns(t *testing.T) {
 		"and open nevertheless":    {age: unnamed, live: without, next: without, inUse: place(0)},
 		"for its next start":       {age: unnamed, live: without, next: with},
 		"it starts with it":        {age: unnamed, live: with, next: without, asked: []string{"settle v0, ended false"}},
+		"its device is odd":        {age: unnamed, live: unread, next: without, asked: []string{"settle v0, ended false"}},
+		"its next device is odd":   {age: unnamed, live: without, next: unread},
+		"another device is odd":    {age: unnamed, live: trunk, next: trunk, asked: []string{"end v0"}},
 		"its definition is odd":    {age: unnamed, live: without, next: without, unread: true, asked: []string{"settle v0, ended false"}},
 		"it ran with it":           {age: unnamed, live: without, next: without, opened: true, asked: []string{"settle v0, ended true"}},
 		"it comes from a host":     {age: 2 * unnamed, live: without, asked: []string{"settle v0, ended true"}},

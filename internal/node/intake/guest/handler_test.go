@@ -66,16 +66,22 @@ func idOf(a vf.PCIAddr) vf.ID {
 
 func short(a vf.PCIAddr) string { return fmt.Sprintf("v%d", a.Function) }
 
-// handler has a ledger of four VFs, v0 to v3, that are free but for those of held, whose
-// lines are "v1 attached UUID net1 opened".
-func handler(t *testing.T, held ...string) (*Handler, *fakeEngine) {
+func emptyLedger(t testing.TB) *journal.Ledger {
 	t.Helper()
 	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	err = l.Update(func(tx *journal.Tx) error {
+	return l
+}
+
+// handler has a ledger of four VFs, v0 to v3, that are free but for those of held, whose
+// lines are "v1 attached UUID net1 opened".
+func handler(t testing.TB, held ...string) (*Handler, *fakeEngine) {
+	t.Helper()
+	l := emptyLedger(t)
+	err := l.Update(func(tx *journal.Tx) error {
 		for n := range 4 {
 			if err := tx.Put(recordOf(t, n, held)); err != nil {
 				return err
@@ -90,7 +96,7 @@ func handler(t *testing.T, held ...string) (*Handler, *fakeEngine) {
 	return New(e, l), e
 }
 
-func recordOf(t *testing.T, n int, held []string) journal.Record {
+func recordOf(t testing.TB, n int, held []string) journal.Record {
 	t.Helper()
 	rec := journal.Record{ID: idOf(place(n)), PCI: place(n), Phase: journal.Free, Generation: 1}
 	for _, line := range held {
@@ -272,7 +278,7 @@ func TestP11Port(t *testing.T) {
 func TestReportsAreReadStrictly(t *testing.T) {
 	h, e := handler(t)
 	for name, method := range map[string]rpc.Handler{"start": h.Start, "stop": h.Stop, "created": h.PortCreated, "deleted": h.PortDeleted} {
-		for _, xml := range []string{"", "no XML", "<domain/>", "<hookData><networkport><plug type='hostdev-pci'/></networkport></hookData>"} {
+		for _, xml := range []string{"", "no XML", "<domain>", "<domain><devices>" + hostdev(0, "") + "</devices></domain>", "<hookData><networkport><plug type='hostdev-pci'/></networkport></hookData>"} {
 			if refused, err := report(t, method, xml); err == nil && refused == "" {
 				t.Errorf("%s took %q", name, xml)
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -23,12 +24,17 @@ import (
 const startBound = 15 * time.Second
 
 // Start is an rpc.Handler for api.MethodGuestStart. The guest gets the VFs that its definition
-// names, as the definition wants them, or none and the reason (P10): a VF has another owner, or
-// could not be made ready. Start says nothing about PCI devices that are not in the ledger.
+// names, as the definition wants them, or none and the reason (P10): a VF has another owner, could
+// not be made ready, or cannot be read from the definition. Start says nothing about PCI devices
+// that are not in the ledger.
 func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error) {
-	def, err := parseReport(params)
+	text, err := readReport(params)
 	if err != nil {
 		return nil, err
+	}
+	def, err := guest.Parse(text)
+	if err != nil {
+		return h.refuseUnread(text, err)
 	}
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: def.UUID, Name: def.Name}
 	wants, err := def.Wants()
@@ -36,7 +42,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 		err = checkMove(def)
 	}
 	if err != nil {
-		return api.GuestAnswer{Refused: err.Error()}, nil //nolint:nilerr // a refusal is an answer
+		return refuse(err.Error()), nil
 	}
 	records, err := h.readRecords()
 	if err != nil {
@@ -46,11 +52,14 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	var requests []attach.Request
 	for _, w := range wants {
 		rec, known := recordAt(records, w.VF)
+		if why := findObstacle(rec, who); known && why != "" {
+			no.addReason(why, h.engine.Room(ctx, rec.PCI))
+		}
 		switch {
+		case w.Err != nil && mayBeVF(records, w):
+			no.addReason(describeUnread(w), "")
+		case w.Err != nil: // a device of the host that Culvert does not have
 		case known:
-			if why := findObstacle(rec, who); why != "" {
-				no.addReason(why, h.engine.Room(ctx, rec.PCI))
-			}
 			requests = append(requests, requestFor(rec, who, w))
 		case w.Ours:
 			no.addReason(fmt.Sprintf("VF %s, which is none of this host's that Culvert made", w.VF), "")
@@ -87,7 +96,15 @@ func (r *refusal) formatAnswer(who vf.Owner, do string) api.GuestAnswer {
 	if len(r.rooms) > 0 {
 		text += " (" + strings.Join(r.rooms, "; ") + ")"
 	}
-	return api.GuestAnswer{Refused: text}
+	return refuse(text)
+}
+
+// longestRefusal bounds a refusal, in bytes. A definition may have thousands of mistakes, and
+// libvirt's hook would let the guest start if the answer were too long for the socket.
+const longestRefusal = 8 << 10
+
+func refuse(why string) api.GuestAnswer {
+	return api.GuestAnswer{Refused: excerpt.Fit(why, longestRefusal)}
 }
 
 // grantAll gives the guest all VFs. If that fails, the guest keeps only the VFs that it had before.
@@ -98,7 +115,7 @@ func (h *Handler) grantAll(ctx context.Context, requests []attach.Request) (api.
 	for _, req := range requests {
 		rec, had, err := h.grantVF(ctx, req)
 		if err != nil {
-			return api.GuestAnswer{Refused: fmt.Sprintf("guest %s cannot start: %v", req.Owner.Name, errors.Join(err, h.endLeases(ctx, given)))}, nil
+			return refuse(fmt.Sprintf("guest %s cannot start: %v", req.Owner.Name, errors.Join(err, h.endLeases(ctx, given)))), nil
 		}
 		if !had {
 			given = append(given, rec)
@@ -136,27 +153,36 @@ func (h *Handler) grantVF(ctx context.Context, req attach.Request) (rec journal.
 // Stop is an rpc.Handler for api.MethodGuestStop: libvirt has released the devices of the guest.
 // Its leases on VFs that the definition names end (P12). Others are reserved for its next start.
 func (h *Handler) Stop(ctx context.Context, params json.RawMessage) (any, error) {
-	def, err := parseReport(params)
+	text, err := readReport(params)
 	if err != nil {
 		return nil, err
 	}
-	return api.GuestAnswer{}, h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool {
-		return slices.ContainsFunc(def.Uses, func(u guest.Use) bool { return u.VF() == pci })
-	})
+	def, err := guest.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return api.GuestAnswer{}, h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool { return namesVF(def, pci) })
 }
 
 // PortCreated is an rpc.Handler for api.MethodPortCreated: it leases the VF that libvirt chose
 // from a network to the guest, or refuses it. A VF that the guest has already stays as it is: its
 // definition, which Start has read, has more settings than the port.
 func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any, error) {
-	port, err := portOf(params)
+	text, err := readReport(params)
 	if err != nil {
 		return nil, err
 	}
 	records, err := h.readRecords()
+	if err != nil {
+		return nil, err
+	}
+	port, err := guest.ParsePort(text)
 	rec, known := recordAt(records, port.Want.VF)
-	if err != nil || !known {
-		return api.GuestAnswer{}, err
+	switch {
+	case err != nil && (known || port.Want.VF.IsZero() && len(records) > 0):
+		return refuse(fmt.Sprintf("a guest cannot have a device that may be a VF: %v", err)), nil
+	case !known:
+		return api.GuestAnswer{}, nil
 	}
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: port.UUID, Name: port.Name}
 	if why := findObstacle(rec, who); why != "" {
@@ -172,27 +198,24 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 
 // PortDeleted is an rpc.Handler for api.MethodPortDeleted.
 func (h *Handler) PortDeleted(ctx context.Context, params json.RawMessage) (any, error) {
-	port, err := portOf(params)
-	if err != nil || port.Want.VF.IsZero() {
+	text, err := readReport(params)
+	if err != nil {
+		return nil, err
+	}
+	port, err := guest.ParsePort(text)
+	if port.UUID == "" || port.Want.VF.IsZero() {
 		return api.GuestAnswer{}, err
 	}
 	return api.GuestAnswer{}, h.endOf(ctx, port.UUID, func(pci vf.PCIAddr) bool { return pci == port.Want.VF })
 }
 
-func parseReport(params json.RawMessage) (guest.Definition, error) {
+// readReport returns the XML of a report.
+func readReport(params json.RawMessage) ([]byte, error) {
 	var r api.GuestReport
 	if err := json.Unmarshal(params, &r); err != nil {
-		return guest.Definition{}, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
+		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
-	return guest.Parse(r.XML)
-}
-
-func portOf(params json.RawMessage) (guest.Port, error) {
-	var r api.GuestReport
-	if err := json.Unmarshal(params, &r); err != nil {
-		return guest.Port{}, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
-	}
-	return guest.ParsePort(r.XML)
+	return r.XML, nil
 }
 
 // endOf ends the guest's leases on VFs that match, as they are now: a report that

@@ -27,6 +27,7 @@ type kernel interface {
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+	Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 }
 
 // Gatherer gathers the status of a node.
@@ -70,7 +71,7 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	st := status.Assemble(status.Input{
 		Node: hostName(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
 		Records: c.Records, Addresses: c.Addresses, Changed: findChanged(before, c.Records),
-		Seen: g.readAttached(ctx, c.Records), Given: given, GivenUnknown: unknown, Users: g.readUsers(ctx, c.Records, pfs), Dark: g.findDark(c.Records),
+		Seen: g.readAttached(ctx, c.Records), Given: given, GivenUnknown: unknown, Users: g.readUsers(ctx, c.Records), Uses: g.readUses(ctx, c.Records, pfs), Dark: g.findDark(c.Records),
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
 	})
 	addWarnings(st.VFs, c.Records)
@@ -135,19 +136,9 @@ func (g *Gatherer) readGiven(ctx context.Context) (given map[vf.PCIAddr]string, 
 	return given, err != nil
 }
 
-// readUsers returns the processes that have VFs open. It reads the VFs that user space may drive,
-// and all VFs of PFs whose number of VFs is to change.
-func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record, pfs []vf.PF) map[vf.PCIAddr][]vf.Process {
+// readUsers returns the processes that have VFs open, of the VFs that user space may drive.
+func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record) map[vf.PCIAddr][]vf.Process {
 	var handed []vf.PCIAddr
-	spec := g.Node.Spec()
-	for _, pf := range pfs {
-		if want, ok := spec.ForPF(pf); !ok || want.VFs == pf.NumVFs {
-			continue
-		}
-		for _, v := range pf.VFs {
-			handed = append(handed, v.PCI)
-		}
-	}
 	for _, r := range records {
 		if r.Phase == journal.Attached && r.Lease.Wanted.Driver == vf.DriverVFIO || r.Phase == journal.Quarantined {
 			handed = append(handed, r.PCI)
@@ -159,6 +150,35 @@ func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record, pfs 
 	out, err := g.Kernel.Users(ctx, handed...)
 	if err != nil {
 		g.Log.Warn("read which processes have VFs open", "err", err)
+	}
+	return out
+}
+
+// readUses returns how VFs without an owner are used outside Culvert. It reads those that are not
+// as Culvert left them, those that the ledger does not know, and all of PFs whose number of VFs is
+// to change.
+func (g *Gatherer) readUses(ctx context.Context, records []journal.Record, pfs []vf.PF) map[vf.PCIAddr]vf.Use {
+	known := map[vf.ID]journal.Record{}
+	for _, r := range records {
+		known[r.ID] = r
+	}
+	var ask []vf.PCIAddr
+	spec := g.Node.Spec()
+	for _, pf := range pfs {
+		want, managed := spec.ForPF(pf)
+		for _, v := range pf.VFs {
+			r, isKnown := known[v.ID]
+			if managed && want.VFs != pf.NumVFs || !isKnown || r.Lease.Owner.IsZero() && len(r.Baseline.Diff(v)) > 0 {
+				ask = append(ask, v.PCI)
+			}
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	out, err := g.Kernel.Uses(ctx, ask...)
+	if err != nil {
+		g.Log.Warn("read who uses VFs without a lease", "err", err)
 	}
 	return out
 }

@@ -118,6 +118,8 @@ func phaseLine(v api.VF, st api.NodeStatus, o Options) string {
 	switch {
 	case v.Phase == api.PhaseUnmanaged:
 		return "unmanaged: not in the ledger, so it is never given out"
+	case v.Phase == api.PhaseOutside:
+		return "used outside Culvert: " + v.UsedBy
 	case v.Node != "":
 		return v.Phase
 	}

@@ -70,7 +70,7 @@ func vfTable(inCluster bool, o Options) *screen.Table {
 
 func formatOwner(v api.VF) string {
 	if v.Owner == nil {
-		return ""
+		return v.UsedBy
 	}
 	if s := formatRunning(v); s != "" {
 		return v.Owner.String() + " (" + s + ")"

@@ -1,0 +1,125 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// vfioNode returns a node whose pool is for user space, and a request for one of its VFs.
+func vfioNode(t *testing.T) (machine, *node.Node, attach.Request) {
+	t.Helper()
+	m, n := newNode(t)
+	spec := n.Spec()
+	spec.Pools = []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}
+	n.SetSpec(spec)
+	if err := n.Reconciler.Pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m, n, attach.Request{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"}, Network: "blue"}
+}
+
+func countPhase(t *testing.T, n *node.Node, phase journal.Phase) (count int) {
+	t.Helper()
+	records, err := journal.ReadRecords(n.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if r.Phase == phase {
+			count++
+		}
+	}
+	return count
+}
+
+// I3: "could not look" is never "dirty". While nobody can say who uses VFs, an attach answers "try
+// again", and all VFs stay free. It succeeds as soon as culvertd can look.
+func TestI3CouldNotLookIsNotDirty(t *testing.T) {
+	m, n, req := vfioNode(t)
+	m.faults.FailReads(func(_ context.Context, r faulty.Reading) error {
+		if r.Kind == faulty.ReadUses || r.Kind == faulty.ReadUsers {
+			return fmt.Errorf("%w: a process has very many files", vf.ErrTimeout)
+		}
+		return nil
+	})
+	_, err := n.Engine.Attach(t.Context(), req)
+	if !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "try again") || !strings.Contains(err.Error(), "very many files") {
+		t.Errorf("the answer: %v", err)
+	}
+	if free := countPhase(t, n, journal.Free); free != 14 {
+		t.Errorf("%d VFs are free, want all 14", free)
+	}
+	m.faults.FailReads(nil)
+	if _, err := n.Engine.Attach(t.Context(), req); err != nil {
+		t.Error(err)
+	}
+}
+
+// I3: an attach passes over a VF that cannot be read, which stays free, and takes another.
+func TestI3AttachPassesOverAnUnreadVF(t *testing.T) {
+	m, n, req := vfioNode(t)
+	var unread vf.PCIAddr
+	m.faults.FailReads(func(_ context.Context, r faulty.Reading) error {
+		if r.Kind != faulty.ReadVF {
+			return nil
+		}
+		if unread.IsZero() {
+			unread = r.VFs[0]
+		}
+		if r.VFs[0] == unread {
+			return vf.ErrTimeout
+		}
+		return nil
+	})
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil || rec.PCI == unread || unread.IsZero() {
+		t.Errorf("VF %s (%s is unread), %v", rec.PCI, unread, err)
+	}
+	if free := countPhase(t, n, journal.Free); free != 13 {
+		t.Errorf("%d VFs are free, want 13", free)
+	}
+	req.Owner.UID, req.VF = "c2", unread
+	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrNotReady) {
+		t.Errorf("the unread one by name: %v", err)
+	}
+}
+
+// I2: upkeep leaves a free VF that changed as it is while the engine cannot look who uses it.
+func TestI2UpkeepThatCannotLookLeavesTheVF(t *testing.T) {
+	m, n := newNode(t)
+	pf := n.Inventory.PFs()[0]
+	if err := m.Do(t.Context(), step.SetVFRate{PF: pf.PCI, Index: 0, Max: 33}); err != nil {
+		t.Fatal(err)
+	}
+	rate := func() uint32 {
+		st, err := m.VF(t.Context(), pf.VFs[0].PCI, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Admin.MaxTxRate
+	}
+	m.faults.FailReads(func(_ context.Context, r faulty.Reading) error {
+		if r.Kind == faulty.ReadUses {
+			return vf.ErrTimeout
+		}
+		return nil
+	})
+	if err := n.Reconciler.Pass(t.Context()); err != nil || rate() != 33 {
+		t.Errorf("rate %d, %v", rate(), err)
+	}
+	m.faults.FailReads(nil)
+	if err := n.Reconciler.Pass(t.Context()); err != nil || rate() != 0 {
+		t.Errorf("then: rate %d, %v", rate(), err)
+	}
+}
