@@ -99,7 +99,7 @@ type PF struct {
 // quarantined. In a cluster's objects, PhaseMissing is the phase of a VF that is not on the bus.
 // PhaseGiven stands there for free if the kubelet has given the VF to a pod but no network has
 // attached it. The network is about to, or the pod has none (vfio). PhaseOutside stands there for
-// free if somebody else uses the VF outside Culvert.
+// free if the VF is used outside Culvert.
 const (
 	PhaseUnmanaged = "unmanaged"
 	PhaseMissing   = "missing"

@@ -16,8 +16,8 @@ func (p Process) String() string {
 	return fmt.Sprintf("%s (process %d)", p.Name, p.PID)
 }
 
-// Use is how somebody uses a VF for which the ledger has no lease. One of the fields is set; the
-// zero value is no use.
+// Use is the use of a VF for which the ledger has no lease. One of the fields is set; the zero value
+// is no use.
 type Use struct {
 	Pod string  // that the kubelet gave it to, namespace/name
 	By  Process // that has it open

@@ -82,7 +82,7 @@ func (e *Engine) isLeftToUser(ctx context.Context, rec journal.Record) bool {
 	return used
 }
 
-// reportUse emits the event of a VF without an owner that somebody uses.
+// reportUse emits the event that a VF without an owner is used.
 func (e *Engine) reportUse(rec journal.Record, use vf.Use) {
 	at, _ := e.findSite(rec)
 	event := journal.Event{

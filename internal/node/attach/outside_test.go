@@ -43,7 +43,7 @@ func countPhase(t *testing.T, n *node.Node, phase journal.Phase) (count int) {
 	return count
 }
 
-// I3: "could not look" is never "dirty". While nobody can say who uses VFs, an attach answers "try
+// I3: "could not look" is never "dirty". While the kernel does not say who uses VFs, an attach answers "try
 // again", and all VFs stay free. It succeeds as soon as culvertd can look.
 func TestI3CouldNotLookIsNotDirty(t *testing.T) {
 	m, n, req := vfioNode(t)

@@ -61,7 +61,7 @@ func (r reservation) unlockAll() {
 
 // reserveClean reserves a VF and makes sure that it is clean and stays so. It quarantines a VF that
 // was changed outside Culvert, or that a call which hangs may yet change, and takes another. It
-// passes over a VF that somebody uses outside Culvert, or that cannot be read: that VF stays free
+// passes over a VF that is used outside Culvert, or that cannot be read: that VF stays free
 // and untouched (I2).
 func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, error) {
 	req.passed = map[vf.ID]error{}
@@ -111,7 +111,7 @@ func (e *Engine) freeUntouched(rec journal.Record) error {
 	})
 }
 
-// An untouchable error says why a free VF must stay as it is: somebody uses it outside Culvert
+// An untouchable error says why a free VF must stay as it is: it is used outside Culvert
 // (vf.ErrHeld), or it cannot be read (vf.ErrNotReady), which says nothing about the VF.
 type untouchable struct{ error }
 

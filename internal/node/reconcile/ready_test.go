@@ -41,18 +41,7 @@ func TestReadyWhenNothingIsLeftToDo(t *testing.T) {
 // I7: a VF that is used outside Culvert, and a number of VFs that an owner is in the way of, do not
 // keep culvertd from serving.
 func TestI7ReadyBesideUsersOfVFs(t *testing.T) {
-	h := boot(t, "")
-	h.k.AddNetns("/run/netns/other")
-	pf := h.Inventory.PFs()[0]
-	for _, s := range []step.Step{step.SetPFUp{PF: pf.PCI}, step.SetNumVFs{PF: pf.PCI, N: 7}} {
-		if err := h.k.Do(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pf, err := h.k.PF(t.Context(), pf.PCI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, pf := bootBesideOthers(t)
 	if err := h.k.Do(t.Context(), step.Move{VF: pf.VFs[1].PCI, To: "/run/netns/other", Name: "x"}); err != nil {
 		t.Fatal(err)
 	}

@@ -260,9 +260,10 @@ func TestWaitsForCarrier(t *testing.T) {
 	h.pass(t)
 }
 
-// culvertd takes over VFs of another program if they are unused. It leaves used ones alone, and
-// reports the reason.
-func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
+// bootBesideOthers returns a host without a wanted Spec, and its first PF with 7 VFs that another
+// program made.
+func bootBesideOthers(t *testing.T) (*host, vf.PF) {
+	t.Helper()
 	h := boot(t, "")
 	h.k.AddNetns("/run/netns/other")
 	pf := h.Inventory.PFs()[0]
@@ -275,6 +276,13 @@ func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h, pf
+}
+
+// culvertd takes over VFs of another program if they are unused. It leaves used ones alone, and
+// reports the reason.
+func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
+	h, pf := bootBesideOthers(t)
 	for _, s := range []step.Step{
 		step.SetUp{VF: pf.VFs[0].PCI, Up: true},
 		step.Move{VF: pf.VFs[1].PCI, To: "/run/netns/other", Name: "x"},

@@ -58,8 +58,9 @@ func checkBinding(spec desired.Spec, pf vf.PF, v vf.State) error {
 	return nil
 }
 
-// DescribePlans returns a reason not to destroy a VF that is not in the ledger although nobody uses
-// it now: somebody prepared it, as for a guest that is shut down. It returns "" if there is none.
+// DescribePlans returns a reason not to destroy a VF that is not in the ledger and is not
+// used now: another program prepared it, as for a guest that is shut down. It returns "" if there is
+// none.
 func DescribePlans(v vf.State) string {
 	switch {
 	case v.Driver == vf.DriverVFIO:

@@ -248,7 +248,7 @@ func TestChangedRecordsShowNoDifference(t *testing.T) {
 	}
 }
 
-// The status names who uses a VF that has no owner. A VF that somebody only prepared keeps culvertd
+// The status names who uses a VF that has no owner. A VF that another program only prepared keeps culvertd
 // from changing the number of VFs, so the status says so while the number is to change.
 func TestUsersOutsideTheLedger(t *testing.T) {
 	pf := igb(0, 5)
