@@ -122,7 +122,8 @@ type Engine struct {
 	podLinks   memory[podLink]
 	guardLooks memory[time.Time] // when upkeep last read the guard
 	hangs      memory[hang]
-	looking    chan struct{} // has a value for each read of waitForTurn that is under way
+	uses       memory[vf.Use] // outside Culvert, at the last look; see anyLease
+	looking    chan struct{}  // has a value for each read of waitForTurn that is under way
 	aside      setAside
 	background sync.WaitGroup // announcements, late results of detection, and VFs that take long to mend
 }

@@ -56,4 +56,5 @@ func (e *Engine) forgetLease(id vf.ID) {
 	e.podLinks.forgetValue(id)
 	e.guardLooks.forgetValue(id)
 	e.hangs.forgetValue(id)
+	e.uses.forgetValue(id)
 }

@@ -56,8 +56,8 @@ func (e *Engine) usesOf(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]
 }
 
 // isLeftToUser reports whether a VF without an owner in the ledger is used outside Culvert, or
-// whether the engine cannot find that out. It emits an event when a use begins. A VF that is being
-// taken back from an owner is not left: what is on it comes from that owner.
+// whether the engine cannot find that out. It emits an event when a use begins or ends. A VF that
+// is being taken back from an owner is not left: what is on it comes from that owner.
 func (e *Engine) isLeftToUser(ctx context.Context, rec journal.Record) bool {
 	if !rec.Lease.Owner.IsZero() {
 		return false
@@ -68,28 +68,44 @@ func (e *Engine) isLeftToUser(ctx context.Context, rec journal.Record) bool {
 	}
 	outside, err := ask(ctx, rec.PCI)
 	use, used := outside[rec.PCI]
-	switch {
-	case used:
-		if e.isNews(rec, use.String()) {
-			e.reportUse(rec, use)
-		}
-	case err != nil:
+	if err != nil {
 		e.Log.Info("a VF is left as it is until the next pass, since it may be in use", "vf", rec.ID, "err", err)
-		return true
-	default:
-		e.isNews(rec, "")
+		return true // also if it is used: the kubelet may say later that its pod is the user
 	}
+	e.noteUse(rec, use)
 	return used
 }
 
-// reportUse emits the event that a VF without an owner is used.
-func (e *Engine) reportUse(rec journal.Record, use vf.Use) {
+// noteUse remembers the use of a VF outside Culvert; the zero value says that it is not used. It
+// emits an event if that is news.
+func (e *Engine) noteUse(rec journal.Record, use vf.Use) {
+	if e.lastUse(rec) == use {
+		return
+	}
+	e.uses.storeValue(anyLease(rec), use)
 	at, _ := e.findSite(rec)
-	event := journal.Event{
-		Type: journal.Warning, Reason: "UsedOutside", Object: "VF " + rec.PCI.String(),
-		Text: fmt.Sprintf("vf %d of %s is used outside Culvert: %s. It is left as it is until that ends", rec.ID.Index, at.label, use),
+	event := journal.Event{Type: journal.Warning, Reason: "UsedOutside", Object: "VF " + rec.PCI.String()}
+	event.Text = fmt.Sprintf("vf %d of %s is used outside Culvert: %s. It is left as it is until that ends", rec.ID.Index, at.label, use)
+	if use == (vf.Use{}) {
+		event.Type, event.Reason = journal.Normal, "UseEnded"
+		event.Text = fmt.Sprintf("vf %d of %s is not used outside Culvert any more", rec.ID.Index, at.label)
 	}
 	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Event(event) }); err != nil {
 		e.Log.Warn("write an event", "event", event.Text, "err", err)
 	}
+}
+
+func (e *Engine) lastUse(r journal.Record) vf.Use { return e.uses.loadValue(anyLease(r)) }
+
+// anyLease stands for all leases of a VF in Engine.uses: each attempt of an attach makes a new one,
+// and the use outside Culvert goes on.
+func anyLease(r journal.Record) journal.Record { return journal.Record{ID: r.ID} }
+
+// HostUse describes how the host was last seen to use a free VF. It returns "" if the VF was not
+// used, or if the kubelet had given it to the pod that used it.
+func (e *Engine) HostUse(r journal.Record) string {
+	if use := e.lastUse(r); r.Phase == journal.Free && use != (vf.Use{}) && use.Pod == "" {
+		return use.String()
+	}
+	return ""
 }

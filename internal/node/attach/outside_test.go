@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,5 +122,84 @@ func TestI2UpkeepThatCannotLookLeavesTheVF(t *testing.T) {
 	m.faults.FailReads(nil)
 	if err := n.Reconciler.Pass(t.Context()); err != nil || rate() != 0 {
 		t.Errorf("then: rate %d, %v", rate(), err)
+	}
+}
+
+// usesReported lists the reasons of the events about uses of VFs outside Culvert, oldest first.
+func usesReported(t *testing.T, n *node.Node) (out []string) {
+	t.Helper()
+	err := n.Ledger.View(func(tx *journal.Tx) error {
+		for _, ev := range tx.Events(0) {
+			if ev.Reason == "UsedOutside" || ev.Reason == "UseEnded" {
+				out = append(out, ev.Reason)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A VF that a program has open is as Culvert left it, so upkeep does not ask about it. The first
+// attach that meets it reports it, and the device plugin hears of it until that use has ended.
+func TestUseThatAnAttachFinds(t *testing.T) {
+	m, n, req := vfioNode(t)
+	open := n.Inventory.PFs()[0].VFs[0]
+	req.VF = open.PCI
+	if err := m.Open(open.PCI, vf.Process{PID: 4711, Name: "testpmd"}); err != nil {
+		t.Fatal(err)
+	}
+	hostUse := func() string {
+		t.Helper()
+		return n.Engine.HostUse(record(t, n, open.ID))
+	}
+	for range 2 {
+		if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) || hostUse() != "open by testpmd (process 4711)" {
+			t.Errorf("use %q, %v", hostUse(), err)
+		}
+	}
+	pass := func() {
+		t.Helper()
+		if err := n.Reconciler.Pass(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	pass()
+	if got := usesReported(t, n); !slices.Equal(got, []string{"UsedOutside"}) {
+		t.Errorf("events %q", got)
+	}
+	if err := m.Open(open.PCI); err != nil {
+		t.Fatal(err)
+	}
+	pass()
+	if got := usesReported(t, n); !slices.Equal(got, []string{"UsedOutside", "UseEnded"}) || hostUse() != "" {
+		t.Errorf("use %q, events %q", hostUse(), got)
+	}
+}
+
+// While the kubelet does not say which pod has a VF, no event calls the user a stranger. A VF that
+// its pod uses is no VF that the host uses.
+func TestUseOfAPodIsReportedOnce(t *testing.T) {
+	m, n := newNode(t)
+	used := n.Inventory.PFs()[0].VFs[0]
+	m.AddNetns("/run/netns/theirs")
+	if err := m.Meddle(used.PCI, func(st *vf.State) { st.Link.Netns = "/run/netns/theirs" }); err != nil {
+		t.Fatal(err)
+	}
+	answer := vf.ErrNotReady
+	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		return func(vf.PCIAddr) string { return "default/a" }, answer
+	}
+	for range 2 {
+		if err := n.Reconciler.Pass(t.Context()); err != nil {
+			t.Error(err)
+		}
+		answer = nil
+	}
+	use := n.Engine.HostUse(record(t, n, used.ID))
+	if got := usesReported(t, n); !slices.Equal(got, []string{"UsedOutside"}) || use != "" {
+		t.Errorf("events %q, host use %q", got, use)
 	}
 }

@@ -152,15 +152,18 @@ func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
 	}
 	d := rec.Baseline.Diff(st)
 	if len(d) == 0 && st.Driver != vf.DriverVFIO {
+		e.noteUse(rec, vf.Use{})
 		return nil
 	}
 	uses, err := e.usesOf(ctx, rec.PCI)
 	if use, used := uses[rec.PCI]; used {
+		e.noteUse(rec, use)
 		return untouchable{fmt.Errorf("free, and used outside Culvert: %s: %w", use, vf.ErrHeld)}
 	}
 	if err != nil {
 		return untouchable{fmt.Errorf("%w: %w", errBlind, err)}
 	}
+	e.noteUse(rec, vf.Use{})
 	if len(d) > 0 {
 		return fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
 	}

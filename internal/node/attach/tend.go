@@ -106,6 +106,9 @@ func (e *Engine) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 			if d := r.Baseline.Diff(st); len(d) > 0 {
 				return func() error { return e.tendVF(ctx, r, "DriftMended", errors.New(vf.Differences(d))) }
 			}
+			if e.lastUse(r) != (vf.Use{}) {
+				return func() error { e.isLeftToUser(ctx, r); return nil } // which notices its end
+			}
 		}
 	case journal.Attached:
 		if r.Lease.Withdrawn != nil { // culvertd ended before it took the VF

@@ -29,7 +29,9 @@ func newDevicePlugin(n *node.Node, root string, log *slog.Logger) *deviceplugin.
 		InfoDir: deviceplugin.DefaultInfoDir, CDIDir: deviceplugin.DefaultCDIDir,
 		Hardware: n.Inventory, Ledger: n.Ledger,
 		Kubelet: kubelet.New(podResources(root)),
-		Spec:    n.WatchSpec, IsDark: n.Engine.IsDark, IsDoubtful: n.Engine.IsDoubtful, Watch: dirwatch.Watch, Log: log,
+		Spec:    n.WatchSpec,
+		IsDark:  n.Engine.IsDark, IsDoubtful: n.Engine.IsDoubtful, HostUse: n.Engine.HostUse,
+		Watch: dirwatch.Watch, Log: log,
 	})
 	n.Engine.Given = p.Given
 	return p

@@ -1,6 +1,7 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -26,9 +27,10 @@ type host struct {
 	newer func(r journal.Record, listed time.Time) bool
 	// listed is when pfs were listed.
 	listed time.Time
-	// isDark and isDoubtful are those of Config.
+	// isDark, isDoubtful and hostUse are those of Config.
 	isDark     func(journal.Record) bool
 	isDoubtful func(vf.PF, []journal.Record) bool
+	hostUse    func(journal.Record) string
 	// given has the pod of each VF, as the kubelet last reported it.
 	given map[vf.PCIAddr]string
 }
@@ -94,7 +96,7 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			// A pod that uses its VF without Culvert may have moved the interface or bound another driver.
 			unused := d.free && h.given[st.PCI] == ""
 			if d.unfit == "" && unused {
-				d.unfit = mixed[pool.FullName()]
+				d.unfit = cmp.Or(h.describeHostUse(rec), mixed[pool.FullName()])
 			}
 			if d.unfit == "" && lately && d.vfio && !before.lists(st.PCI) { // its device nodes work without an ADD
 				d.unfit = describeUnread(pf)
@@ -116,6 +118,18 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 		}
 	}
 	return out
+}
+
+// describeHostUse returns why the kubelet gets no VF that the host uses; "" if it is not used.
+func (h host) describeHostUse(rec journal.Record) string {
+	if h.hostUse == nil {
+		return ""
+	}
+	use := h.hostUse(rec)
+	if use == "" {
+		return ""
+	}
+	return "it is used outside Culvert: " + use
 }
 
 func describeUnread(pf vf.PF) string {

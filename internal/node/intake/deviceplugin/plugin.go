@@ -50,7 +50,7 @@ type kubelet interface {
 	Given(context.Context) (map[vf.PCIAddr]string, error)
 }
 
-// Config has the parts of a Plugin. All fields but Bond, IsDark, IsDoubtful and Log are needed.
+// Config has the parts of a Plugin. All fields but Bond, IsDark, IsDoubtful, HostUse, Now and Log are needed.
 type Config struct {
 	Dir     string // the kubelet's folder of device plugins
 	InfoDir string // for device-info files
@@ -69,6 +69,8 @@ type Config struct {
 	IsDark func(journal.Record) bool
 	// IsDoubtful is alloc.IsDoubtful; nil: no PF is.
 	IsDoubtful func(vf.PF, []journal.Record) bool
+	// HostUse describes how the host uses a free VF, "" if it does not; nil: it uses none.
+	HostUse func(journal.Record) string
 	// Watch wakes after each change in a folder, see kernel/dirwatch.
 	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
 	// Now is the clock that measures for how long a PF cannot be read; nil stands for time.Now.
@@ -189,7 +191,7 @@ func (p *Plugin) readHost(spec desired.Spec) (host, error) {
 	// In this order: the hardware is no older than listed, the ledger no older than
 	// the hardware.
 	listed := p.Hardware.Listed()
-	h := host{spec: spec, pfs: p.Hardware.PFs(), listed: listed, isDark: p.IsDark, isDoubtful: p.IsDoubtful}
+	h := host{spec: spec, pfs: p.Hardware.PFs(), listed: listed, isDark: p.IsDark, isDoubtful: p.IsDoubtful, hostUse: p.HostUse}
 	h.newer = func(r journal.Record, listed time.Time) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()

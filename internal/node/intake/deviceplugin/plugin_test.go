@@ -110,7 +110,8 @@ func (m *machine) run() {
 	m.plugin = deviceplugin.New(deviceplugin.Config{
 		Dir: m.kubelet.dir, InfoDir: filepath.Join(m.dir, "dp"), CDIDir: filepath.Join(m.dir, "cdi"),
 		Hardware: m.hardware, Ledger: m.ledger, Kubelet: m.kubelet, Spec: m.node.WatchSpec, Watch: dirwatch.Watch,
-		Now: func() time.Time { return time.Now().Add(time.Duration(m.later.Load())) },
+		HostUse: m.node.Engine.HostUse,
+		Now:     func() time.Time { return time.Now().Add(time.Duration(m.later.Load())) },
 	})
 	m.node.Engine.Given = m.plugin.Given
 	ctx, cancel := context.WithCancel(m.t.Context())
@@ -444,6 +445,38 @@ func TestPodUsesItsVFByAnotherPlugin(t *testing.T) {
 	m.kubelet.gives(pci, "")
 	look()
 	m.kubelet.knows("x/a", "uhhhhhh")
+}
+
+// No pod gets a free VF while the host uses it. The VF stays in its place meanwhile, as it does
+// below a bridge, so nothing else tells the kubelet.
+func TestVFsThatTheHostUsesAreUnhealthy(t *testing.T) {
+	m := started(t)
+	changed := m.pci(1, 0)
+	pass := func() {
+		t.Helper()
+		pfs, err := m.node.Inventory.Refresh(t.Context())
+		m.must(err)
+		m.must(m.node.Engine.Tend(t.Context(), pfs))
+	}
+	m.must(m.Occupy(changed, "the host uses it as ens1f0v0 below br0"))
+	m.must(m.Meddle(changed, func(st *vf.State) { st.Link.Up = true }))
+	pass()
+	m.kubelet.knows("x/a", "uhhhhhh")
+	m.must(m.Occupy(changed, ""))
+	pass()
+	m.kubelet.knows("x/a", "hhhhhhh")
+
+	// The use ends, and the VF is as it was left: then nothing has to be mended.
+	m.must(m.Meddle(changed, func(st *vf.State) { st.Link.Up = true }))
+	m.must(m.Occupy(changed, "the host uses it as ens1f0v0 below br0"))
+	pass()
+	m.kubelet.knows("x/a", "uhhhhhh")
+	m.must(m.Meddle(changed, func(st *vf.State) { st.Link.Up = false }))
+	pass()
+	m.steady("x/a", "uhhhhhh")
+	m.must(m.Occupy(changed, ""))
+	pass()
+	m.kubelet.knows("x/a", "hhhhhhh")
 }
 
 // A kubelet that has just started lists no pod until it has read them from the API server. culvertd
