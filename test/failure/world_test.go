@@ -122,7 +122,7 @@ func (w *world) remember() {
 	w.t.Helper()
 	w.pristine = map[vf.ID]vf.Baseline{}
 	for _, r := range w.records() {
-		if r.Phase != journal.Free {
+		if r.Phase != vf.PhaseFree {
 			w.t.Fatalf("VF %s is %s after it was made: %s", r.PCI, r.Phase, r.Reason)
 		}
 		w.pristine[r.ID] = r.Baseline

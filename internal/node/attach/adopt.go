@@ -37,7 +37,7 @@ func (e *Engine) Adopt(ctx context.Context, req Request) error {
 	if err != nil {
 		return fmt.Errorf("VF %s, with which %s runs: %w", req.VF, req.Owner, err)
 	}
-	if rec.Phase != journal.Attached {
+	if rec.Phase != vf.PhaseAttached {
 		return nil
 	}
 	if err := e.handleDrift(ctx, rec); err != nil {
@@ -60,7 +60,7 @@ func (e *Engine) writeAdoption(id vf.ID, req Request) (rec journal.Record, err e
 		if rec, err = e.writeLease(tx, choice, req); err != nil {
 			return err
 		}
-		rec.Phase, rec.Lease.Opened = journal.Attached, true
+		rec.Phase, rec.Lease.Opened = vf.PhaseAttached, true
 		at := siteOf(choice.PF, rec)
 		rec.Lease.Effective = at.driver.Effective(rec.Lease.Wanted.Over(rec.Baseline.Admin))
 		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
@@ -82,10 +82,10 @@ func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice
 			}
 			continue
 		}
-		if r.PCI != req.VF || r.Phase != journal.Free && r.Phase != journal.Quarantined {
+		if r.PCI != req.VF || r.Phase != vf.PhaseFree && r.Phase != vf.PhaseQuarantined {
 			return alloc.Choice{}, nil
 		}
-		records[i] = journal.Record{ID: r.ID, PCI: r.PCI, Generation: r.Generation, Phase: journal.Free, Baseline: r.Baseline, Released: r.Released, Owed: r.Owing()}
+		records[i] = journal.Record{ID: r.ID, PCI: r.PCI, Generation: r.Generation, Phase: vf.PhaseFree, Baseline: r.Baseline, Released: r.Released, Owed: r.Owing()}
 	}
 	choice, err := alloc.Choose(alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: e.Spec()}, alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Owned: true})
 	if err != nil {

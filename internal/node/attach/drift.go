@@ -54,7 +54,7 @@ func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, undoBound)
 	defer cancel()
 	rec, same, err := e.currentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
 	at, err := e.findSite(rec)

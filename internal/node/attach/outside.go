@@ -63,7 +63,7 @@ func (e *Engine) isLeftToUser(ctx context.Context, rec journal.Record) bool {
 		return false
 	}
 	ask := e.Outside
-	if rec.Phase == journal.Quarantined {
+	if rec.Phase == vf.PhaseQuarantined {
 		ask = e.usesOf // the pod to which the kubelet gave it waits until it is clean
 	}
 	outside, err := ask(ctx, rec.PCI)
@@ -104,7 +104,7 @@ func anyLease(r journal.Record) journal.Record { return journal.Record{ID: r.ID}
 // HostUse describes how the host was last seen to use a free VF. It returns "" if the VF was not
 // used, or if the kubelet had given it to the pod that used it.
 func (e *Engine) HostUse(r journal.Record) string {
-	if use := e.lastUse(r); r.Phase == journal.Free && use != (vf.Use{}) && use.Pod == "" {
+	if use := e.lastUse(r); r.Phase == vf.PhaseFree && use != (vf.Use{}) && use.Pod == "" {
 		return use.String()
 	}
 	return ""

@@ -30,7 +30,7 @@ func vfioNode(t *testing.T) (machine, *node.Node, attach.Request) {
 	return m, n, attach.Request{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"}, Network: "blue"}
 }
 
-func countPhase(t *testing.T, n *node.Node, phase journal.Phase) (count int) {
+func countPhase(t *testing.T, n *node.Node, phase vf.Phase) (count int) {
 	t.Helper()
 	records, err := journal.ReadRecords(n.Ledger)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestI3CouldNotLookIsNotDirty(t *testing.T) {
 	if !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "try again") || !strings.Contains(err.Error(), "very many files") {
 		t.Errorf("the answer: %v", err)
 	}
-	if free := countPhase(t, n, journal.Free); free != 14 {
+	if free := countPhase(t, n, vf.PhaseFree); free != 14 {
 		t.Errorf("%d VFs are free, want all 14", free)
 	}
 	m.faults.FailReads(nil)
@@ -87,7 +87,7 @@ func TestI3AttachPassesOverAnUnreadVF(t *testing.T) {
 	if err != nil || rec.PCI == unread || unread.IsZero() {
 		t.Errorf("VF %s (%s is unread), %v", rec.PCI, unread, err)
 	}
-	if free := countPhase(t, n, journal.Free); free != 13 {
+	if free := countPhase(t, n, vf.PhaseFree); free != 13 {
 		t.Errorf("%d VFs are free, want 13", free)
 	}
 	req.Owner.UID, req.VF = "c2", unread

@@ -89,7 +89,7 @@ func (e *Engine) wasDark(r journal.Record) bool {
 // or longer, although its PF has a link.
 func (e *Engine) IsDark(r journal.Record) bool {
 	last := e.podLinks.loadValue(r)
-	return r.Phase == journal.Attached && last.reported && !last.dark.IsZero()
+	return r.Phase == vf.PhaseAttached && last.reported && !last.dark.IsZero()
 }
 
 // IsDoubtful reports whether Culvert gives out VFs of a PF only if no VF of another PF is free.
@@ -120,7 +120,7 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	ctx, cancel := context.WithTimeout(ctx, undoBound)
 	defer cancel()
 	rec, same, err := e.currentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
 	last, now := e.podLinks.loadValue(rec), e.Now()

@@ -55,7 +55,7 @@ func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()
 	rec.Generation++
-	rec.Phase = journal.Releasing
+	rec.Phase = vf.PhaseReleasing
 	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (e *Engine) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Re
 		return journal.Record{}, fmt.Errorf("VF %s: %w in the ledger, so it has no baseline: culvert vf list shows the VFs that Culvert manages", pci, vf.ErrNotFound)
 	}
 	rec := records[i]
-	if rec.Phase != journal.Free && rec.Phase != journal.Quarantined {
+	if rec.Phase != vf.PhaseFree && rec.Phase != vf.PhaseQuarantined {
 		return rec, fmt.Errorf("VF %s is %s: %w by %s: only a VF that is free or quarantined gets a new baseline", pci, rec.Phase, vf.ErrHeld, rec.Holder())
 	}
 	outside, err := e.Outside(ctx, pci)

@@ -71,7 +71,7 @@ func (e *Engine) findHeld(owner vf.Owner) (rec journal.Record, ok bool, err erro
 		if !r.Held() || !sameAttachment(r.Lease.Owner, owner) {
 			continue
 		}
-		if !ok || rec.Phase == journal.Releasing {
+		if !ok || rec.Phase == vf.PhaseReleasing {
 			rec, ok = r, true
 		}
 	}
@@ -83,8 +83,8 @@ func (e *Engine) findHeld(owner vf.Owner) (rec journal.Record, ok bool, err erro
 // caller has locked the VF. The error is the ledger's: a failed reset leads to quarantine and is
 // no error. cause is the reason of the release; it is nil if the owner gave the VF back.
 func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, reason string, cause error) error {
-	begun := rec.Phase == journal.Configuring
-	rec.Phase = journal.Releasing
+	begun := rec.Phase == vf.PhaseConfiguring
+	rec.Phase = vf.PhaseReleasing
 	err := e.Ledger.Update(func(tx *journal.Tx) error {
 		rec = withHandedOver(tx, rec)
 		return tx.Put(rec)
@@ -123,7 +123,7 @@ func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, rea
 // freeVF frees a VF that was read back and is clean (I3).
 func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error) error {
 	who, released := rec.Lease.Owner, rec
-	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
+	rec.Phase, rec.Lease = vf.PhaseFree, journal.Lease{}
 	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
 	text := fmt.Sprintf("vf %d of %s is clean", rec.ID.Index, at.label)
 	if !who.IsZero() {
@@ -235,7 +235,7 @@ const (
 // lease stay held: the last owner's netns may still have them. A record without a lease holds no
 // addresses.
 func (e *Engine) quarantineVF(rec journal.Record, cause error) error {
-	rec.Phase, rec.Reason = journal.Quarantined, cause.Error()
+	rec.Phase, rec.Reason = vf.PhaseQuarantined, cause.Error()
 	wait := min(firstRetry<<min(rec.Attempts, 10), lastRetry)
 	rec.Attempts++
 	rec.NextRetry = e.Now().Add(wait)

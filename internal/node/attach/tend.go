@@ -20,7 +20,7 @@ func (e *Engine) Replay(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	for _, r := range records {
-		if r.Phase == journal.Attached && r.Lease.Lent != nil {
+		if r.Phase == vf.PhaseAttached && r.Lease.Lent != nil {
 			g.Go(func() error {
 				if err := e.GiveBack(ctx, r); err != nil { // Tend goes on
 					e.Log.Warn("replay", "vf", r.ID, "err", err)
@@ -41,7 +41,7 @@ func (e *Engine) Replay(ctx context.Context) error {
 
 // isBegun reports whether work on the VF is under way, or was when culvertd died.
 func isBegun(r journal.Record) bool {
-	return r.Held() && r.Phase != journal.Attached && r.Phase != journal.Damaged
+	return r.Held() && r.Phase != vf.PhaseAttached && r.Phase != vf.PhaseDamaged
 }
 
 // tendPatience is the usual Patience of an Engine.
@@ -97,11 +97,11 @@ func (e *Engine) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 		return func() error { return e.endLost(ctx, r) }
 	}
 	switch r.Phase {
-	case journal.Quarantined:
+	case vf.PhaseQuarantined:
 		if e.isDue(r) {
 			return func() error { return e.tendVF(ctx, r, "Recovered", nil) }
 		}
-	case journal.Free:
+	case vf.PhaseFree:
 		if _, st, ok := findListed(r, seen); ok {
 			if d := r.Baseline.Diff(st); len(d) > 0 {
 				return func() error { return e.tendVF(ctx, r, "DriftMended", errors.New(vf.Differences(d))) }
@@ -110,7 +110,7 @@ func (e *Engine) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 				return func() error { e.isLeftToUser(ctx, r); return nil } // which notices its end
 			}
 		}
-	case journal.Attached:
+	case vf.PhaseAttached:
 		if r.Lease.Withdrawn != nil { // culvertd ended before it took the VF
 			return func() error { return e.endWithdrawal(ctx, r) }
 		}
@@ -126,7 +126,7 @@ func (e *Engine) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 		if pf, st, ok := findListed(r, seen); ok {
 			return e.attachedTask(ctx, r, pf, st)
 		}
-	case journal.Configuring, journal.Releasing:
+	case vf.PhaseConfiguring, vf.PhaseReleasing:
 		return func() error { return e.finishStuck(ctx, r) }
 	}
 	return nil
@@ -193,10 +193,10 @@ func (e *Engine) tendVF(ctx context.Context, seen journal.Record, reason string,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	st, err := e.readVF(ctx, seen)
-	if err == nil && seen.Phase == journal.Free && len(seen.Baseline.Diff(st)) == 0 {
+	if err == nil && seen.Phase == vf.PhaseFree && len(seen.Baseline.Diff(st)) == 0 {
 		return nil // the listing showed the VF between two states
 	}
-	if err != nil && seen.Phase == journal.Free && !errors.Is(err, errGone) {
+	if err != nil && seen.Phase == vf.PhaseFree && !errors.Is(err, errGone) {
 		return err // it has no owner, and each attach reads it before
 	}
 	if err == nil && e.isLeftToUser(ctx, seen) {
@@ -212,7 +212,7 @@ func (e *Engine) tendVF(ctx context.Context, seen journal.Record, reason string,
 			return err
 		}
 		now.Generation++
-		now.Phase = journal.Releasing
+		now.Phase = vf.PhaseReleasing
 		rec, mine = now, true
 		return tx.Put(now)
 	})
@@ -236,7 +236,7 @@ func (e *Engine) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) 
 	}
 	defer unlock()
 	rec, err := e.readRecord(id)
-	if errors.Is(err, vf.ErrNotFound) || err == nil && rec.Phase != journal.Free {
+	if errors.Is(err, vf.ErrNotFound) || err == nil && rec.Phase != vf.PhaseFree {
 		return false, nil // the VF was forgotten, or is in another phase by now
 	}
 	if err != nil {

@@ -73,7 +73,7 @@ func (e *Engine) letGo(ctx context.Context, rec journal.Record) error {
 func (e *Engine) openGuests(ctx context.Context, records []journal.Record) map[vf.PCIAddr]bool {
 	var guests []vf.PCIAddr
 	for _, r := range records {
-		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerGuest {
+		if r.Phase == vf.PhaseAttached && r.Lease.Owner.Kind == vf.OwnerGuest {
 			guests = append(guests, r.PCI)
 		}
 	}
@@ -103,7 +103,7 @@ const libvirtBound = 5 * time.Second
 // for that. It runs with the VF locked.
 func (e *Engine) guestTask(ctx context.Context, seen journal.Record, ended bool) error {
 	rec, same, err := e.currentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return err // nil when the guest gave the VF back meanwhile
 	}
 	users, err := e.Kernel.Users(ctx, rec.PCI)

@@ -162,7 +162,7 @@ func TestWaitForARetryIsToldOnce(t *testing.T) {
 	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
 		all := tx.Records()
 		r := all[1]
-		r.Phase, r.Reason, r.Attempts, r.NextRetry = journal.Quarantined, "stuck", 3, now.Add(40*time.Second)
+		r.Phase, r.Reason, r.Attempts, r.NextRetry = vf.PhaseQuarantined, "stuck", 3, now.Add(40*time.Second)
 		return tx.Put(r)
 	})
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -116,8 +115,8 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 
 func toVFState(v api.VF) v1alpha1.VFState {
 	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: firstAddresses(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason), NoCarrier: v.NoCarrier}
-	if journal.Phase(v.Phase).IsAside(v.Attempts) { // each retry would be a write otherwise
-		o.Phase = string(journal.Quarantined)
+	if vf.Phase(v.Phase).IsAside(v.Attempts) { // each retry would be a write otherwise
+		o.Phase = string(vf.PhaseQuarantined)
 	}
 	if v.Missing {
 		o.Phase = api.PhaseMissing
@@ -226,7 +225,7 @@ func CountAiling(vfs []v1alpha1.VFState) (aside, dark map[string]int) {
 	aside, dark = map[string]int{}, map[string]int{}
 	for _, v := range vfs {
 		pf := v.Name[:max(0, strings.LastIndexByte(v.Name, '#'))]
-		if v.Phase == string(journal.Quarantined) {
+		if v.Phase == string(vf.PhaseQuarantined) {
 			aside[pf]++
 		}
 		if v.NoCarrier {

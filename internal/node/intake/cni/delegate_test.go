@@ -93,7 +93,7 @@ func (d *delegates) wantFree(t *testing.T) {
 	}
 	records, err := journal.ReadRecords(d.ledger)
 	for _, r := range records {
-		if r.Phase != journal.Free {
+		if r.Phase != vf.PhaseFree {
 			t.Errorf("VF %s is %s", r.PCI, r.Phase)
 		}
 	}
@@ -272,8 +272,8 @@ func TestI8DelegatedIPAMIsDeletedFromTheLedger(t *testing.T) {
 		"culvertd died in the ADD": func(t *testing.T, d *delegates) {
 			err := d.ledger.Update(func(tx *journal.Tx) error {
 				for _, r := range tx.Records() {
-					if r.Phase == journal.Attached {
-						r.Phase = journal.Configuring
+					if r.Phase == vf.PhaseAttached {
+						r.Phase = vf.PhaseConfiguring
 						return tx.Put(r)
 					}
 				}

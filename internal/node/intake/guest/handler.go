@@ -126,7 +126,7 @@ func (h *Handler) leaseVF(ctx context.Context, req attach.Request) (rec journal.
 		return rec, false, err
 	}
 	for _, r := range mine {
-		if r.Phase != journal.Attached {
+		if r.Phase != vf.PhaseAttached {
 			continue
 		}
 		if !isSameLease(r, req) {
@@ -190,7 +190,7 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 	}
 	var errs []error
 	for _, rec := range mine {
-		if rec.Phase == journal.Attached {
+		if rec.Phase == vf.PhaseAttached {
 			errs = append(errs, h.engine.InUse(ctx, rec))
 		}
 	}
