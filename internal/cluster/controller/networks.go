@@ -14,11 +14,11 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
-	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -132,7 +132,7 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 func pfsOf(s v1alpha1.NodeStateStatus, pool string) []vf.PF {
 	var out []vf.PF
 	for _, pf := range pfStatesOf(s, pool) {
-		p := status.FromPFState(pf)
+		p := nodestate.ToPF(pf)
 		p.Carrier = true // the PF may have carrier by the time that a pod is attached
 		out = append(out, p)
 	}

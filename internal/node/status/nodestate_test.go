@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -158,7 +159,7 @@ func TestFlappingPF(t *testing.T) {
 func TestRetryInNodeState(t *testing.T) {
 	for phase, attempts := range map[vf.Phase]int{vf.PhaseQuarantined: 1, vf.PhaseReleasing: 1} {
 		v := api.VF{Name: "enp1s0#0", Phase: string(phase), Attempts: attempts}
-		if aside, _ := CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
+		if aside, _ := nodestate.CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
 			t.Errorf("%s: it is not in quarantine", phase)
 		}
 		if c := countVFs([]api.VF{v}); c.Quarantined != 1 {
