@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -367,7 +368,7 @@ func (w *world) add(a attachment) error {
 // guest gives a guest a VF, with every setting that the PF can hold, and notes what the
 // answer promises.
 func (w *world) guest() error {
-	c, err := cni.ParseConfig(w.config(guestD, "ADD"))
+	c, err := config.Parse(w.config(guestD, "ADD"))
 	must(w, err)
 	spec := c.Spec
 	spec.MTU = nil

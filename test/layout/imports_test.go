@@ -85,10 +85,10 @@ var bans = []ban{
 		reason: "these kernels are for tests",
 	},
 	{
-		importers: []string{"internal/admin/...", "internal/cluster/...", "cmd/culvert", "cmd/culvert-controller"},
+		importers: []string{"internal/admin/...", "cmd/culvert"},
 		never:     []string{"internal/node/..."},
 		but: []string{
-			"internal/node/claims", "internal/node/desired", "internal/node/intake/cni", "internal/node/intake/cni/place", "internal/node/intake/pod",
+			"internal/node/claims", "internal/node/desired", "internal/node/intake/cni/place", "internal/node/intake/pod",
 			"internal/node/journal", "internal/node/status", "internal/node/status/pick", "internal/node/status/text",
 		},
 		reason: "only culvertd gives and takes VFs: ask it through internal/rpc, or read NodeStates",
@@ -104,8 +104,9 @@ var bans = []ban{
 		reason: "a person's commands change no NIC: culvertd does. doctor mends the host by internal/kernel/survey",
 	},
 	{
-		importers: []string{"internal/cluster/..."}, never: []string{"internal/kernel/..."},
-		reason: "the controller has no node: culvertd does the work there",
+		importers: []string{"internal/cluster/...", "cmd/culvert-controller"},
+		never:     []string{"internal/kernel/...", "internal/node/..."}, but: []string{"internal/node/desired"},
+		reason: "the controller has no node: culvertd does the work there, and the NodeStates have the results",
 	},
 	{
 		importers: []string{"cmd/culvert-cni", "cmd/culvert-hook"},
