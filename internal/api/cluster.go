@@ -30,6 +30,9 @@ type NetworkDefinition struct {
 	// Dropped is the size in bytes of a spec.config that culvertd did not keep because
 	// it is too large (netconf.MaxText).
 	Dropped int
+	// UID and Version are metadata.uid and metadata.resourceVersion: two definitions with the same
+	// ones have the same content. They are empty for a definition that the API server does not have.
+	UID, Version string
 }
 
 // ObjectRef names an object of the cluster that an event is about.

@@ -95,7 +95,7 @@ func tryAddresses(input *yaml.Node) (_ Outcome, err error) {
 		if err != nil {
 			return nil, err
 		}
-		return h.Run(context.Background(), r, nil)
+		return h.Run(context.Background(), cni.NewCall(r, cni.ParseArguments(r.Args)), nil)
 	}
 	return in.attachPods(func(n int) ([]byte, error) { return call("ADD", n) }, func(n int) error { _, err := call("DEL", n); return err })
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -43,9 +44,11 @@ type Addresses struct {
 	// Foreign returns the addresses of a network that pods have, whichever stack gave them. It is
 	// nil if there is no other stack.
 	Foreign func(ctx context.Context, network string) ([]netip.Addr, error)
-	Now     func() time.Time
-	Log     *slog.Logger
-	Events  record.EventRecorder // nil reports none
+	// Definitions keeps the NetworkAttachmentDefinitions that were parsed; nil keeps none.
+	Definitions *config.Definitions
+	Now         func() time.Time
+	Log         *slog.Logger
+	Events      record.EventRecorder // nil reports none
 
 	absences   blocks.Absences
 	roll       blocks.RollCall

@@ -13,8 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 )
@@ -69,7 +67,7 @@ func (a *Addresses) declared(ctx context.Context, p blocks.Pool, age time.Durati
 	case p.Declared != nil:
 		return p.Declared.Declared(), nil, nil
 	case shared:
-		all, err := a.shared.listWithin(ctx, a.Live, a.Now(), age)
+		all, err := a.shared.listWithin(ctx, a.Live, a.Definitions, a.Now(), age)
 		return all.addressesOf(p), nil, err
 	case defined:
 		return a.declaredBy(ctx, namespace, name)
@@ -90,8 +88,7 @@ func (a *Addresses) declaredBy(ctx context.Context, namespace, name string) (out
 	if err != nil {
 		return out, nil, fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 	}
-	text, _, _ := unstructured.NestedString(u.Object, "spec", "config")
-	configs, err := config.Own(api.NetworkDefinition{Namespace: namespace, Name: name, Config: text})
+	configs, err := a.Definitions.Read(toDefinition(u)).Own()
 	if err != nil {
 		a.Log.Warn("the network cannot be read, so no addresses are granted", "net", namespace+"/"+name, "err", err)
 		return out, nil, nil

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
@@ -35,8 +36,9 @@ const foreignPage = 500
 // not ended. An address of which no node has a block comes from another stack, such as the plugin
 // host-local before a migration (I4).
 type foreignAddresses struct {
-	live client.Reader
-	now  func() time.Time
+	live        client.Reader
+	now         func() time.Time
+	definitions *config.Definitions // nil keeps none
 
 	mu     sync.Mutex // guards all below
 	listed time.Time
@@ -62,7 +64,7 @@ func (f *foreignAddresses) ofPool(ctx context.Context, pool string) ([]netip.Add
 // which the cluster does not know the configuration may have any pool of whereabouts: its
 // definition is a file on the nodes, cannot be read, or was deleted while pods run on.
 func (f *foreignAddresses) ofShared(ctx context.Context, seen map[string][]netip.Addr, pool string) (out []netip.Addr, err error) {
-	networks, err := listShared(ctx, f.live)
+	networks, err := listShared(ctx, f.live, f.definitions)
 	if err != nil {
 		return nil, err
 	}

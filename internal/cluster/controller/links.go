@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/config"
 )
 
@@ -18,6 +17,8 @@ import (
 // cache has only the metadata of networks, since tenants may write large ones. So links reads the
 // configuration once for each version of a network. The zero value is ready.
 type links struct {
+	definitions *config.Definitions // nil keeps none
+
 	mu    sync.Mutex // guards known
 	known map[client.ObjectKey]knownLinks
 }
@@ -45,11 +46,7 @@ func (l *links) of(ctx context.Context, live client.Reader, meta *metav1.Partial
 	if err := live.Get(ctx, key, u); err != nil {
 		return 0, fmt.Errorf("read how many VFs it needs: %w", err)
 	}
-	text, _, _ := unstructured.NestedString(u.Object, "spec", "config")
-	n := 1 // a network that cannot be parsed counts as one VF; the node refuses it
-	if list, err := config.ParseDefinition(api.NetworkDefinition{Namespace: key.Namespace, Name: key.Name, Config: text}); err == nil {
-		n = config.VFsOf(list)
-	}
+	n := l.definitions.Read(toDefinition(u)).VFs() // a network that cannot be parsed counts as one VF; the node refuses it
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known == nil || len(l.known) >= mostLinks {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -32,6 +32,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/cluster/endpoints"
+	"github.com/culvert-net/culvert/internal/network/config"
 )
 
 // Config has the values of the controller's flags.
@@ -113,12 +114,13 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
 	k.client = mgr.GetClient()
-	if err := addReconcilers(mgr, c); err != nil {
+	definitions := &config.Definitions{}
+	if err := addReconcilers(mgr, c, definitions); err != nil {
 		return err
 	}
 	ready := healthz.Ping
 	if c.Webhooks != "" {
-		serveWebhooks(mgr, c)
+		serveWebhooks(mgr, c, definitions)
 		ready = func(*http.Request) error { _, err := source.GetCertificate(nil); return err }
 		if err := mgr.Add(source); err != nil {
 			return fmt.Errorf("certificates: %w", err)
@@ -154,7 +156,7 @@ func (c Config) options(source certificateSource) ctrl.Options {
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 		GracefulShutdownTimeout: &leave,
 		Cache:                   cache.Options{ByObject: cacheForServices()},
-		Controller:              config.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
+		Controller:              ctrlconfig.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
 			&corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
 		}}},
@@ -178,10 +180,10 @@ func newRetries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 }
 
-func addReconcilers(mgr ctrl.Manager, config Config) error {
+func addReconcilers(mgr ctrl.Manager, config Config, definitions *config.Definitions) error {
 	c := mgr.GetClient()
-	foreign := &foreignAddresses{live: mgr.GetAPIReader(), now: time.Now}
-	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Foreign: foreign.ofPool, Now: config.Now, Log: config.Log, Events: mgr.GetEventRecorderFor("culvert")}
+	foreign := &foreignAddresses{live: mgr.GetAPIReader(), now: time.Now, definitions: definitions}
+	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Foreign: foreign.ofPool, Definitions: definitions, Now: config.Now, Log: config.Log, Events: mgr.GetEventRecorderFor("culvert")}
 	err := newController(mgr, "addresses", 4).
 		Watches(&v1alpha1.NodeState{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return named(networksOf(o.(*v1alpha1.NodeState))) //nolint:forcetypeassert // what is watched
@@ -226,11 +228,11 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 	return newServices(c, mgr.GetAPIReader(), config.Services, mgr.GetEventRecorderFor("culvert"), time.Now).setUp(mgr)
 }
 
-func serveWebhooks(mgr ctrl.Manager, config Config) {
+func serveWebhooks(mgr ctrl.Manager, config Config, definitions *config.Definitions) {
 	c := mgr.GetClient()
 	s := mgr.GetWebhookServer()
 	for path, h := range map[string]admission.Handler{
-		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), log: config.Log},
+		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), log: config.Log, links: links{definitions: definitions}},
 		"/services":     &serviceWebhook{client: c, rules: config.Services},
 		"/networks":     &networks{client: c},
 		"/addresspools": &addressPools{client: c},

@@ -64,7 +64,7 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 // findForeignPools describes the pools of whereabouts networks that do not admit a network's
 // namespace. It finds none that no pod has used yet.
 func (n *networks) findForeignPools(ctx context.Context, d api.NetworkDefinition) (out []string) {
-	for _, c := range config.ReadShared(d).Whereabouts {
+	for _, c := range config.Read(d).Shared().Whereabouts {
 		o := &v1alpha1.AddressPool{}
 		if n.client.Get(ctx, client.ObjectKey{Name: v1alpha1.AddressPoolName(c.Pool)}, o) != nil {
 			continue // nodes refuse the pods

@@ -40,7 +40,7 @@ const definitionPage = 500
 
 // listShared asks the API server for all NetworkAttachmentDefinitions, since nodes may know a change
 // that a cache lacks.
-func listShared(ctx context.Context, live client.Reader) (sharedNetworks, error) {
+func listShared(ctx context.Context, live client.Reader, definitions *config.Definitions) (sharedNetworks, error) {
 	out, next := sharedNetworks{}, ""
 	for {
 		list := &unstructured.UnstructuredList{}
@@ -53,14 +53,19 @@ func listShared(ctx context.Context, live client.Reader) (sharedNetworks, error)
 			return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w", err)
 		}
 		for _, u := range list.Items {
-			text, _, _ := unstructured.NestedString(u.Object, "spec", "config")
-			d := api.NetworkDefinition{Namespace: u.GetNamespace(), Name: u.GetName(), Config: text}
-			out[d.Namespace+"/"+d.Name] = sharedNetwork{config.ReadShared(d), d.Namespace, u.GetCreationTimestamp().Time}
+			d := toDefinition(&u)
+			out[d.Namespace+"/"+d.Name] = sharedNetwork{definitions.Read(d).Shared(), d.Namespace, u.GetCreationTimestamp().Time}
 		}
 		if next = list.GetContinue(); next == "" {
 			return out, nil
 		}
 	}
+}
+
+// toDefinition returns the NetworkAttachmentDefinition of an object.
+func toDefinition(u *unstructured.Unstructured) api.NetworkDefinition {
+	text, _, _ := unstructured.NestedString(u.Object, "spec", "config")
+	return api.NetworkDefinition{Namespace: u.GetNamespace(), Name: u.GetName(), Config: text, UID: string(u.GetUID()), Version: u.GetResourceVersion()}
 }
 
 // sortedNames returns the names of the networks in order.
@@ -105,7 +110,7 @@ func (a *Addresses) nameOwner(ctx context.Context, o *v1alpha1.AddressPool, p *b
 	if !shared || name == "" || len(p.Namespaces) > 0 || o.ResourceVersion == "" && !blocks.AnyAsks(r.demands) {
 		return nil
 	}
-	all, err := a.shared.listWithin(ctx, a.Live, a.Now(), 0)
+	all, err := a.shared.listWithin(ctx, a.Live, a.Definitions, a.Now(), 0)
 	if err != nil {
 		return err
 	}
@@ -128,13 +133,13 @@ type sharedCache struct {
 }
 
 // listWithin returns a list that is at most of an age.
-func (c *sharedCache) listWithin(ctx context.Context, live client.Reader, now time.Time, age time.Duration) (sharedNetworks, error) {
+func (c *sharedCache) listWithin(ctx context.Context, live client.Reader, definitions *config.Definitions, now time.Time, age time.Duration) (sharedNetworks, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if passed := now.Sub(c.listed); c.all != nil && passed >= 0 && passed < age {
 		return c.all, nil
 	}
-	all, err := listShared(ctx, live)
+	all, err := listShared(ctx, live, definitions)
 	if err == nil {
 		c.all, c.listed = all, now
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"net/netip"
 	"slices"
 
@@ -127,26 +126,4 @@ func (c *Config) readVFs(o *strictjson.Object) {
 	default:
 		c.VF = c.VFs[0]
 	}
-}
-
-// BondOf returns the bond of a network, nil if it has none. It returns nil for a network that
-// cannot be read, which its ADD refuses.
-func BondOf(l netconf.List) *vf.Bond {
-	for _, p := range l.Plugins {
-		if !p.IsOwn() || !bytes.Contains(p.Raw, []byte(`"bond"`)) {
-			continue
-		}
-		if c, err := parse(p.Raw, &l); err == nil && c.Bond != nil {
-			return c.Bond
-		}
-	}
-	return nil
-}
-
-// VFsOf returns how many VFs a network needs: as many as its bond has links, else one.
-func VFsOf(l netconf.List) int {
-	if b := BondOf(l); b != nil {
-		return b.Links
-	}
-	return 1
 }

@@ -50,6 +50,8 @@ type Config struct {
 	// ArgIPs are the addresses that args.cni asks for.
 	MAC         *vf.MAC
 	IPs, ArgIPs []string
+	// HasArgs is set if the configuration has the key args.
+	HasArgs bool
 	// Ranges is runtimeConfig.ipRanges, for ipam.Config.AddRanges.
 	Ranges json.RawMessage
 

@@ -2,11 +2,8 @@ package config
 
 import (
 	"encoding/json"
-	"strings"
 
-	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/ipam"
-	"github.com/culvert-net/culvert/internal/network/netconf"
 )
 
 // Shared has the pools of addresses that a network attachment definition shares with other
@@ -26,14 +23,10 @@ type Shared struct {
 	Unread bool
 }
 
-// ReadShared reads the shared pools of a network attachment definition.
-func ReadShared(n api.NetworkDefinition) (out Shared) {
-	if netconf.CheckSize(len(n.Config)) != nil { // before it is parsed
-		return Shared{Unread: true}
-	}
-	l, err := ParseDefinition(n)
-	out.IsFile, out.Unread = err == nil && strings.TrimSpace(n.Config) == "", err != nil
-	for _, p := range l.Plugins {
+// readShared reads the shared pools of a network attachment definition.
+func (d *Definition) readShared() (out Shared) {
+	out.IsFile, out.Unread = d.IsFile, d.Err != nil
+	for _, p := range d.List.Plugins {
 		var section struct {
 			IPAM json.RawMessage `json:"ipam"`
 		}
@@ -44,7 +37,7 @@ func ReadShared(n api.NetworkDefinition) (out Shared) {
 			out.Pools = append(out.Pools, pool)
 		}
 	}
-	own, err := OwnConfigs(l)
+	own, err := d.Own()
 	if err != nil || out.Unread {
 		return out
 	}

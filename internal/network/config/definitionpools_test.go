@@ -39,7 +39,7 @@ func TestI4SharedPools(t *testing.T) {
 		"a plugin without a type":     {list(whereabouts("sriov", ""), `{"ipam":{}}`), `pools ["whereabouts:"], served [], unread`},
 		"too large":                   {strings.Repeat(" ", 1<<20), `pools [], served [], unread`},
 	} {
-		s := ReadShared(api.NetworkDefinition{Namespace: "red", Name: "n", Config: tc.config})
+		s := Read(api.NetworkDefinition{Namespace: "red", Name: "n", Config: tc.config}).Shared()
 		var served []string
 		for _, c := range s.Whereabouts {
 			served = append(served, fmt.Sprintf("%q %s", c.Pool, c.Sets[0][0].Subnet))

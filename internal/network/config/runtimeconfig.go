@@ -16,6 +16,7 @@ var runtimeKeys = []string{
 
 // readRuntime reads runtimeConfig and args.
 func (c *Config) readRuntime(o *strictjson.Object) {
+	c.HasArgs = o.Has("args")
 	c.ArgIPs = o.Object("args").Object("cni").Strings("ips")
 	declared := o.Object("capabilities")
 	declared.Bool("mac")

@@ -3,7 +3,6 @@ package netconf
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -149,11 +148,18 @@ func FuzzPlugin(f *testing.F) {
 	})
 }
 
-// encoding/json reads a key in any case, so all spellings of a key are found.
-func TestSpellingsOf(t *testing.T) {
-	got := SpellingsOf([]byte(`{"prevResult":1,"PREVRESULT":2,"prevresults":3,"args":{"PrevResult":4}}`), "prevResult")
-	slices.Sort(got)
-	if !slices.Equal(got, []string{"PREVRESULT", "prevResult"}) || SpellingsOf([]byte("x"), "prevResult") != nil {
-		t.Errorf("%q", got)
+// encoding/json reads a key in any case, so all spellings of a key are removed.
+func TestReplaceKeys(t *testing.T) {
+	const object = `{"prevResult":1,"PREVRESULT":2,"prevresults":3,"args":{"PrevResult":4},"x":5}`
+	for want, keys := range map[string]map[string]json.RawMessage{
+		`{"args":{"PrevResult":4},"prevresults":3,"x":5}`:            nil,
+		`{"args":{"PrevResult":4},"prevResult":"v","prevresults":3}`: {"prevResult": String("v"), "x": nil},
+	} {
+		if got, err := ReplaceKeys([]byte(object), "prevResult", keys); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+	if _, err := ReplaceKeys([]byte("x"), "prevResult", nil); !errors.Is(err, vf.ErrInvalid) {
+		t.Errorf("%v", err)
 	}
 }

@@ -121,6 +121,17 @@ func (p Plugin) WithArgs(args map[string]json.RawMessage) (Plugin, error) {
 // SetKeys returns a JSON object with keys set, in the order of their names. A nil value
 // removes its key.
 func SetKeys(object []byte, keys map[string]json.RawMessage) (json.RawMessage, error) {
+	return editKeys(object, "", keys)
+}
+
+// ReplaceKeys is SetKeys for an object whose own value of a key must not count. It removes each key
+// that differs from that key at most in its case: programs that use encoding/json read it as that
+// key.
+func ReplaceKeys(object []byte, key string, keys map[string]json.RawMessage) (json.RawMessage, error) {
+	return editKeys(object, key, keys)
+}
+
+func editKeys(object []byte, remove string, keys map[string]json.RawMessage) (json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(object, &all); err != nil {
 		return nil, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
@@ -128,24 +139,10 @@ func SetKeys(object []byte, keys map[string]json.RawMessage) (json.RawMessage, e
 	if all == nil {
 		all = map[string]json.RawMessage{}
 	}
+	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { return remove != "" && strings.EqualFold(key, remove) })
 	maps.Copy(all, keys)
 	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return v == nil })
 	return json.Marshal(all)
-}
-
-// SpellingsOf returns the keys of a JSON object that differ from a key at most in their case: programs
-// that use encoding/json read each of them as that key.
-func SpellingsOf(object []byte, key string) (out []string) {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(object, &all) != nil {
-		return nil
-	}
-	for k := range all {
-		if strings.EqualFold(k, key) {
-			out = append(out, k)
-		}
-	}
-	return out
 }
 
 // String returns a text as JSON.

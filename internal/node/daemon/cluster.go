@@ -74,7 +74,7 @@ func (s *Server) joinKubernetes() error {
 		s.clusterProblem = &api.Problem{Object: "cluster", Reason: err.Error(), Next: "give culvertd a service account or --kubeconfig; until then it is another meta plugin's delegate only"}
 		return nil
 	}
-	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Faults: s.faults.Problems, Segments: s.segmentProblems, Log: s.Log})
+	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Faults: s.faults.Problems, Segments: s.segmentProblems, Definitions: &s.definitions, Log: s.Log})
 	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
 	s.pods.Bond = s.findBond
 	s.node.Engine.PodEvent = s.emitPodEvent
@@ -87,7 +87,7 @@ func (s *Server) joinKubernetes() error {
 	}
 	s.networks = pod.New(pod.Config{
 		Networks: s.newCNI(), Ledger: s.node.Ledger, Engine: s.node.Engine, Kernel: s.kernel, Hardware: s.node.Inventory,
-		Cluster: s.cluster, Devices: resources.Devices,
+		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices,
 		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, Log: s.Log,
 	})
 	return nil
@@ -112,7 +112,7 @@ func (s *Server) newCNI() *cni.Handler {
 	h.Log = s.Log
 	h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(nil)
 	if s.cluster != nil {
-		h.Cluster = s.cluster
+		h.Cluster, h.Definitions = s.cluster, &s.definitions
 		h.Pools = s.member
 		h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(s.cluster.HasGroup)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel"
 	"github.com/culvert-net/culvert/internal/kernel/guard"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/bond"
 	"github.com/culvert-net/culvert/internal/node/claims"
@@ -85,6 +86,7 @@ type Server struct {
 	cluster        *kube.Client
 	clusterProblem *api.Problem
 	member         *membership.Member
+	definitions    config.Definitions
 	services       *agent.Agent
 	networks       *pod.Handler // nil too where another meta plugin sets up pods' networks
 }

@@ -94,7 +94,7 @@ func (c *Client) NetworksOf(resource string) (out []api.NetworkDefinition) {
 }
 
 func definitionOf(n *network) api.NetworkDefinition {
-	return api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Config: n.Spec.Config.text, Dropped: n.Spec.Config.dropped}
+	return api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Config: n.Spec.Config.text, Dropped: n.Spec.Config.dropped, UID: string(n.UID), Version: n.ResourceVersion}
 }
 
 // static marks the mirror of a static pod: the kubelet, and so the runtime, knows

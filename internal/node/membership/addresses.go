@@ -46,7 +46,7 @@ func (m *Member) requestAhead(pools []api.Pool) {
 	}
 	if !reflect.DeepEqual(now, m.usable) {
 		m.usable = now
-		m.book.SetNetworks(now.sharedNetworks(m.book.Section))
+		m.book.SetNetworks(now.sharedNetworks(m.Definitions, m.book.Section))
 	}
 }
 
@@ -58,10 +58,10 @@ const maxRuns = 1024
 // sharedNetworks returns the networks whose addresses the cluster shares and of whose resource the
 // node has VFs, by the names of their pools. It leaves out networks that cannot be read, or whose
 // AddressPool cannot be used: the pod that asks for one gets the error. section is Member.Section.
-func (u usable) sharedNetworks(section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
+func (u usable) sharedNetworks(definitions *config.Definitions, section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
 	out, left := map[string]ipam.Config{}, maxRuns
 	for _, n := range u.networks {
-		configs, err := config.Own(n)
+		configs, err := definitions.Read(n).Own()
 		if err != nil {
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/change"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -65,6 +66,8 @@ type Config struct {
 	// Faults returns the devices that had errors lately; nil: there are none.
 	Faults func() []api.Problem
 	Log    *slog.Logger
+	// Definitions keeps the networks that were parsed; nil keeps none.
+	Definitions *config.Definitions
 	// ReadPool reads an AddressPool; nil stands for blocks.FromObject. A simulation of a
 	// cluster reads each version once for all of its nodes, which have processors of their own.
 	ReadPool func(*v1alpha1.AddressPool) (blocks.Pool, error)

@@ -10,45 +10,47 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// arguments is CNI_ARGS: "KEY=value;KEY=value" (CNI specification, section 2;
+// Arguments is CNI_ARGS: "KEY=value;KEY=value" (CNI specification, section 2;
 // the K8S_ keys are what kubelet's runtimes pass).
-type arguments struct {
-	podNamespace, podName, podUID string
-	mac                           *vf.MAC
-	ip, gateway                   string // lists, with commas
+type Arguments struct {
+	// Text is what ParseArguments has read, Err why it is wrong. The error wraps errEnvironment. The
+	// other fields then have what could be read.
+	Text string
+	Err  error
+	// Namespace, Pod and UID name the pod. They are empty if the runtime knows no pods.
+	Namespace, Pod, UID string
+
+	mac         *vf.MAC
+	ip, gateway string // lists, with commas
 }
 
 var argumentKeys = []string{
 	"IgnoreUnknown", "K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID", "MAC", "IP", "GATEWAY",
 }
 
-// parseArguments reads CNI_ARGS. A key that is not known is an error unless
-// IgnoreUnknown is set, as it is for the CNI project's plugins. The error
-// wraps errEnvironment.
-func parseArguments(s string) (arguments, error) {
-	var (
-		a       arguments
-		unknown string
-		ignore  bool
-	)
+// ParseArguments reads CNI_ARGS. A key that is not known is an error unless
+// IgnoreUnknown is set, as it is for the CNI project's plugins.
+func ParseArguments(s string) Arguments {
+	a := Arguments{Text: s}
+	unknown, ignore := "", false
 	for _, pair := range strings.Split(s, ";") {
 		if pair == "" {
 			continue
 		}
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return a, fmt.Errorf("%w CNI_ARGS: %s: want KEY=value pairs with ';' between them", errEnvironment, excerpt.Quote(pair))
+			a.refuse("%s: want KEY=value pairs with ';' between them", excerpt.Quote(pair))
 		}
 		var err error
 		switch key {
 		case "IgnoreUnknown":
 			ignore, err = parseBool(value)
 		case "K8S_POD_NAMESPACE":
-			a.podNamespace, err = parseName(value)
+			a.Namespace, err = value, checkName(value)
 		case "K8S_POD_NAME":
-			a.podName, err = parseName(value)
+			a.Pod, err = value, checkName(value)
 		case "K8S_POD_UID":
-			a.podUID, err = parseName(value)
+			a.UID, err = value, checkName(value)
 		case "K8S_POD_INFRA_CONTAINER_ID":
 		case "MAC":
 			var mac vf.MAC
@@ -62,7 +64,7 @@ func parseArguments(s string) (arguments, error) {
 			unknown = key
 		}
 		if err != nil {
-			return a, fmt.Errorf("%w CNI_ARGS: %s: %w", errEnvironment, key, err)
+			a.refuse("%s: %w", key, err)
 		}
 	}
 	if unknown != "" && !ignore {
@@ -70,18 +72,25 @@ func parseArguments(s string) (arguments, error) {
 		if near == "" {
 			near = "; known are " + strings.Join(argumentKeys, ", ")
 		}
-		return a, fmt.Errorf("%w CNI_ARGS: unknown key %s%s (IgnoreUnknown=1 lets it pass)", errEnvironment, quoteKey(unknown), near)
+		a.refuse("unknown key %s%s (IgnoreUnknown=1 lets it pass)", quoteKey(unknown), near)
 	}
-	return a, nil
+	return a
 }
 
-// parseName reads the name or the UID of a pod, or the name of its namespace, which ends up in messages,
-// tables and the ledger. Runtimes that know no pods leave it empty.
-func parseName(s string) (string, error) {
-	if s != "" && !config.IsName(s) {
-		return "", fmt.Errorf("%s: %s, at most %d", excerpt.Quote(s), config.WantName, config.LongestName)
+// refuse sets the error, unless an earlier part of the text is wrong too.
+func (a *Arguments) refuse(format string, args ...any) {
+	if a.Err == nil {
+		a.Err = fmt.Errorf("%w CNI_ARGS: %w", errEnvironment, fmt.Errorf(format, args...))
 	}
-	return s, nil
+}
+
+// checkName refuses a name or UID of a pod, or a name of its namespace, that could not be in messages,
+// tables and the ledger. Runtimes that know no pods leave it empty.
+func checkName(s string) error {
+	if s != "" && !config.IsName(s) {
+		return fmt.Errorf("%s: %s, at most %d", excerpt.Quote(s), config.WantName, config.LongestName)
+	}
+	return nil
 }
 
 // quoteKey returns an unknown key for a message.
@@ -104,12 +113,12 @@ func parseBool(s string) (bool, error) {
 
 // ownerOf returns the owner of the VF. Its UID is the CNI container ID, which names the sandbox and
 // is unique for all time.
-func (a arguments) ownerOf(containerID, ifName string) vf.Owner {
+func (a Arguments) ownerOf(containerID, ifName string) vf.Owner {
 	o := vf.Owner{Kind: vf.OwnerContainer, UID: containerID, Interface: ifName}
-	if a.podName != "" {
-		o.Kind, o.Name = vf.OwnerPod, a.podName
-		if a.podNamespace != "" {
-			o.Name = a.podNamespace + "/" + a.podName
+	if a.Pod != "" {
+		o.Kind, o.Name = vf.OwnerPod, a.Pod
+		if a.Namespace != "" {
+			o.Name = a.Namespace + "/" + a.Pod
 		}
 	}
 	return o

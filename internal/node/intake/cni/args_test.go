@@ -13,7 +13,7 @@ import (
 )
 
 func requestFor(c config.Config) attach.Request {
-	req, err := buildRequest(c, arguments{}, api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x"})
+	req, err := buildRequest(Call{CNIRequest: api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x"}, config: c})
 	if err != nil {
 		return attach.Request{}
 	}
@@ -35,14 +35,14 @@ func TestArguments(t *testing.T) {
 		"Foo\n=bar":                             `invalid environment variable CNI_ARGS: unknown key "Foo\n"; known are ` + strings.Join(argumentKeys, ", ") + " (IgnoreUnknown=1 lets it pass)",
 		"IgnoreUnknown=1;MAC=ff:00:00:00:00:01": `invalid environment variable CNI_ARGS: MAC: MAC address "ff:00:00:00:00:01": want a unicast address: not zero, and the first byte even`,
 	} {
-		a, err := parseArguments(in)
+		a := ParseArguments(in)
 		mac := vf.MAC{}
 		if a.mac != nil {
 			mac = *a.mac
 		}
 		got := fmt.Sprintf("%s mac=%s ip=%s", a.ownerOf("c1", "net1"), mac, a.ip)
-		if err != nil {
-			got = err.Error()
+		if a.Err != nil {
+			got = a.Err.Error()
 		}
 		if got != want {
 			t.Errorf("%s\n got %s\nwant %s", in, got, want)
@@ -108,10 +108,10 @@ func TestNamesOfAnAttachment(t *testing.T) {
 
 // The lease keeps the UID of the pod, so that a later pod of its name is not taken for it.
 func TestRequestHasThePodsUID(t *testing.T) {
-	_, req, err := parseRequest(api.CNIRequest{
+	_, req, err := requestOf(callOf(api.CNIRequest{
 		ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Args: "K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1",
 		Config: []byte(`{"cniVersion":"1.0.0","name":"n","type":"culvert"}`),
-	})
+	}))
 	if err != nil || req.PodUID != "u1" || req.Owner.UID != "c1" {
 		t.Errorf("pod %q of owner %+v, %v", req.PodUID, req.Owner, err)
 	}

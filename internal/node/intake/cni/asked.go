@@ -21,7 +21,7 @@ import (
 // args.cni, else its own and those of CNI_ARGS.
 //
 // An IPAM plugin of another project reads these keys itself, see delegateIPAM.
-func fillRequested(c config.Config, a arguments, req *attach.Request) error {
+func fillRequested(c config.Config, a Arguments, req *attach.Request) error {
 	if c.IPAM.IsDelegated() {
 		return nil
 	}
@@ -51,7 +51,7 @@ func checkRoom(c config.Config, req attach.Request) error {
 	return nil
 }
 
-func fillAddresses(c config.Config, a arguments, req *attach.Request) (err error) {
+func fillAddresses(c config.Config, a Arguments, req *attach.Request) (err error) {
 	if req.IPAM, err = c.IPAM.AddRanges(c.Ranges); err != nil {
 		return err
 	}

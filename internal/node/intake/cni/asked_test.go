@@ -57,7 +57,7 @@ func TestAskedAddresses(t *testing.T) {
 
 // givenAddresses allocates the addresses of a request and returns them, or the error, as text.
 func givenAddresses(r api.CNIRequest) string {
-	_, req, err := parseRequest(r)
+	_, req, err := requestOf(callOf(r))
 	var got ipam.Result
 	if err == nil {
 		got, err = req.IPAM.Allocate(func(netip.Addr) (vf.Owner, bool) { return vf.Owner{}, false }, nil, req.Addresses)

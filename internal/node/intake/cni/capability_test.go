@@ -50,7 +50,7 @@ func TestI9ArgsOfPodsCountByCapability(t *testing.T) {
 			h.Cluster = cluster
 			r := invocation(cmdAdd, with(tc.config+`,`+pool))
 			r.Args = tc.args
-			out, err := h.Run(t.Context(), r, nil)
+			out, err := h.Run(t.Context(), callOf(r), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

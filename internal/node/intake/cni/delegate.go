@@ -33,12 +33,12 @@ const (
 // runs when the interface is in the sandbox, since the dhcp plugin sends from the interface. The
 // plugin gets what ipam.ExecAdd of the CNI project gives it: the call's environment, and the whole
 // configuration.
-func (h *Handler) delegateIPAM(r api.CNIRequest, c *config.Config, req *attach.Request, ask Ask) {
+func (h *Handler) delegateIPAM(call Call, c *config.Config, req *attach.Request, ask Ask) {
 	req.Delegation = &journal.Delegation{
-		Plugin: c.IPAM.Type, Network: c.Name, ContainerID: r.ContainerID, Interface: r.IfName, Netns: r.Netns, Args: r.Args, Path: r.Path,
+		Plugin: c.IPAM.Type, Network: c.Name, ContainerID: call.ContainerID, Interface: call.IfName, Netns: call.Netns, Args: call.Args, Path: call.Path,
 	}
 	req.Late = func(ctx context.Context) (ipam.Config, error) {
-		out, err := RunPlugin(ctx, ask, c.IPAM.Type, r)
+		out, err := RunPlugin(ctx, ask, c.IPAM.Type, call.CNIRequest)
 		if err != nil {
 			return ipam.Config{}, notInstalled(err, *c)
 		}
@@ -142,10 +142,10 @@ func delegatedRoutes(r *current.Result) (out []vf.Route, err error) {
 // undoDelegation runs the DEL of the plugin that gave an attachment its addresses, as the
 // ledger has it (I8), and reports whether the ledger has one. A plugin that is not installed
 // any more keeps no pod from ending: its DEL stays owing.
-func (h *Handler) undoDelegation(ctx context.Context, r api.CNIRequest, ask Ask) (found bool, err error) {
+func (h *Handler) undoDelegation(ctx context.Context, call Call, ask Ask) (found bool, err error) {
 	held, owed, err := h.engine.Delegations()
 	all := slices.Concat(held, owed)
-	return slices.ContainsFunc(all, func(d journal.Delegation) bool { return isOf(d, r) }), errors.Join(err, h.undoThose(ctx, all, r, ask))
+	return slices.ContainsFunc(all, func(d journal.Delegation) bool { return isOf(d, call.CNIRequest) }), errors.Join(err, h.undoThose(ctx, all, call, ask))
 }
 
 // isOf reports whether a delegation is that of the attachment of a call.
@@ -156,32 +156,32 @@ func isOf(d journal.Delegation, r api.CNIRequest) bool {
 // releaseUnrecorded runs the DEL of the IPAM plugin that the configuration names for an
 // attachment of which the ledger has no delegation: the plugin that Culvert replaced may have
 // made it, and its address would stay taken. A failure keeps no pod from ending.
-func (h *Handler) releaseUnrecorded(ctx context.Context, r api.CNIRequest, ask Ask) {
-	c, err := config.Parse(r.Config)
-	if err != nil || ask == nil {
+func (h *Handler) releaseUnrecorded(ctx context.Context, call Call, ask Ask) {
+	c := call.config
+	if call.wrong != nil || ask == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, owedBound)
 	defer cancel()
-	if err := h.passOn(ctx, r, c, ask); err != nil {
-		h.Log.Warn("release the addresses of an attachment from before Culvert", "net", c.Name, "plugin", c.IPAM.Type, "container", r.ContainerID, "err", err)
+	if err := h.passOn(ctx, call, c, ask); err != nil {
+		h.Log.Warn("release the addresses of an attachment from before Culvert", "net", c.Name, "plugin", c.IPAM.Type, "container", call.ContainerID, "err", err)
 	}
 }
 
 // undoThose runs the DELs for the attachment of a call.
-func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api.CNIRequest, ask Ask) error {
+func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, call Call, ask Ask) error {
 	var errs []error
 	for _, d := range all {
-		if !isOf(d, r) {
+		if !isOf(d, call.CNIRequest) {
 			continue
 		}
-		if c, err := config.Parse(r.Config); err == nil && c.IPAM.Type == d.Plugin {
-			d.Config = r.Config // with the prevResult
+		if call.wrong == nil && call.config.IPAM.Type == d.Plugin {
+			d.Config = call.Config // with the prevResult
 		}
-		if r.Path != "" {
-			d.Path = r.Path
+		if call.Path != "" {
+			d.Path = call.Path
 		}
-		d.Netns = r.Netns // empty when it has gone
+		d.Netns = call.Netns // empty when it has gone
 		if err := h.deleteDelegated(ctx, d, ask); err != nil && !errors.Is(err, vf.ErrNotFound) {
 			errs = append(errs, err)
 		}
@@ -250,19 +250,19 @@ func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask
 // may have disconnected. A DEL that fails now stays owed; a plugin that did not run is owed no DEL.
 // If the attachment has a lease nevertheless, the lease is of an earlier ADD and keeps its
 // addresses.
-func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d journal.Delegation, cause error) {
+func (h *Handler) undoFailed(ctx context.Context, call Call, ask Ask, d journal.Delegation, cause error) {
 	if errors.Is(cause, errNotInstalled) {
 		if err := h.engine.Undone(d); err != nil {
-			h.Log.Warn("forget a plugin that did not run", "container", r.ContainerID, "err", err)
+			h.Log.Warn("forget a plugin that did not run", "container", call.ContainerID, "err", err)
 		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
 	defer cancel()
 	_, owed, err := h.engine.Delegations()
-	err = errors.Join(err, h.undoThose(ctx, owed, r, ask))
+	err = errors.Join(err, h.undoThose(ctx, owed, call, ask))
 	if err != nil {
-		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", r.ContainerID, "err", err)
+		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", call.ContainerID, "err", err)
 	}
 }
 
@@ -288,11 +288,11 @@ func (h *Handler) collectDelegations(ctx context.Context, c config.Config, ask A
 
 // passOn runs a command of the plugin that gives a network's addresses; nil where there is
 // none, or where it does not have that command.
-func (h *Handler) passOn(ctx context.Context, r api.CNIRequest, c config.Config, ask Ask) error {
+func (h *Handler) passOn(ctx context.Context, call Call, c config.Config, ask Ask) error {
 	if err := h.ownSection(ctx, &c); err != nil || !c.IPAM.IsDelegated() {
 		return err
 	}
-	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, r); err != nil && !isUnimplemented(err) {
+	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, call.CNIRequest); err != nil && !isUnimplemented(err) {
 		return notInstalled(err, c)
 	}
 	return nil

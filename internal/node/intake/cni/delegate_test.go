@@ -81,7 +81,7 @@ func (d *delegates) ask(_ context.Context, method string, params, result any) er
 func (d *delegates) call(t *testing.T, command, container, config string) (string, error) {
 	t.Helper()
 	r := api.CNIRequest{Command: command, ContainerID: container, IfName: "net1", Netns: "/run/netns/x", Args: "IgnoreUnknown=1;K8S_POD_NAME=p", Path: "/opt/cni/bin", Config: []byte(config)}
-	out, err := d.h.Run(t.Context(), r, d.ask)
+	out, err := d.h.Run(t.Context(), callOf(r), d.ask)
 	return string(out), err
 }
 
@@ -213,7 +213,7 @@ func TestDelegatedIPAMIsUndone(t *testing.T) {
 			d := newDelegates(t, tc.result)
 			const static = `{"cniVersion":"1.0.0","name":"o","type":"sriov","ipam":{"type":"static","scope":"node","addresses":[{"address":"10.5.0.8/24"}]}}`
 			r := api.CNIRequest{Command: cmdAdd, ContainerID: "c0", IfName: "net0", Netns: "/run/netns/x", Args: "K8S_POD_NAME=other", Config: []byte(static)}
-			if _, err := d.h.Run(t.Context(), r, nil); err != nil {
+			if _, err := d.h.Run(t.Context(), callOf(r), nil); err != nil {
 				t.Fatal(err)
 			}
 			if tc.fail != nil {
@@ -224,7 +224,7 @@ func TestDelegatedIPAMIsUndone(t *testing.T) {
 			}
 			d.wantCalls(t, "ADD whereabouts2 c1 net1", "DEL whereabouts2 c1 net1")
 			r.Command = cmdDel
-			if _, err := d.h.Run(t.Context(), r, nil); err != nil {
+			if _, err := d.h.Run(t.Context(), callOf(r), nil); err != nil {
 				t.Fatal(err)
 			}
 			d.wantFree(t)
@@ -350,7 +350,7 @@ func TestI8EachOwedDELHasItsTurn(t *testing.T) {
 					return d.ask(ctx, method, params, result)
 				}
 				r := api.CNIRequest{Command: cmdDel, ContainerID: fmt.Sprint("other", i), IfName: "net1"}
-				if _, err := d.h.Run(ctx, r, ask); err != nil {
+				if _, err := d.h.Run(ctx, callOf(r), ask); err != nil {
 					t.Fatal(err)
 				}
 				cancel()
@@ -403,7 +403,7 @@ func TestDelegatedIPAMIsCollected(t *testing.T) {
 			d.k.AddNetns("/run/netns/y")
 			r.Netns = "/run/netns/y"
 		}
-		if _, err := d.h.Run(t.Context(), r, d.ask); err != nil {
+		if _, err := d.h.Run(t.Context(), callOf(r), d.ask); err != nil {
 			t.Fatal(err)
 		}
 	}

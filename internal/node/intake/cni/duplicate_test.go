@@ -32,11 +32,11 @@ func TestReportsBecomeEventsOfThePod(t *testing.T) {
 			engine.broken = broken
 			h := New(meetsDuplicate{engine})
 			r := invocation(cmdAdd, with(pool))
-			if _, err := h.Run(t.Context(), r, nil); (err != nil) != (broken != nil) {
+			if _, err := h.Run(t.Context(), callOf(r), nil); (err != nil) != (broken != nil) {
 				t.Fatal(err)
 			}
 			h.Cluster, r.ContainerID, r.Args = cluster, "other", kubernetes
-			if _, err := h.Run(t.Context(), r, nil); (err != nil) != (broken != nil) {
+			if _, err := h.Run(t.Context(), callOf(r), nil); (err != nil) != (broken != nil) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{"u1 DuplicateAddress fd00::2"}, cluster.texts); diff != "" {

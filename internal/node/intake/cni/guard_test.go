@@ -68,10 +68,10 @@ func TestPowerOfAGuardedPod(t *testing.T) {
 		h.Cluster = cluster
 		r := invocation(cmdAdd, strict(tt.guard+pool))
 		r.Args = tt.args
-		if err := h.askPower(t.Context(), r, &attach.Request{}); err != nil || cluster.asked > 0 {
+		if err := h.askPower(t.Context(), callOf(r), &attach.Request{}); err != nil || cluster.asked > 0 {
 			t.Errorf("a request without a guard asks %d times, %v", cluster.asked, err)
 		}
-		if _, err := h.Run(t.Context(), r, nil); err != nil {
+		if _, err := h.Run(t.Context(), callOf(r), nil); err != nil {
 			t.Fatal(err)
 		}
 		if e.power != tt.want || cluster.asked < tt.asked {

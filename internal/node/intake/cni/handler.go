@@ -58,7 +58,9 @@ type Handler struct {
 	// Pools has the AddressPools that networks name; nil where culvertd is not connected to
 	// a cluster.
 	Pools pools
-	Log   *slog.Logger
+	// Definitions keeps the network attachment definitions that were parsed; nil keeps none.
+	Definitions *config.Definitions
+	Log         *slog.Logger
 	// ServesWhereabouts reports whether Culvert gives out the addresses of networks with ipam
 	// of type whereabouts; else the plugin of that name does. Nil stands for true.
 	ServesWhereabouts func(context.Context) (bool, error)
@@ -82,7 +84,7 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (a
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
 	}
-	stdout, err := h.Run(ctx, r, ask)
+	stdout, err := h.Run(ctx, NewCall(r, ParseArguments(r.Args)), ask)
 	if err != nil {
 		return Failure(api.CNIVersionOf(r.Config), err), nil
 	}
@@ -91,131 +93,129 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (a
 
 // Run carries out an invocation and returns what goes to standard output. Failure
 // makes an answer of its error. ask has the shim run the IPAM plugins of other projects.
-func (h *Handler) Run(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, error) {
-	r, ignored := leaveOutUndeclared(r)
-	switch r.Command {
+func (h *Handler) Run(ctx context.Context, call Call, ask Ask) ([]byte, error) {
+	switch call.Command {
 	case cmdAdd:
-		out, err := h.addNetwork(ctx, r, ask)
+		out, err := h.addNetwork(ctx, call, ask)
 		if err == nil {
-			h.reportIgnored(ctx, r, ignored)
+			h.reportIgnored(ctx, call)
 		}
 		return out, err
 	case cmdDel:
-		return nil, h.delNetwork(ctx, r, ask)
+		return nil, h.delNetwork(ctx, call, ask)
 	case cmdCheck:
-		return nil, h.checkNetwork(ctx, r, ask)
+		return nil, h.checkNetwork(ctx, call, ask)
 	case cmdGC:
-		return nil, h.collectGarbage(ctx, r, ask)
+		return nil, h.collectGarbage(ctx, call, ask)
 	case cmdStatus:
-		return nil, h.checkStatus(ctx, r, ask)
+		return nil, h.checkStatus(ctx, call, ask)
 	case cmdVersion:
-		return json.Marshal(api.CNIVersion{CNIVersion: api.CNIVersionOf(r.Config), SupportedVersions: api.CNIVersions()})
+		return json.Marshal(api.CNIVersion{CNIVersion: api.CNIVersionOf(call.Config), SupportedVersions: api.CNIVersions()})
 	}
-	return nil, fmt.Errorf("%w CNI_COMMAND %s: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, excerpt.Quote(r.Command))
+	return nil, fmt.Errorf("%w CNI_COMMAND %s: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, excerpt.Quote(call.Command))
 }
 
-func (h *Handler) addNetwork(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, error) {
-	c, req, err := parseRequest(r)
+func (h *Handler) addNetwork(ctx context.Context, call Call, ask Ask) ([]byte, error) {
+	c, req, err := requestOf(call)
 	if err != nil {
 		return nil, err
 	}
 	if err := h.ownSection(ctx, &c); err != nil {
 		return nil, err
 	}
-	if err := h.choosePool(ctx, r, &c, &req); err != nil {
+	if err := h.choosePool(ctx, call, &c, &req); err != nil {
 		return nil, err
 	}
 	if c.DNS, err = findDNS(c, h.resolvDirs); err != nil {
 		return nil, err
 	}
-	if err := h.askPower(ctx, r, &req); err != nil {
+	if err := h.askPower(ctx, call, &req); err != nil {
 		return nil, err
 	}
-	if i := findInterface(c.Prev, r.IfName, r.Netns); i >= 0 {
+	if i := findInterface(c.Prev, call.IfName, call.Netns); i >= 0 {
 		return nil, fmt.Errorf("CNI_IFNAME %s: %w: a plugin before this one in network %s made an interface of that name; attach network %s by itself",
-			r.IfName, vf.ErrInvalid, c.Name, c.Name)
+			call.IfName, vf.ErrInvalid, c.Name, c.Name)
 	}
 	if c.IPAM.IsDelegated() {
-		h.delegateIPAM(r, &c, &req, ask)
+		h.delegateIPAM(call, &c, &req, ask)
 	}
 	if h.Cluster != nil {
-		req.Report = func(reason, text string) { h.emitEvents(context.WithoutCancel(ctx), r, reason, text) }
+		req.Report = func(reason, text string) { h.emitEvents(context.WithoutCancel(ctx), call, reason, text) }
 	}
-	out, err := h.attachAs(ctx, &c, req, r)
+	out, err := h.attachAs(ctx, &c, req, call)
 	if err != nil && req.Late != nil {
-		h.undoFailed(ctx, r, ask, *req.Delegation, err)
+		h.undoFailed(ctx, call, ask, *req.Delegation, err)
 	}
 	return out, err
 }
 
 // attachAs attaches a VF or a bond and returns the result. An IPAM plugin of another project adds
 // its DNS settings to c meanwhile.
-func (h *Handler) attachAs(ctx context.Context, c *config.Config, req attach.Request, r api.CNIRequest) ([]byte, error) {
+func (h *Handler) attachAs(ctx context.Context, c *config.Config, req attach.Request, call Call) ([]byte, error) {
 	if req.Bond != nil {
 		bonded, err := h.engine.AttachBond(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		h.reportGuard(ctx, r, req, bonded.Members...)
-		return formatBond(*c, bonded, r.IfName, r.Netns)
+		h.reportGuard(ctx, call, req, bonded.Members...)
+		return formatBond(*c, bonded, call.IfName, call.Netns)
 	}
 	rec, err := h.engine.Attach(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	h.reportGuard(ctx, r, req, rec)
-	return formatResult(*c, rec, r.Netns)
+	h.reportGuard(ctx, call, req, rec)
+	return formatResult(*c, rec, call.Netns)
 }
 
 // askPower fills in the power of the containers of a pod whose network has a guard. It stays
 // unknown outside a cluster.
-func (h *Handler) askPower(ctx context.Context, r api.CNIRequest, req *attach.Request) error {
-	a, err := parseArguments(r.Args)
-	if err != nil || req.Spec.Guard == "" || a.podName == "" || h.Cluster == nil {
-		return err
+func (h *Handler) askPower(ctx context.Context, call Call, req *attach.Request) error {
+	if req.Spec.Guard == "" || call.args.Pod == "" || h.Cluster == nil {
+		return nil
 	}
-	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	pod, err := h.podOf(ctx, call)
 	req.Power = pod.Power
 	return err
 }
 
 // reportGuard emits an event of the pod if the guard does not fully hold on the VFs of the
 // attachment. The attach does not depend on the event.
-func (h *Handler) reportGuard(ctx context.Context, r api.CNIRequest, req attach.Request, vfs ...journal.Record) {
-	a, err := parseArguments(r.Args)
-	if err != nil || req.Spec.Guard == "" || a.podName == "" || h.Cluster == nil {
+func (h *Handler) reportGuard(ctx context.Context, call Call, req attach.Request, vfs ...journal.Record) {
+	if req.Spec.Guard == "" || call.args.Pod == "" || h.Cluster == nil {
 		return
 	}
 	degree, reason := vf.GuardDegree(req.Power, h.engine.HasRDMA(vfs...))
 	if reason == "" {
 		return
 	}
-	if pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID); err == nil {
-		h.Cluster.PodEvent(pod, journal.Warning, "GuardNotEnforced", fmt.Sprintf("network %s: %s", cmp.Or(r.Definition, req.Network), vf.DescribeGuard(req.Spec.Guard, degree, reason)))
+	if pod, err := h.podOf(ctx, call); err == nil {
+		h.Cluster.PodEvent(pod, journal.Warning, "GuardNotEnforced", fmt.Sprintf("network %s: %s", cmp.Or(call.Definition, req.Network), vf.DescribeGuard(req.Spec.Guard, degree, reason)))
 	}
+}
+
+// podOf returns the pod of a call.
+func (h *Handler) podOf(ctx context.Context, call Call) (api.Pod, error) {
+	return h.Cluster.Pod(ctx, call.args.Namespace, call.args.Pod, call.args.UID)
 }
 
 // reportIgnored makes an event of each capability that leaveOutUndeclared found missing,
 // and one of the warnings of the network's configuration.
-func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing []string) {
-	a, err := parseArguments(r.Args)
-	c, errConfig := configOf(r)
-	if errors.Join(err, errConfig) != nil {
-		return // the attach does not depend on the event
-	}
-	network := cmp.Or(r.Definition, c.Name)
+func (h *Handler) reportIgnored(ctx context.Context, call Call) {
+	a, c := call.args, call.config
+	network := cmp.Or(call.Definition, c.Name)
 	var texts []string
-	for _, capability := range missing {
+	for _, capability := range call.undeclared {
 		texts = append(texts, netconf.DescribeIgnored(network, capability))
 	}
 	if len(c.Warnings) > 0 {
 		texts = append(texts, "network "+network+": "+strings.Join(c.Warnings, "; "))
-		h.Log.Warn("network configuration", "net", network, "owner", a.ownerOf(r.ContainerID, r.IfName), "warnings", c.Warnings)
+		h.Log.Warn("network configuration", "net", network, "owner", a.ownerOf(call.ContainerID, call.IfName), "warnings", c.Warnings)
 	}
 	if ignoresIPs(c) && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
 		texts = append(texts, fmt.Sprintf("network %s: addresses are asked for, and it has no ipam section, so the interface gets none: add one", network))
 	}
-	h.emitEvents(ctx, r, "NetworkSettingIgnored", texts...)
+	h.emitEvents(ctx, call, "NetworkSettingIgnored", texts...)
 }
 
 // eventBound is how long emitEvents looks for the pod.
@@ -223,14 +223,13 @@ const eventBound = 5 * time.Second
 
 // emitEvents makes a warning event of each text, about the pod of a request. It makes none where
 // the pod is not known.
-func (h *Handler) emitEvents(ctx context.Context, r api.CNIRequest, reason string, texts ...string) {
-	a, err := parseArguments(r.Args)
-	if len(texts) == 0 || h.Cluster == nil || err != nil {
+func (h *Handler) emitEvents(ctx context.Context, call Call, reason string, texts ...string) {
+	if len(texts) == 0 || h.Cluster == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventBound)
 	defer cancel()
-	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	pod, err := h.podOf(ctx, call)
 	if err != nil {
 		return
 	}
@@ -241,21 +240,21 @@ func (h *Handler) emitEvents(ctx context.Context, r api.CNIRequest, reason strin
 
 // delNetwork needs only the attachment's name (I8), and neither the netns nor a configuration that
 // is still valid.
-func (h *Handler) delNetwork(ctx context.Context, r api.CNIRequest, ask Ask) error {
-	if err := checkAttachment(r); err != nil {
+func (h *Handler) delNetwork(ctx context.Context, call Call, ask Ask) error {
+	if err := checkAttachment(call.CNIRequest); err != nil {
 		return err
 	}
-	a, err := parseArguments(r.Args)
-	if err != nil {
-		a = arguments{}
+	a := call.args
+	if a.Err != nil {
+		a = Arguments{}
 	}
-	undone, undoErr := h.undoDelegation(ctx, r, ask)
-	err = h.engine.Detach(ctx, a.ownerOf(r.ContainerID, r.IfName))
+	undone, undoErr := h.undoDelegation(ctx, call, ask)
+	err := h.engine.Detach(ctx, a.ownerOf(call.ContainerID, call.IfName))
 	if errors.Is(err, vf.ErrNotFound) {
 		err = nil
 	}
 	if !undone {
-		h.releaseUnrecorded(ctx, r, ask)
+		h.releaseUnrecorded(ctx, call, ask)
 	}
 	if err == nil && undoErr == nil {
 		h.payOwed(ctx, ask)
@@ -263,8 +262,8 @@ func (h *Handler) delNetwork(ctx context.Context, r api.CNIRequest, ask Ask) err
 	return errors.Join(err, undoErr)
 }
 
-func (h *Handler) checkNetwork(ctx context.Context, r api.CNIRequest, ask Ask) error {
-	c, req, err := parseRequest(r)
+func (h *Handler) checkNetwork(ctx context.Context, call Call, ask Ask) error {
+	c, req, err := requestOf(call)
 	if err != nil {
 		return err
 	}
@@ -280,7 +279,7 @@ func (h *Handler) checkNetwork(ctx context.Context, r api.CNIRequest, ask Ask) e
 	if err != nil {
 		return err
 	}
-	if err := h.passOn(ctx, r, c, ask); err != nil {
+	if err := h.passOn(ctx, call, c, ask); err != nil {
 		return err
 	}
 	err = h.engine.Check(ctx, req.Owner, expected)
@@ -293,10 +292,10 @@ func (h *Handler) checkNetwork(ctx context.Context, r api.CNIRequest, ask Ask) e
 	return fmt.Errorf("%w: %w", errDiffers, err)
 }
 
-func (h *Handler) collectGarbage(ctx context.Context, r api.CNIRequest, ask Ask) error {
-	c, err := configOf(r)
-	if err != nil {
-		return err
+func (h *Handler) collectGarbage(ctx context.Context, call Call, ask Ask) error {
+	c := call.config
+	if call.wrong != nil {
+		return call.wrong
 	}
 	switch {
 	case c.Version != api.CNINewest:
@@ -306,21 +305,21 @@ func (h *Handler) collectGarbage(ctx context.Context, r api.CNIRequest, ask Ask)
 	case c.Valid == nil:
 		return fmt.Errorf("cni.dev/valid-attachments: %w: missing; without it GC would take every VF of network %s from its owner", vf.ErrInvalid, c.Name)
 	}
-	err = errors.Join(h.collectDelegations(ctx, c, ask), h.engine.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, r, c, ask))
+	err := errors.Join(h.collectDelegations(ctx, c, ask), h.engine.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, call, c, ask))
 	h.payOwed(ctx, ask)
 	return err
 }
 
 // checkStatus serves STATUS. It also fails for a configuration with which no ADD would work, and
 // while every VF that the network could use is held.
-func (h *Handler) checkStatus(ctx context.Context, r api.CNIRequest, ask Ask) error {
-	c, err := configOf(r)
-	if err != nil {
-		return err
+func (h *Handler) checkStatus(ctx context.Context, call Call, ask Ask) error {
+	c := call.config
+	if call.wrong != nil {
+		return call.wrong
 	}
-	err = h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool, Segment: c.Segment})
+	err := h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool, Segment: c.Segment})
 	if err == nil && c.Version == api.CNINewest { // earlier plugins have no STATUS
-		err = h.passOn(ctx, r, c, ask)
+		err = h.passOn(ctx, call, c, ask)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -328,50 +327,41 @@ func (h *Handler) checkStatus(ctx context.Context, r api.CNIRequest, ask Ask) er
 	return nil
 }
 
-// configOf reads the configuration of an invocation.
-func configOf(r api.CNIRequest) (config.Config, error) {
-	if !json.Valid(r.Config) {
-		_, err := config.Parse(r.Config)
-		return config.Config{}, fmt.Errorf("%w: %w", errUndecodable, err)
-	}
-	return config.Parse(r.Config)
-}
-
-// parseRequest reads everything that ADD and CHECK need. The lease keeps their configuration, so it
-// is bounded. The configuration of GC may be longer, since it has the list of valid attachments.
-func parseRequest(r api.CNIRequest) (config.Config, attach.Request, error) {
-	if err := netconf.CheckSize(len(r.Config)); err != nil {
+// requestOf returns the attach.Request of an ADD or a CHECK, with the configuration of its network. The
+// lease keeps their configuration, so it is bounded. The configuration of GC may be longer, since it
+// has the list of valid attachments.
+func requestOf(call Call) (config.Config, attach.Request, error) {
+	if err := netconf.CheckSize(len(call.Config)); err != nil {
 		return config.Config{}, attach.Request{}, err
 	}
-	if err := Valid(r); err != nil {
+	if err := Valid(call.CNIRequest); err != nil {
 		return config.Config{}, attach.Request{}, err
 	}
-	c, err := configOf(r)
-	if err != nil {
-		return c, attach.Request{}, err
+	if call.wrong != nil {
+		return call.config, attach.Request{}, call.wrong
 	}
-	a, err := parseArguments(r.Args)
-	if err != nil {
-		return c, attach.Request{}, err
+	if call.args.Err != nil {
+		return call.config, attach.Request{}, call.args.Err
 	}
-	req, err := buildRequest(c, a, r)
-	return c, req, err
+	req, err := buildRequest(call)
+	return call.config, req, err
 }
 
-func buildRequest(c config.Config, a arguments, r api.CNIRequest) (attach.Request, error) {
+func buildRequest(call Call) (attach.Request, error) {
+	c, a := call.config, call.args
 	spec := c.Spec
-	spec.Interface = r.IfName
+	spec.Interface = call.IfName
 	for _, mac := range []*vf.MAC{a.mac, c.MAC} { // the later one counts
 		if mac != nil {
 			spec.MAC = mac
 		}
 	}
 	req := attach.Request{
-		Owner: a.ownerOf(r.ContainerID, r.IfName), PodUID: a.podUID, Network: c.Name,
-		VF: c.VF, Pool: c.Pool, Segment: c.Segment, Bond: c.Bond, VFs: c.VFs, Netns: r.Netns,
-		Spec: spec, Raw: r.Config,
+		Owner: a.ownerOf(call.ContainerID, call.IfName), PodUID: a.UID, Network: c.Name,
+		VF: c.VF, Pool: c.Pool, Segment: c.Segment, Bond: c.Bond, VFs: c.VFs, Netns: call.Netns,
+		Spec: spec, Raw: call.Config,
 	}
-	if err := checkBondName(r.IfName, c.Bond); err != nil {
+	if err := checkBondName(call.IfName, c.Bond); err != nil {
 		return req, err
 	}
 	return req, fillRequested(c, a, &req)

@@ -36,6 +36,9 @@ func invocation(command, config string) api.CNIRequest {
 	return api.CNIRequest{Command: command, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(config)}
 }
 
+// callOf returns the call of a request.
+func callOf(r api.CNIRequest) Call { return NewCall(r, ParseArguments(r.Args)) }
+
 // with makes a configuration of version 1.1.0 with more keys.
 func with(keys string) string {
 	if keys != "" {
@@ -127,7 +130,7 @@ func TestPodThatIsNotKnown(t *testing.T) {
 		h.Cluster = &clusterObjects{down: true, networks: map[string]string{"red/net": with(keys)}}
 		r := invocation(cmdAdd, with(keys))
 		r.Definition, r.Args = "red/net", podArgs
-		if _, err := h.Run(t.Context(), r, nil); fmt.Sprint(err) != want {
+		if _, err := h.Run(t.Context(), callOf(r), nil); fmt.Sprint(err) != want {
 			t.Errorf("%s: %v, want %s", keys, err, want)
 		}
 	}
@@ -153,7 +156,7 @@ func TestIgnoredSettingsBecomeEvents(t *testing.T) {
 		h.Cluster = cluster
 		r := invocation(cmdAdd, tc.config)
 		r.Args = podArgs
-		if _, err := h.Run(t.Context(), r, nil); err != nil {
+		if _, err := h.Run(t.Context(), callOf(r), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if d := cmp.Diff(tc.want, cluster.texts); d != "" {

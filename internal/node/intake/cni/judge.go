@@ -1,13 +1,8 @@
 package cni
 
-import (
-	"github.com/culvert-net/culvert/internal/api"
-)
-
 // JudgeAdd reads an ADD as Handler does, and returns the warnings of its network, or why it
 // is refused before a VF is chosen.
-func JudgeAdd(r api.CNIRequest) (warnings []string, err error) {
-	r, _ = leaveOutUndeclared(r)
-	c, _, err := parseRequest(r)
+func JudgeAdd(call Call) (warnings []string, err error) {
+	c, _, err := requestOf(call)
 	return c.Warnings, err
 }

@@ -32,10 +32,10 @@ func TestJudgeAddForetellsTheADD(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, cluster := invocation(cmdAdd, tc.config), &events{}
 			r.Args = tc.args
-			warnings, err := JudgeAdd(r)
+			warnings, err := JudgeAdd(callOf(r))
 			h := New(newMemory(1))
 			h.Cluster = cluster
-			_, errAdd := h.Run(t.Context(), r, nil)
+			_, errAdd := h.Run(t.Context(), callOf(r), nil)
 			if (err != nil) != tc.refused || fmt.Sprint(err) != fmt.Sprint(errAdd) {
 				t.Errorf("JudgeAdd says %v; the ADD says %v", err, errAdd)
 			}

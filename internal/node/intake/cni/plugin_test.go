@@ -82,7 +82,7 @@ func TestPluginCodeReachesTheRuntime(t *testing.T) {
 func TestPluginNeedsARuntime(t *testing.T) {
 	d := newDelegates(t, lease1)
 	r := invocation(cmdAdd, borrowed)
-	_, err := d.h.Run(t.Context(), r, nil)
+	_, err := d.h.Run(t.Context(), callOf(r), nil)
 	const want = "plugin whereabouts2: ADD: not ready: no runtime waits for the answer that could run it"
 	if !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)

@@ -41,14 +41,14 @@ type pools interface {
 // attachment definition, the pool of another definition that it shares, the AddressPool that it
 // names, or the pool of its network_name of whereabouts. A network of a file, or of a host without
 // Kubernetes, keeps the pool of its CNI name.
-func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *config.Config, req *attach.Request) error {
+func (h *Handler) choosePool(ctx context.Context, call Call, c *config.Config, req *attach.Request) error {
 	if c.IPAM.IsZero() {
 		return nil
 	}
 	var d api.NetworkDefinition
 	if h.Cluster != nil {
 		var err error
-		if d, err = h.findDefinition(ctx, r, *c); err != nil && !c.IPAM.IsForAll() {
+		if d, err = h.findDefinition(ctx, call, *c); err != nil && !c.IPAM.IsForAll() {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *config.Co
 		if c.IPAM, req.AddressPool, err = h.declaredSection(c.IPAM, d.Namespace); err != nil {
 			return fmt.Errorf("network %s: %w", cmp.Or(strings.Trim(d.Namespace+"/"+d.Name, "/"), c.Name), err)
 		}
-		if req.KeepAddress, err = h.keepTime(ctx, r, c.IPAM); err != nil {
+		if req.KeepAddress, err = h.keepTime(ctx, call, c.IPAM); err != nil {
 			return err
 		}
 	case d.Name == "" && shares == "":
@@ -79,11 +79,7 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *config.Co
 		}
 		req.AddressPool = shares
 	}
-	a, err := parseArguments(r.Args)
-	if err != nil {
-		return err
-	}
-	return fillRequested(*c, a, req)
+	return fillRequested(*c, call.args, req)
 }
 
 // declaredSection returns the section of a network of a namespace that names an AddressPool.
@@ -96,12 +92,11 @@ func (h *Handler) declaredSection(c ipam.Config, namespace string) (ipam.Config,
 
 // keepTime returns for how long the addresses of a request are kept for the name of its pod after
 // the pod has ended: the time in the pod's annotation, up to the limit of the AddressPool.
-func (h *Handler) keepTime(ctx context.Context, r api.CNIRequest, c ipam.Config) (time.Duration, error) {
-	a, err := parseArguments(r.Args)
-	if err != nil || a.podName == "" || h.Cluster == nil {
-		return 0, err
+func (h *Handler) keepTime(ctx context.Context, call Call, c ipam.Config) (time.Duration, error) {
+	if call.args.Pod == "" || h.Cluster == nil {
+		return 0, nil
 	}
-	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	pod, err := h.podOf(ctx, call)
 	text := pod.Annotations[netannotation.KeepAddress]
 	if err != nil || text == "" {
 		return 0, err
@@ -135,7 +130,7 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 	if err != nil {
 		return ipam.Config{}, err
 	}
-	configs, err := config.Own(d)
+	configs, err := h.Definitions.Read(d).Own()
 	if err != nil {
 		return ipam.Config{}, err
 	}
@@ -150,11 +145,11 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 
 // findDefinition returns the network attachment definition to which a request belongs; the zero
 // value stands for a file on the node.
-func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c config.Config) (api.NetworkDefinition, error) {
-	if r.Definition == "" {
-		return h.findAnnotated(ctx, r, c)
+func (h *Handler) findDefinition(ctx context.Context, call Call, c config.Config) (api.NetworkDefinition, error) {
+	if call.Definition == "" {
+		return h.findAnnotated(ctx, call, c)
 	}
-	namespace, name, _ := strings.Cut(r.Definition, "/")
+	namespace, name, _ := strings.Cut(call.Definition, "/")
 	d, err := h.Cluster.Network(ctx, namespace, name)
 	if err != nil || strings.TrimSpace(d.Config) == "" {
 		return api.NetworkDefinition{}, err
@@ -166,12 +161,11 @@ func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c config
 // interface. It returns the definition, among those that the pod's annotations name, that has the
 // request's configuration. If the annotations leave the choice open, the request is refused, and
 // the kubelet tries again: a wrong pool would give an address twice.
-func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c config.Config) (api.NetworkDefinition, error) {
-	a, err := parseArguments(r.Args)
-	if err != nil || a.podName == "" {
-		return api.NetworkDefinition{}, err
+func (h *Handler) findAnnotated(ctx context.Context, call Call, c config.Config) (api.NetworkDefinition, error) {
+	if call.args.Pod == "" {
+		return api.NetworkDefinition{}, nil
 	}
-	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	pod, err := h.podOf(ctx, call)
 	if err != nil {
 		return api.NetworkDefinition{}, err
 	}
@@ -182,7 +176,7 @@ func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c config.
 	named := false
 	matches := map[string]api.NetworkDefinition{}
 	for _, e := range elements {
-		is := e.Interface == r.IfName
+		is := e.Interface == call.IfName
 		named = named || is
 		d, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
 		switch {
@@ -191,10 +185,10 @@ func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c config.
 		case is && strings.TrimSpace(d.Config) == "":
 			return api.NetworkDefinition{}, nil
 		case err != nil:
-		case is && e.isFixed && !hasSection(d, c):
+		case is && e.isFixed && !h.hasSection(d, c):
 			return api.NetworkDefinition{}, fmt.Errorf("network %s (%s) of pod %s: %w: NetworkAttachmentDefinition %s/%s has been changed since Multus read it; the kubelet tries again",
-				c.Name, r.IfName, pod, vf.ErrNotReady, e.Namespace, e.Name)
-		case !hasSection(d, c):
+				c.Name, call.IfName, pod, vf.ErrNotReady, e.Namespace, e.Name)
+		case !h.hasSection(d, c):
 		case is:
 			return d, nil
 		default:
@@ -210,7 +204,7 @@ func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c config.
 		return api.NetworkDefinition{}, nil
 	}
 	return api.NetworkDefinition{}, fmt.Errorf("network %s (%s) of pod %s: %w: its annotation does not say which NetworkAttachmentDefinition that is: give each of its networks an interface name, e.g. %s@vf1",
-		c.Name, r.IfName, pod, vf.ErrNotReady, c.Name)
+		c.Name, call.IfName, pod, vf.ErrNotReady, c.Name)
 }
 
 // podNetwork is a network that a pod's annotations ask for.
@@ -243,8 +237,8 @@ func elementsOf(pod api.Pod) (out []podNetwork, err error) {
 
 // hasSection reports whether a definition has a network of c's name and addresses. Warnings do not
 // count: Multus writes the section anew, so keys come in another order and values in another form.
-func hasSection(d api.NetworkDefinition, c config.Config) bool {
-	configs, err := config.Own(d)
+func (h *Handler) hasSection(d api.NetworkDefinition, c config.Config) bool {
+	configs, err := h.Definitions.Read(d).Own()
 	c.IPAM.Warnings = nil
 	return err == nil && slices.ContainsFunc(configs, func(o config.Config) bool {
 		if section, err := o.Whereabouts(); err == nil && c.IPAM.Pool != "" {

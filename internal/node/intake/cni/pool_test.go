@@ -65,7 +65,7 @@ func poolOfADD(t *testing.T, c cluster, p pools, r api.CNIRequest) (string, atta
 	e := &requestEngine{memory: newMemory(1)}
 	h := New(e)
 	h.Cluster, h.Pools = c, p
-	if _, err := h.Run(t.Context(), r, nil); err != nil {
+	if _, err := h.Run(t.Context(), callOf(r), nil); err != nil {
 		if len(e.leases) > 0 {
 			t.Errorf("the ADD failed and left a lease: %s", e)
 		}
@@ -323,7 +323,7 @@ func TestWhereaboutsNetworkHasItsDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]bool{text: true, strings.Replace(text, "10.5", "10.6", 1): false, strings.Replace(text, `"n"`, `"m"`, 1): false} {
-		if got := hasSection(api.NetworkDefinition{Namespace: "d", Name: "x", Config: text}, c); got != want {
+		if got := New(nil).hasSection(api.NetworkDefinition{Namespace: "d", Name: "x", Config: text}, c); got != want {
 			t.Errorf("%s has the section: %t", text, got)
 		}
 	}

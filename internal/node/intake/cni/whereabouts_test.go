@@ -65,7 +65,7 @@ func TestWhereaboutsNetworkIsRefused(t *testing.T) {
 		e := newMemory(1)
 		h := New(e)
 		h.ServesWhereabouts = tc.serves
-		_, err := h.Run(t.Context(), invocation(cmdAdd, with(`"ipam":{"type":"whereabouts",`+tc.section+`}`)), nil)
+		_, err := h.Run(t.Context(), callOf(invocation(cmdAdd, with(`"ipam":{"type":"whereabouts",`+tc.section+`}`))), nil)
 		if err == nil {
 			t.Errorf("%s: it is accepted", name)
 			continue
@@ -95,7 +95,7 @@ func TestWhereaboutsNetwork(t *testing.T) {
 	}
 	d.k.AddNetns("/run/netns/y")
 	r := api.CNIRequest{Command: cmdAdd, ContainerID: "c2", IfName: "net1", Netns: "/run/netns/y", Config: []byte(strings.Replace(config, `"n"`, `"other"`, 1))}
-	if out, err := d.h.Run(t.Context(), r, nil); err != nil || !strings.Contains(string(out), `"10.5.0.2/24"`) {
+	if out, err := d.h.Run(t.Context(), callOf(r), nil); err != nil || !strings.Contains(string(out), `"10.5.0.2/24"`) {
 		t.Errorf("another network with the range: %s, %v", out, err)
 	}
 	checked := strings.TrimSuffix(config, "}") + `,"prevResult":` + out + "}"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
@@ -27,28 +26,22 @@ type attachment struct {
 	IfName      string `json:"ifname"`
 }
 
-// call is one invocation.
+// call is one call of the runtime. newCall parses its texts.
 type call struct {
 	api.CNIRequest
-	config              configuration
-	namespace, pod, uid string // from CNI_ARGS; empty if the runtime knows no pods
-	runPlugin           cni.Ask
+	config    configuration
+	args      cni.Arguments
+	runPlugin cni.Ask
 }
 
 func newCall(r api.CNIRequest, ask cni.Ask) call {
 	c := call{CNIRequest: r, runPlugin: ask}
 	_ = json.Unmarshal(r.Config, &c.config) // a text that is no configuration does not set podNetworks
-	for _, pair := range strings.Split(r.Args, ";") {
-		key, value, _ := strings.Cut(pair, "=")
-		switch key {
-		case "K8S_POD_NAMESPACE":
-			c.namespace = value
-		case "K8S_POD_NAME":
-			c.pod = value
-		case "K8S_POD_UID":
-			c.uid = value
-		}
+	text := r.Args
+	if c.config.PodNetworks {
+		text = ignoreUnknown(text) // as the networks get it
 	}
+	c.args = cni.ParseArguments(text)
 	return c
 }
 
@@ -56,10 +49,10 @@ func (c call) cniVersion() string { return api.CNIVersionOf(c.Config) }
 
 // podName returns the name of the sandbox in messages: that of its pod.
 func (c call) podName() string {
-	if c.pod == "" {
+	if c.args.Pod == "" {
 		return c.ContainerID
 	}
-	return c.namespace + "/" + c.pod
+	return c.args.Namespace + "/" + c.args.Pod
 }
 
 // lockSandbox waits until no other call works on c's sandbox: an ADD that still runs,

@@ -123,7 +123,11 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 		if strings.Contains(ch.n.Name, "/") { // the name of a network in a file is a CNI name
 			r.Definition = ch.n.Name
 		}
-		return ch.h.Networks.Run(ctx, r, ch.c.runPlugin)
+		args := ch.c.args
+		if args.Text != r.Args { // the sandbox had others when it was added
+			args = cni.ParseArguments(r.Args)
+		}
+		return ch.h.Networks.Run(ctx, cni.NewCall(r, args), ch.c.runPlugin)
 	}
 	return cni.RunPlugin(ctx, ch.c.runPlugin, p.Type, r)
 }
@@ -132,9 +136,6 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 // "deriving request configuration").
 func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
 	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version)}
-	for _, spelling := range netconf.SpellingsOf(p.Raw, "prevResult") { // the author's prevResult would show addresses that the pod does not have
-		set[spelling] = nil
-	}
 	if len(prev) > 0 {
 		set["prevResult"] = prev
 	}
@@ -157,5 +158,5 @@ func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[s
 	for key, v := range keys {
 		set[key] = v
 	}
-	return netconf.SetKeys(p.Raw, set)
+	return netconf.ReplaceKeys(p.Raw, "prevResult", set) // the author's would show addresses that the pod does not have
 }

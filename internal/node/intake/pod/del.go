@@ -51,7 +51,7 @@ func (h *Handler) delPod(ctx context.Context, c call) error {
 // network, with the result that the runtime remembers, and those of its VFs. Such a sandbox is from
 // before Culvert, or Culvert attached its VFs for a Multus that is gone since.
 func (h *Handler) unrecordedSandbox(c call) journal.Sandbox {
-	sb := journal.Sandbox{ID: c.ContainerID, Namespace: c.namespace, Pod: c.pod, Args: ignoreUnknown(c.Args), Path: c.Path, Netns: c.Netns}
+	sb := journal.Sandbox{ID: c.ContainerID, Namespace: c.args.Namespace, Pod: c.args.Pod, Args: ignoreUnknown(c.Args), Path: c.Path, Netns: c.Netns}
 	d, err := defaultIn(h.ConfDir)
 	if err != nil {
 		h.Log.Warn("DEL of a sandbox that is not in the ledger", "pod", c.podName(), "err", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/keylock"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -17,7 +18,7 @@ import (
 
 // networks is cni.Handler: networks of Culvert's own types.
 type networks interface {
-	Run(ctx context.Context, r api.CNIRequest, ask cni.Ask) ([]byte, error)
+	Run(ctx context.Context, call cni.Call, ask cni.Ask) ([]byte, error)
 }
 
 // ledger is the part of journal.Ledger that is needed.
@@ -55,7 +56,7 @@ type hardware interface {
 // Devices returns the devices of a resource that the kubelet gave to a pod.
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
 
-// Config has the parts of a Handler. All fields but Isolation, Global and Log are needed.
+// Config has the parts of a Handler. All fields but Definitions, Isolation, Global, Log and Now are needed.
 type Config struct {
 	Networks networks
 	Ledger   ledger
@@ -64,6 +65,8 @@ type Config struct {
 	Hardware hardware
 	Cluster  cluster
 	Devices  Devices
+	// Definitions keeps the network attachment definitions that were parsed; nil keeps none.
+	Definitions *config.Definitions
 	// ConfDir is the folder of the runtime's network configurations, DeviceInfo the folder for
 	// device-info files.
 	ConfDir, DeviceInfo string
@@ -119,7 +122,7 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask cni.Ask
 
 func (h *Handler) runCommand(ctx context.Context, c call) ([]byte, error) {
 	if !c.config.PodNetworks {
-		return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin)
+		return h.Networks.Run(ctx, cni.NewCall(c.CNIRequest, c.args), c.runPlugin)
 	}
 	switch c.Command {
 	case "ADD":
@@ -133,5 +136,5 @@ func (h *Handler) runCommand(ctx context.Context, c call) ([]byte, error) {
 	case "STATUS":
 		return nil, h.checkStatus(ctx, c)
 	}
-	return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin) // Run reports the unknown command
+	return h.Networks.Run(ctx, cni.NewCall(c.CNIRequest, c.args), c.runPlugin) // Run reports the unknown command
 }

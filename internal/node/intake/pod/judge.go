@@ -99,7 +99,8 @@ func (h *Handler) judgeAdd(n journal.SandboxNetwork, p netconf.Plugin) (warnings
 	if err != nil {
 		return nil, err
 	}
-	return cni.JudgeAdd(api.CNIRequest{Command: "ADD", ContainerID: "judged", Netns: "/run/netns/judged", IfName: n.Interface, Config: config})
+	r := api.CNIRequest{Command: "ADD", ContainerID: "judged", Netns: "/run/netns/judged", IfName: n.Interface, Config: config}
+	return cni.JudgeAdd(cni.NewCall(r, cni.Arguments{}))
 }
 
 // judged is the cluster of a pod that is judged.

@@ -38,19 +38,19 @@ type wish struct {
 func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
 	w := wish{
 		sandbox: journal.Sandbox{
-			ID: c.ContainerID, Netns: c.Netns, Namespace: c.namespace, Pod: c.pod, UID: c.uid,
-			Phase: journal.SandboxAdding, Args: ignoreUnknown(c.Args), Path: c.Path,
+			ID: c.ContainerID, Netns: c.Netns, Namespace: c.args.Namespace, Pod: c.args.Pod, UID: c.args.UID,
+			Phase: journal.SandboxAdding, Args: c.args.Text, Path: c.Path,
 		},
 		gateways: map[int][]netip.Addr{},
 	}
-	if c.pod == "" { // a container of another runtime, without Kubernetes
+	if c.args.Pod == "" { // a container of another runtime, without Kubernetes
 		return w, h.planDefault(ctx, c, &w, devices{})
 	}
 	var err error
-	if w.pod, err = h.Cluster.Pod(ctx, c.namespace, c.pod, c.uid); err != nil {
+	if w.pod, err = h.Cluster.Pod(ctx, c.args.Namespace, c.args.Pod, c.args.UID); err != nil {
 		return w, err
 	}
-	elements, err := netannotation.Parse(w.pod.Annotations[netannotation.Networks], c.namespace)
+	elements, err := netannotation.Parse(w.pod.Annotations[netannotation.Networks], c.args.Namespace)
 	if err != nil {
 		return w, err
 	}
@@ -163,9 +163,10 @@ func setDefinition(n *journal.SandboxNetwork, l netconf.List) {
 }
 
 // readDefinition reads a network attachment definition that pods of a namespace may use, and
-// the file on the node that it stands for when its configuration is empty.
-func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, pod string) (netconf.List, api.NetworkDefinition, error) {
-	nad, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
+// the file on the node that it stands for when its configuration is empty. vfs is how many VFs the
+// network needs; 0 stands for unknown.
+func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, pod string) (l netconf.List, vfs int, nad api.NetworkDefinition, err error) {
+	nad, err = h.Cluster.Network(ctx, e.Namespace, e.Name)
 	if err == nil || errors.Is(err, vf.ErrNotFound) {
 		// This check comes first, so that a pod's author does not learn whether the network
 		// exists.
@@ -173,16 +174,14 @@ func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, p
 		err = cmp.Or(h.checkNamespace(pod, nad), err)
 	}
 	if err != nil {
-		return netconf.List{}, nad, err
+		return l, 0, nad, err
 	}
-	if err := netconf.CheckSize(len(nad.Config)); err != nil { // before it is parsed
-		return netconf.List{}, nad, err
-	}
-	l, err := config.ParseDefinition(nad)
-	if err == nil && len(l.Plugins) == 0 {
+	d := h.Definitions.Read(nad)
+	if d.Err == nil && len(d.List.Plugins) == 0 {
 		l, err = namedIn(h.ConfDir, nad.Name)
+		return l, 0, nad, err
 	}
-	return l, nad, err
+	return d.List, d.VFs(), nad, d.Err
 }
 
 // planNetwork turns one element of the annotation into a network.
@@ -191,7 +190,7 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 		Name: e.Namespace + "/" + e.Name, Interface: name, Runtime: map[string]json.RawMessage{},
 		DeviceInfo: filepath.Join(h.DeviceInfo, "cni", w.sandbox.ID+"-"+name+"-device.json"),
 	}
-	d, nad, err := h.readDefinition(ctx, e, w.pod.Namespace)
+	d, count, nad, err := h.readDefinition(ctx, e, w.pod.Namespace)
 	if err != nil {
 		return n, err
 	}
@@ -211,7 +210,10 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	}
 	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins, lacking))...)
 	if resource != "" {
-		vfs, err := given.nextDevices(ctx, resource, config.VFsOf(d), h.findPF)
+		if count == 0 || len(e.CNIArgs) > 0 {
+			count = config.VFsOf(d)
+		}
+		vfs, err := given.nextDevices(ctx, resource, count, h.findPF)
 		if err != nil {
 			return n, err
 		}

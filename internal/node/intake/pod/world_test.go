@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
@@ -133,6 +134,7 @@ type cluster struct {
 	confirmed map[string]string
 	events    []string
 	reads     int // of networks
+	versions  int // of networks
 	writes    int // annotations and events
 	// away: culvertd started without an API server, so it knows no object.
 	away bool
@@ -231,10 +233,10 @@ func newWorldOn(t *testing.T, host string, pfs int) *world {
 	}
 	w.ledger, w.engine, w.whole = l, node.Engine, w.k.String()
 	t.Cleanup(node.Engine.Wait)
-	single := cni.New(node.Engine)
-	single.Cluster, w.single = w.cluster, single
+	single, definitions := cni.New(node.Engine), &config.Definitions{}
+	single.Cluster, single.Definitions, w.single = w.cluster, definitions, single
 	w.pods = pod.New(pod.Config{
-		Networks: single, Ledger: l, Engine: node.Engine, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Devices: w.devices,
+		Networks: single, Ledger: l, Engine: node.Engine, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Definitions: definitions, Devices: w.devices,
 		ConfDir: w.confDir, DeviceInfo: filepath.Join(w.dir, "devinfo"),
 	})
 	return w
@@ -271,6 +273,8 @@ func (w *world) network(name, config string, annotations ...string) {
 	if len(annotations) > 0 {
 		n.Annotations["k8s.v1.cni.cncf.io/resourceName"] = annotations[0]
 	}
+	w.cluster.versions++
+	n.UID, n.Version = "uid of "+n.Name, fmt.Sprint(w.cluster.versions)
 	w.cluster.networks[n.Namespace+"/"+n.Name] = n
 }
 

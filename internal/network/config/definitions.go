@@ -1,0 +1,107 @@
+package config
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// Definition is a NetworkAttachmentDefinition as Read has parsed it. Callers share it, and change
+// nothing in it.
+type Definition struct {
+	// List has the plugins. Err is why the definition cannot be read; List then has the plugins that
+	// could be read.
+	List netconf.List
+	Err  error
+	// IsFile is set if the configuration is a file on the nodes.
+	IsFile bool
+
+	own    []Config
+	ownErr error
+	bond   *vf.Bond
+	shared func() Shared
+}
+
+// Read parses a network attachment definition. It refuses one that is too large before it parses
+// it.
+func Read(n api.NetworkDefinition) *Definition {
+	d := &Definition{Err: netconf.CheckSize(len(n.Config))}
+	if d.Err == nil {
+		d.List, d.Err = ParseDefinition(n)
+	}
+	d.IsFile = d.Err == nil && strings.TrimSpace(n.Config) == ""
+	if d.ownErr = d.Err; d.Err == nil {
+		own := readOwn(d.List)
+		d.bond = bondOf(own)
+		d.own, d.ownErr = configsOf(d.List, own)
+	}
+	d.shared = sync.OnceValue(d.readShared)
+	return d
+}
+
+// Own returns the configurations of those plugins that Culvert serves. It returns none if all
+// plugins are of other projects, or if the configuration is a file on the nodes.
+func (d *Definition) Own() ([]Config, error) { return d.own, d.ownErr }
+
+// Bond returns the bond of the network, nil if it has none. It returns nil for a network that
+// cannot be read, which its ADD refuses.
+func (d *Definition) Bond() *vf.Bond { return d.bond }
+
+// VFs returns how many VFs the network needs: as many as its bond has links, else one.
+func (d *Definition) VFs() int { return countVFs(d.bond) }
+
+// Shared returns the pools of addresses that the network shares with others.
+func (d *Definition) Shared() Shared { return d.shared() }
+
+// Own returns Read(n).Own().
+func Own(n api.NetworkDefinition) ([]Config, error) { return Read(n).Own() }
+
+// Bounds on what Definitions keeps: tenants write networks.
+const (
+	mostDefinitions = 4096
+	mostText        = 4 << 20 // bytes of configurations
+)
+
+// Definitions parses each version of a NetworkAttachmentDefinition once. The zero value is ready,
+// and nil keeps nothing. Its methods may be called concurrently.
+type Definitions struct {
+	mu    sync.Mutex // guards the rest
+	known map[string]knownDefinition
+	size  int // of the texts of all that are known
+}
+
+type knownDefinition struct {
+	uid, version string
+	size         int
+	read         func() *Definition
+}
+
+// Read returns the definition as Read parses it. It parses a definition without UID or version,
+// which is not from the API server, each time.
+func (s *Definitions) Read(n api.NetworkDefinition) *Definition {
+	if s == nil || n.UID == "" || n.Version == "" {
+		return Read(n)
+	}
+	return s.find(n)()
+}
+
+// find returns a function that returns the definition, and parses it the first time.
+func (s *Definitions) find(n api.NetworkDefinition) func() *Definition {
+	key := n.Namespace + "/" + n.Name
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.known[key]
+	if old.uid == n.UID && old.version == n.Version {
+		return old.read
+	}
+	now := knownDefinition{n.UID, n.Version, len(n.Config), sync.OnceValue(func() *Definition { return Read(n) })}
+	s.size += now.size - old.size
+	if s.known == nil || len(s.known) >= mostDefinitions || s.size > mostText {
+		s.known, s.size = map[string]knownDefinition{}, now.size
+	}
+	s.known[key] = now
+	return now.read
+}
