@@ -30,6 +30,9 @@ type blocks interface {
 	Admits(pool, namespace string) error
 }
 
+// blockBound is how long a request waits for the cluster to give this node addresses.
+const blockBound = 10 * time.Second
+
 // isClusterWide reports whether the request's addresses must be unique in the whole cluster.
 func (e *Engine) isClusterWide(req Request) bool {
 	return e.Blocks != nil && !req.IPAM.IsZero() && !req.IPAM.IsUniqueOnNode()

@@ -18,9 +18,6 @@ import (
 const (
 	// attachTries is how often Attach tries to find an address that no other machine has.
 	attachTries = 4
-	// detectBound is how long an attach waits for the result of duplicate address detection,
-	// including for carrier. The kernel needs 0.3 s (kernel.detectionSettings).
-	detectBound = 5 * time.Second
 	// setAsideTime is how long a duplicate stays out of its pool.
 	setAsideTime = 10 * time.Minute
 	// mostSetAside bounds the addresses of one pool that are set aside, since a machine on the

@@ -62,7 +62,9 @@ const (
 	stepBound     = 30 * time.Second
 	undoBound     = 2 * time.Minute
 	announceBound = 20 * time.Second
-	blockBound    = 10 * time.Second // for the cluster to give this node addresses
+	// detectBound is how long an attach waits for the result of duplicate address detection,
+	// including for carrier. The kernel needs 0.3 s (kernel.detectionSettings).
+	detectBound = 5 * time.Second
 )
 
 // Config has the parts of an Engine. All fields but MissingPools, Blocks, Given, NamespaceLabels,
@@ -120,6 +122,7 @@ type Engine struct {
 	absent     memory[absence]   // of pods whose VF is back
 	closed     memory[time.Time] // since when the VF of a guest that ran is not open
 	podLinks   memory[podLink]
+	dark       memory[darkness]
 	guardLooks memory[time.Time] // when upkeep last read the guard
 	hangs      memory[hang]
 	uses       memory[vf.Use] // outside Culvert, at the last look; see anyLease

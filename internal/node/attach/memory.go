@@ -54,6 +54,7 @@ func (e *Engine) forgetLease(id vf.ID) {
 	e.absent.forgetValue(id)
 	e.closed.forgetValue(id)
 	e.podLinks.forgetValue(id)
+	e.dark.forgetValue(id)
 	e.guardLooks.forgetValue(id)
 	e.hangs.forgetValue(id)
 	e.uses.forgetValue(id)

@@ -62,10 +62,12 @@ type podLink struct {
 	own []vf.Difference
 	// left is the text of the last event about differences that could not be repaired.
 	left string
-	// dark is the time since which the interface has been up without carrier although the PF has a
-	// link.
-	dark     time.Time
-	reported bool // of dark
+}
+
+// darkness is about a VF whose interface is up without carrier although its PF has a link.
+type darkness struct {
+	since    time.Time // zero: it has carrier, or its PF was reset after the last look
+	reported bool      // an event has reported it
 }
 
 // noteReset records that the PF of a lease was reset, as the loss of its settings for the VF shows.
@@ -81,15 +83,15 @@ func (e *Engine) noteReset(r journal.Record) {
 // wasDark reports whether the VF of a lease was without carrier at the last look although its PF
 // had a link, and has been so for darkBound.
 func (e *Engine) wasDark(r journal.Record) bool {
-	since := e.podLinks.loadValue(r).dark
+	since := e.dark.loadValue(r).since
 	return !since.IsZero() && e.Now().Sub(since) >= darkBound
 }
 
 // IsDark reports whether the interface of an attached VF has been up without carrier for darkBound
 // or longer, although its PF has a link.
 func (e *Engine) IsDark(r journal.Record) bool {
-	last := e.podLinks.loadValue(r)
-	return r.Phase == journal.Attached && last.reported && !last.dark.IsZero()
+	last := e.dark.loadValue(r)
+	return r.Phase == journal.Attached && last.reported && !last.since.IsZero()
 }
 
 // IsDoubtful reports whether Culvert gives out VFs of a PF only if no VF of another PF is free.
@@ -125,7 +127,10 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	}
 	last, now := e.podLinks.loadValue(rec), e.Now()
 	if last.known && last.losses != pf.CarrierLosses {
-		last.reset, last.dark = now, time.Time{}
+		last.reset = now
+		dark := e.dark.loadValue(rec)
+		dark.since = time.Time{}
+		e.dark.storeValue(rec, dark)
 	}
 	wasReset := !last.reset.IsZero() && now.Sub(last.reset) < resetBound && !last.reset.After(now)
 	last.looked, last.losses = now, pf.CarrierLosses
@@ -179,24 +184,24 @@ func without(all, others []vf.Difference) []vf.Difference {
 // link, and another one when the VF has carrier again.
 func (e *Engine) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last podLink) error {
 	isDark := st.Link != nil && st.Link.Up && !st.Link.Carrier && st.Admin.LinkState != vf.LinkDisable
-	object := "VF " + rec.PCI.String()
+	dark, object := e.dark.loadValue(rec), "VF "+rec.PCI.String()
 	var event journal.Event
 	switch {
-	case isDark && last.dark.IsZero():
-		last.dark = last.looked
-	case isDark && !last.reported && last.looked.Sub(last.dark) >= darkBound:
-		last.reported = true
+	case isDark && dark.since.IsZero():
+		dark.since = last.looked
+	case isDark && !dark.reported && last.looked.Sub(dark.since) >= darkBound:
+		dark.reported = true
 		text := describeDark(pf)
 		event = journal.Event{Type: journal.Warning, Reason: "VFNoCarrier", Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, pf.Label(), rec.Lease.Owner, text)}
 		e.emitPodEvent(rec.Lease, "VFNoCarrier", fmt.Sprintf("its VF %s (interface %s%s): %s: restart the pod: culvertd binds the VF's driver anew before the VF has another owner",
 			rec.PCI, rec.Lease.Wanted.Interface, onNetwork(rec), text))
-	case !isDark && last.reported:
+	case !isDark && dark.reported:
 		event = journal.Event{Type: journal.Normal, Reason: "VFCarrier", Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: its interface has carrier again", rec.ID.Index, pf.Label(), rec.Lease.Owner)}
 	}
 	if !isDark {
-		last.dark, last.reported = time.Time{}, false
+		dark = darkness{}
 	}
-	e.podLinks.storeValue(rec, last)
+	e.dark.storeValue(rec, dark)
 	if event.Reason == "" {
 		return nil
 	}
