@@ -120,7 +120,7 @@ func (m *machine) turnOff() {
 	}
 	m.off = true
 	m.stop()
-	m.node.Engine.Wait()
+	m.node.VFs.Wait()
 	if err := m.ledger.Close(); err != nil {
 		m.sim.t.Error(err)
 	}
@@ -233,7 +233,7 @@ func (m *machine) endPod() {
 	m.pods = m.pods[1:]
 	m.mu.Unlock()
 	m.sim.free(one.addr)
-	if err := m.node.Engine.Detach(context.Background(), one.owner); err != nil {
+	if err := m.node.Resets.Detach(context.Background(), one.owner); err != nil {
 		m.sim.t.Errorf("%s on %s: %v", one.owner, m.name, err)
 	}
 }

@@ -63,7 +63,7 @@ func (e *Engine) keptAddresses(req Request) (out []netip.Prefix) {
 	if req.KeepAddress == 0 || len(req.Addresses) > 0 {
 		return nil
 	}
-	aside := e.aside.inPool(req.addressPool(), e.Now())
+	aside := e.aside.inPool(req.addressPool(), e.vfs.Now())
 	for _, a := range e.Blocks.Of(req.addressPool(), req.Owner, nil).Kept {
 		if !aside[a] {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
@@ -173,7 +173,7 @@ func (e *Engine) holdersOf(tx *journal.Tx, choice alloc.Choice, req Request) *ho
 	pool := req.addressPool()
 	return &holders{
 		neighbours: e.neighboursOf(tx, choice, req), pool: pool, formerPool: req.IPAM.FormerPool, shared: req.IPAM.Shared,
-		aside: e.aside.inPool(pool, e.Now()), named: req.IPAM.Named(req.Addresses),
+		aside: e.aside.inPool(pool, e.vfs.Now()), named: req.IPAM.Named(req.Addresses),
 	}
 }
 

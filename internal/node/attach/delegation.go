@@ -2,29 +2,29 @@ package attach
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/node/alloc"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // addLate calls Request.Late for the addresses of a VF that is already in its netns, holds them
 // in the ledger and adds them to the interface.
-func (e *Engine) addLate(ctx context.Context, at site, rec journal.Record, req Request) (journal.Record, error) {
+func (e *Engine) addLate(ctx context.Context, at lease.Site, rec journal.Record, req Request) (journal.Record, error) {
 	rec, err := e.holdLate(ctx, rec, req)
 	if err != nil {
 		return rec, err
 	}
-	return rec, e.carryOut(ctx, at, &rec, append(guardSteps(at.place, rec), addressSteps(at.place, rec, req.detects())...))
+	return rec, e.carryOut(ctx, at, &rec, append(lease.GuardSteps(at.Place, rec), lease.AddressSteps(at.Place, rec, req.detects())...))
 }
 
 // addLateToBond is addLate for a bond, whose first member holds the addresses. The guards of all
 // members get them before the bond does, since any member may send. After an error, at is the VF on
 // which it failed.
-func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req Request) (at site, err error) {
+func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req Request) (at lease.Site, err error) {
 	first := &members[0]
 	if first.rec, err = e.holdLate(ctx, first.rec, req); err != nil {
 		return first.at, err
@@ -32,7 +32,7 @@ func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req R
 	if at, err = e.renewGuards(ctx, members); err != nil {
 		return at, err
 	}
-	return first.at, e.carryOut(ctx, first.at, &first.rec, addressSteps(first.at.place, first.rec, req.detects()))
+	return first.at, e.carryOut(ctx, first.at, &first.rec, lease.AddressSteps(first.at.Place, first.rec, req.detects()))
 }
 
 // holdLate calls Request.Late for the addresses of a VF and holds them in the ledger. They are checked
@@ -47,7 +47,7 @@ func (e *Engine) holdLate(ctx context.Context, rec journal.Record, req Request) 
 		return rec, err
 	}
 	req.IPAM = config
-	err = e.Ledger.Update(func(tx *journal.Tx) error {
+	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		next := rec
 		next.Lease.Wanted.Routes = slices.Clone(rec.Lease.Wanted.Routes)
 		if err := e.leaseAddresses(tx, choice, &next, req); err != nil {
@@ -61,48 +61,10 @@ func (e *Engine) holdLate(ctx context.Context, rec journal.Record, req Request) 
 
 // choiceOf returns the VF of a lease with its PF, as the hardware is now.
 func (e *Engine) choiceOf(rec journal.Record) (alloc.Choice, error) {
-	pfs := e.Hardware.PFs()
+	pfs := e.vfs.Hardware.PFs()
 	i := slices.IndexFunc(pfs, func(pf vf.PF) bool { return pf.ID == rec.ID.PF })
 	if i < 0 {
 		return alloc.Choice{}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
 	}
 	return alloc.Choice{PF: pfs[i], Record: rec}, nil
-}
-
-// Delegations returns the calls of IPAM plugins that still need their DEL. held has those of
-// leases; owed has those of leases that have ended, or whose VF is in quarantine.
-func (e *Engine) Delegations() (held, owed []journal.Delegation, err error) {
-	records, err := e.readRecords()
-	for _, r := range records {
-		owed = append(owed, r.Owed...)
-		d, has := r.Lease.Delegated()
-		switch {
-		case !has:
-		case r.Held():
-			held = append(held, d)
-		default:
-			owed = append(owed, d)
-		}
-	}
-	return held, owed, err
-}
-
-// Undone records that an IPAM plugin has answered the DEL of an attachment with success.
-func (e *Engine) Undone(d journal.Delegation) error {
-	return e.Ledger.Update(func(tx *journal.Tx) error {
-		var errs []error
-		for _, r := range tx.Records() {
-			leased, has := r.Lease.Delegated()
-			has = has && leased.IsSame(d)
-			if !has && !slices.ContainsFunc(r.Owed, d.IsSame) {
-				continue
-			}
-			if has {
-				r.Lease.Delegation = nil
-			}
-			r.Owed = slices.DeleteFunc(slices.Clone(r.Owed), d.IsSame)
-			errs = append(errs, tx.Put(r))
-		}
-		return errors.Join(errs...)
-	})
 }

@@ -33,7 +33,7 @@ type neighbours struct {
 
 func (e *Engine) neighboursOf(tx *journal.Tx, choice alloc.Choice, req Request) *neighbours {
 	return &neighbours{
-		tx: tx, pfs: e.Hardware.PFs(), spec: e.Spec, pf: choice.PF.ID, label: choice.PF.Label(), id: choice.Record.ID,
+		tx: tx, pfs: e.vfs.Hardware.PFs(), spec: e.vfs.Spec, pf: choice.PF.ID, label: choice.PF.Label(), id: choice.Record.ID,
 		vlan: req.Spec.VLANOver(choice.Record.Baseline.Admin), owner: req.Owner, podUID: req.PodUID,
 	}
 }

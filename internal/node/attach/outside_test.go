@@ -153,7 +153,7 @@ func TestUseThatAnAttachFinds(t *testing.T) {
 	}
 	hostUse := func() string {
 		t.Helper()
-		return n.Engine.HostUse(record(t, n, open.ID))
+		return n.VFs.HostUse(record(t, n, open.ID))
 	}
 	for range 2 {
 		if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) || hostUse() != "open by testpmd (process 4711)" {
@@ -189,7 +189,7 @@ func TestUseOfAPodIsReportedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := vf.ErrNotReady
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(vf.PCIAddr) string { return "default/a" }, answer
 	}
 	for range 2 {
@@ -198,7 +198,7 @@ func TestUseOfAPodIsReportedOnce(t *testing.T) {
 		}
 		answer = nil
 	}
-	use := n.Engine.HostUse(record(t, n, used.ID))
+	use := n.VFs.HostUse(record(t, n, used.ID))
 	if got := usesReported(t, n); !slices.Equal(got, []string{"UsedOutside"}) || use != "" {
 		t.Errorf("events %q, host use %q", got, use)
 	}

@@ -119,7 +119,7 @@ func joined(t *testing.T) (*Member, *fakeCluster) {
 	log := slog.New(slog.DiscardHandler)
 	n := node.New(node.Config{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log})
 	t.Cleanup(func() {
-		n.Engine.Wait()
+		n.VFs.Wait()
 		if err := ledger.Close(); err != nil {
 			t.Error(err)
 		}

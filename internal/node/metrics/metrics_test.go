@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -41,9 +41,9 @@ func TestScrape(t *testing.T) {
 	}
 	var failure error
 	n := NewNode(func(context.Context) (api.NodeStatus, error) { return status, failure })
-	n.Observe(attach.OperationAttach, 20*time.Millisecond, nil)
-	n.Observe(attach.OperationAttach, 20*time.Millisecond, errors.New("nothing free"))
-	n.Observe(attach.OperationDetach, 300*time.Millisecond, nil)
+	n.Observe(hold.OperationAttach, 20*time.Millisecond, nil)
+	n.Observe(hold.OperationAttach, 20*time.Millisecond, errors.New("nothing free"))
+	n.Observe(hold.OperationDetach, 300*time.Millisecond, nil)
 	code, text := scrape(t, n)
 	for _, line := range []string{
 		"culvert_ready 1",

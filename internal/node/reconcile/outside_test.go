@@ -18,7 +18,7 @@ import (
 func TestI5UsedOutsideTheLedger(t *testing.T) {
 	give := func(h *host, pod string, err error) {
 		pci := h.Inventory.PFs()[0].VFs[1].PCI
-		h.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		h.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 			return func(a vf.PCIAddr) string {
 				if a == pci {
 					return pod
@@ -96,7 +96,7 @@ func TestTakesOverAsBound(t *testing.T) {
 	}
 	h.SetSpec(desired.Spec{Pools: config.Pools})
 	down := vf.ErrNotReady
-	h.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	h.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string {
 			if a == pf.VFs[1].PCI {
 				return "default/testpmd"

@@ -62,7 +62,7 @@ func (e *requestEngine) Attach(ctx context.Context, req attach.Request) (journal
 func poolOfADD(t *testing.T, c cluster, p pools, r api.CNIRequest) (string, attach.Request) {
 	t.Helper()
 	e := &requestEngine{memory: newMemory(1)}
-	h := New(e)
+	h := New(partsOf(e))
 	h.Cluster, h.Pools = c, p
 	if _, err := h.Run(t.Context(), r, nil); err != nil {
 		if len(e.leases) > 0 {
