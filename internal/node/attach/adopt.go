@@ -49,7 +49,7 @@ func (e *Engine) writeAdoption(id vf.ID, req Request) (rec journal.Record, err e
 		if err != nil || choice.Record.PCI.IsZero() {
 			return err
 		}
-		if err := e.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline); err != nil {
+		if err := e.addresses.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline); err != nil {
 			return err
 		}
 		if rec, err = e.writeLease(tx, choice, req); err != nil {

@@ -45,16 +45,16 @@ func (e *Engine) attachBondOnce(ctx context.Context, req Request, left int) (Bon
 	members := got.all()
 	done, at, err := e.configureBond(ctx, members, req)
 	if err != nil {
-		err = e.reportDuplicates(got.at, members[0].rec, req, left, err)
+		err = e.addresses.reportDuplicates(got.at, members[0].rec, req, left, err)
 		for _, m := range slices.Backward(got.all()) {
 			e.undoAttach(ctx, m.at, m.rec, err)
 		}
 		return Bonded{}, fmt.Errorf("attach VF %s of PF %s to %s, in bond %s: %w", at.VF, at.Label, req.Owner, req.Owner.Interface, err)
 	}
 	first := done.Members[0]
-	e.aside.remove(req.addressPool(), first.Lease.Wanted.Addresses)
+	e.addresses.aside.remove(req.addressPool(), first.Lease.Wanted.Addresses)
 	e.vfs.AnnounceAddresses(ctx, got.at, first)
-	e.followDetection(ctx, got.at, first, done.first, req)
+	e.addresses.followDetection(ctx, got.at, first, done.first, req)
 	return done, nil
 }
 

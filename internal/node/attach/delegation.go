@@ -14,7 +14,7 @@ import (
 // addLate calls Request.Late for the addresses of a VF that is already in its netns, holds them
 // in the ledger and adds them to the interface.
 func (e *Engine) addLate(ctx context.Context, at lease.Site, rec journal.Record, req Request) (journal.Record, error) {
-	rec, err := e.holdLate(ctx, rec, req)
+	rec, err := e.addresses.holdLate(ctx, rec, req)
 	if err != nil {
 		return rec, err
 	}
@@ -26,7 +26,7 @@ func (e *Engine) addLate(ctx context.Context, at lease.Site, rec journal.Record,
 // which it failed.
 func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req Request) (at lease.Site, err error) {
 	first := &members[0]
-	if first.rec, err = e.holdLate(ctx, first.rec, req); err != nil {
+	if first.rec, err = e.addresses.holdLate(ctx, first.rec, req); err != nil {
 		return first.at, err
 	}
 	if at, err = e.renewGuards(ctx, members); err != nil {
@@ -37,20 +37,20 @@ func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req R
 
 // holdLate calls Request.Late for the addresses of a VF and holds them in the ledger. They are checked
 // as those of the network's own ranges are (I9).
-func (e *Engine) holdLate(ctx context.Context, rec journal.Record, req Request) (journal.Record, error) {
+func (p *addresses) holdLate(ctx context.Context, rec journal.Record, req Request) (journal.Record, error) {
 	config, err := req.Late(ctx)
 	if err != nil {
 		return rec, err
 	}
-	choice, err := e.choiceOf(rec)
+	choice, err := p.choiceOf(rec)
 	if err != nil {
 		return rec, err
 	}
 	req.IPAM = config
-	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+	err = p.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		next := rec
 		next.Lease.Wanted.Routes = slices.Clone(rec.Lease.Wanted.Routes)
-		if err := e.leaseAddresses(tx, choice, &next, req); err != nil {
+		if err := p.leaseAddresses(tx, choice, &next, req); err != nil {
 			return err
 		}
 		rec = next
@@ -60,8 +60,8 @@ func (e *Engine) holdLate(ctx context.Context, rec journal.Record, req Request) 
 }
 
 // choiceOf returns the VF of a lease with its PF, as the hardware is now.
-func (e *Engine) choiceOf(rec journal.Record) (alloc.Choice, error) {
-	pfs := e.vfs.Hardware.PFs()
+func (p *addresses) choiceOf(rec journal.Record) (alloc.Choice, error) {
+	pfs := p.vfs.Hardware.PFs()
 	i := slices.IndexFunc(pfs, func(pf vf.PF) bool { return pf.ID == rec.ID.PF })
 	if i < 0 {
 		return alloc.Choice{}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)

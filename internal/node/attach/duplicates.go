@@ -85,7 +85,7 @@ func findDuplicates(rec journal.Record, st vf.State) error {
 
 // reportDuplicates sets the addresses of a vf.DuplicateError aside, before the undo of the attach
 // frees them, and reports them. It returns err with the next step. left is how many tries are left.
-func (e *Engine) reportDuplicates(at lease.Site, rec journal.Record, req Request, left int, err error) error {
+func (p *addresses) reportDuplicates(at lease.Site, rec journal.Record, req Request, left int, err error) error {
 	var found vf.DuplicateError
 	if !errors.As(err, &found) {
 		return err
@@ -97,26 +97,26 @@ func (e *Engine) reportDuplicates(at lease.Site, rec journal.Record, req Request
 	case !replaceable && req.Late == nil:
 		next = "ask for another address, or stop that machine; dmesg of the node shows its MAC address"
 	}
-	e.noteDuplicates(at, rec, req, found, next)
+	p.noteDuplicates(at, rec, req, found, next)
 	return fmt.Errorf("%w: %s", err, next)
 }
 
 // noteDuplicates sets addresses aside and makes the events about them.
-func (e *Engine) noteDuplicates(at lease.Site, rec journal.Record, req Request, found vf.DuplicateError, next string) {
-	now := e.vfs.Now()
+func (p *addresses) noteDuplicates(at lease.Site, rec journal.Record, req Request, found vf.DuplicateError, next string) {
+	now := p.vfs.Now()
 	for _, a := range found.Addresses {
-		e.aside.add(Duplicate{
+		p.aside.add(Duplicate{
 			Pool: req.addressPool(), Addr: a, Owner: rec.Lease.Owner, Found: now, Until: now.Add(setAsideTime),
 			Chosen: req.canReplace(vf.DuplicateError{Addresses: []netip.Addr{a}}),
 		})
 	}
 	text := fmt.Sprintf("%s for %s%s: %s", found, rec.Lease.Owner, lease.OnNetwork(rec), next)
-	e.vfs.Log.Warn("duplicate address", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "net", rec.Lease.Network, "addresses", found.Addresses)
-	err := e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+	p.vfs.Log.Warn("duplicate address", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "net", rec.Lease.Network, "addresses", found.Addresses)
+	err := p.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		return tx.Event(journal.Event{Type: journal.Warning, Reason: duplicateReason, Object: "VF " + rec.PCI.String(), Text: text})
 	})
 	if err != nil {
-		e.vfs.Log.Warn("record the event of a duplicate address", "owner", rec.Lease.Owner, "err", err)
+		p.vfs.Log.Warn("record the event of a duplicate address", "owner", rec.Lease.Owner, "err", err)
 	}
 	if req.Report != nil {
 		req.Report(duplicateReason, text)
@@ -125,7 +125,7 @@ func (e *Engine) noteDuplicates(at lease.Site, rec journal.Record, req Request, 
 
 // followDetection waits in the background for detection that had no result when the attach
 // answered, as without carrier, and reports duplicates. CHECK and the status report them too.
-func (e *Engine) followDetection(ctx context.Context, at lease.Site, rec journal.Record, st vf.State, req Request) {
+func (p *addresses) followDetection(ctx context.Context, at lease.Site, rec journal.Record, st vf.State, req Request) {
 	link := addressedLink(rec, st)
 	if link == nil {
 		return
@@ -139,19 +139,19 @@ func (e *Engine) followDetection(ctx context.Context, at lease.Site, rec journal
 	if len(s.Addresses) == 0 {
 		return
 	}
-	e.vfs.Log.Warn("attached before duplicate address detection has a result", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "addresses", s.Addresses)
+	p.vfs.Log.Warn("attached before duplicate address detection has a result", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "addresses", s.Addresses)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.AnnounceBound)
-	e.vfs.Background.Add(1)
+	p.vfs.Background.Add(1)
 	go func() {
-		defer e.vfs.Background.Done()
+		defer p.vfs.Background.Done()
 		defer cancel()
-		err := e.vfs.Kernel.Do(ctx, s)
+		err := p.vfs.Kernel.Do(ctx, s)
 		var found vf.DuplicateError
 		switch {
 		case errors.As(err, &found):
-			e.noteDuplicates(at, rec, req, found, "its owner has it and cannot use it: start the owner anew")
+			p.noteDuplicates(at, rec, req, found, "its owner has it and cannot use it: start the owner anew")
 		case err != nil:
-			e.vfs.Log.Warn("wait for duplicate address detection", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
+			p.vfs.Log.Warn("wait for duplicate address detection", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
 		}
 	}()
 }
@@ -240,4 +240,4 @@ func (s *setAside) inPool(pool string, now time.Time) map[netip.Addr]bool {
 }
 
 // Duplicates returns the addresses that were found on other machines lately.
-func (e *Engine) Duplicates() []Duplicate { return e.aside.list(e.vfs.Now()) }
+func (e *Engine) Duplicates() []Duplicate { return e.addresses.aside.list(e.vfs.Now()) }

@@ -39,14 +39,16 @@ type Config struct {
 // Engine attaches. Its methods may be called concurrently.
 type Engine struct {
 	Config
-	vfs    *hold.VFs
-	resets *reset.Resetter
-	aside  setAside
+	vfs       *hold.VFs
+	resets    *reset.Resetter
+	addresses addresses
 }
 
 // New returns an Engine.
 func New(vfs *hold.VFs, resets *reset.Resetter, c Config) *Engine {
-	return &Engine{Config: c, vfs: vfs, resets: resets}
+	e := &Engine{Config: c, vfs: vfs, resets: resets}
+	e.addresses = addresses{config: &e.Config, vfs: vfs}
+	return e
 }
 
 // Attach gives the owner a VF as the request wants it. When it returns nil, the kernel was read
@@ -75,13 +77,13 @@ func (e *Engine) attachOnce(ctx context.Context, req Request, left int) (journal
 	rec, at := got.rec, got.at
 	done, st, err := e.configureVF(ctx, at, rec, req)
 	if err != nil {
-		err = e.reportDuplicates(at, done, req, left, err)
+		err = e.addresses.reportDuplicates(at, done, req, left, err)
 		e.undoAttach(ctx, at, rec, err)
 		return journal.Record{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.Label, req.Owner, err)
 	}
-	e.aside.remove(req.addressPool(), done.Lease.Wanted.Addresses)
+	e.addresses.aside.remove(req.addressPool(), done.Lease.Wanted.Addresses)
 	e.vfs.AnnounceAddresses(ctx, at, done)
-	e.followDetection(ctx, at, done, st, req)
+	e.addresses.followDetection(ctx, at, done, st, req)
 	return done, nil
 }
 

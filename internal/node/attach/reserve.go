@@ -294,7 +294,7 @@ func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*
 		if err != nil {
 			return choice, cmp.Or(inUse, err)
 		}
-		err = e.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
+		err = e.addresses.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
 		if err == nil || req.Spec.MAC != nil || !req.VF.IsZero() {
 			return choice, err
 		}
@@ -390,7 +390,7 @@ func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (j
 	if spec.Driver == vf.DriverVFIO {
 		rec.Lease.Netns = ""
 	}
-	if err := e.leaseAddresses(tx, choice, &rec, req); err != nil {
+	if err := e.addresses.leaseAddresses(tx, choice, &rec, req); err != nil {
 		return rec, err
 	}
 	if err := checkAllowed(choice, req, rec.Lease.Wanted); err != nil {

@@ -19,13 +19,13 @@ type Darkness struct {
 }
 
 // WasDark reports whether the VF of a lease was without carrier at the last look although its PF
-// had a link, and has been so for darkBound.
+// had a link, and has been so for DarkBound.
 func (h *VFs) WasDark(r journal.Record) bool {
 	since := h.Dark.Load(r).Since
 	return !since.IsZero() && h.Now().Sub(since) >= DarkBound
 }
 
-// IsDark reports whether the interface of an attached VF has been up without carrier for darkBound
+// IsDark reports whether the interface of an attached VF has been up without carrier for DarkBound
 // or longer, although its PF has a link.
 func (h *VFs) IsDark(r journal.Record) bool {
 	last := h.Dark.Load(r)

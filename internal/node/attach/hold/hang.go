@@ -17,7 +17,7 @@ import (
 const hangPause = 5 * time.Minute
 
 // hang is a call to the kernel for an attached VF that did not return in time. It may yet take
-// effect, so the release of the lease quarantines the VF (findHang).
+// effect, so the release of the lease quarantines the VF (reset.findHang).
 type hang struct {
 	at  time.Time
 	err error

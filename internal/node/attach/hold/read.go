@@ -15,7 +15,7 @@ import (
 // its addresses have an owner.
 var ErrGone = errors.New("gone from the bus")
 
-// ReadVF reads a VF of the ledger. The error is errGone when the VF does not exist any more, or
+// ReadVF reads a VF of the ledger. The error is ErrGone when the VF does not exist any more, or
 // when its address belongs to another VF now. Any other error leaves open whether the VF exists.
 func (h *VFs) ReadVF(ctx context.Context, rec journal.Record) (vf.State, error) {
 	st, err := h.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
@@ -47,8 +47,8 @@ func (h *VFs) ForgetVF(rec journal.Record, cause error) error {
 	return err
 }
 
-// ReadGuarded is readVF with the guard of a VF whose lease has one and whose interface is with its
-// owner. A release uses readVF, since a guard that cannot be read must not keep the VF from its
+// ReadGuarded is ReadVF with the guard of a VF whose lease has one and whose interface is with its
+// owner. A release uses ReadVF, since a guard that cannot be read must not keep the VF from its
 // reset.
 func (h *VFs) ReadGuarded(ctx context.Context, rec journal.Record) (vf.State, error) {
 	st, err := h.ReadVF(ctx, rec)
@@ -142,4 +142,5 @@ func (h *VFs) CurrentRecord(seen journal.Record) (now journal.Record, same bool,
 	return now, err == nil && now.Generation == seen.Generation, err
 }
 
+// ReadRecords returns the records of all VFs in the ledger.
 func (h *VFs) ReadRecords() ([]journal.Record, error) { return journal.ReadRecords(h.Ledger) }

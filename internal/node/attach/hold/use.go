@@ -95,6 +95,8 @@ func (h *VFs) NoteUse(rec journal.Record, use vf.Use) {
 	}
 }
 
+// LastUse returns the use of a VF outside Culvert that IsLeftToUser or an attach saw last; the zero
+// value says that it was not used.
 func (h *VFs) LastUse(r journal.Record) vf.Use { return h.uses.Load(anyLease(r)) }
 
 // anyLease stands for all leases of a VF in Engine.uses: each attempt of an attach makes a new one,

@@ -22,6 +22,7 @@ func BondOf(rec journal.Record) string {
 	return rec.Lease.Owner.Interface
 }
 
+// AddBondStep returns the step that makes the bond of a lease, without members.
 func AddBondStep(rec journal.Record) step.Step {
 	s := step.AddBond{Netns: rec.Lease.Netns, Name: BondOf(rec), Mark: rec.Lease.BondMark, Bond: *rec.Lease.Bond}
 	if mtu := rec.Lease.Wanted.MTU; mtu != nil {
@@ -57,7 +58,7 @@ func BondMembers(records []journal.Record, rec journal.Record) (out []journal.Re
 	return out
 }
 
-// Site is a VF's Place, with the Label of its PF for messages and the PF's Driver.
+// Site is a VF's place, with the label of its PF for messages and the PF's driver.
 type Site struct {
 	Place
 	Label  string
@@ -65,6 +66,7 @@ type Site struct {
 	MTU    int // of the PF
 }
 
+// SiteOf returns the site of a recorded VF of a PF.
 func SiteOf(pf vf.PF, rec journal.Record) Site {
 	return Site{Place{PF: pf.PCI, VF: rec.PCI, Index: rec.ID.Index}, pf.Label(), vf.DriverOf(pf.Driver), pf.MTU}
 }
@@ -73,6 +75,7 @@ func SiteOf(pf vf.PF, rec journal.Record) Site {
 // interface.
 func SameAttachment(a, b vf.Owner) bool { return a.UID == b.UID && a.Interface == b.Interface }
 
+// OnNetwork returns the network of a lease for the end of a message; it is empty if there is none.
 func OnNetwork(rec journal.Record) string {
 	if rec.Lease.Network == "" {
 		return ""

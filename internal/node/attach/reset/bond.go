@@ -28,7 +28,7 @@ func (b *Resetter) RemoveBond(ctx context.Context, rec journal.Record) error {
 	if err == nil && st.Link != nil && st.Link.Bond != nil && st.Link.Bond.Mark == rec.Lease.BondMark {
 		return fmt.Errorf("bond %s of %s was removed, and is still there", bond, rec.Lease.Owner)
 	}
-	return nil // resetVF reads the VF, too
+	return nil // ResetVF reads the VF, too
 }
 
 // RemoveEmptyBond removes the bond of a VF that is no longer on the bus, unless another VF of the

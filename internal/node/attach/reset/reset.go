@@ -1,5 +1,5 @@
 // Package reset takes VFs back from their owners. One function does so, for every failure and every
-// caller: resetVF. It compares the VF with its baseline, removes the difference and reads back. A VF
+// caller: ResetVF. It compares the VF with its baseline, removes the difference and reads back. A VF
 // that it cannot clean is quarantined. The undo of a failed attach, release, replay after a crash
 // and the retry of a quarantined VF all call it.
 package reset
@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// rounds is how often resetVF compares, mends and reads back: once for the differences at first,
+// rounds is how often ResetVF compares, mends and reads back: once for the differences at first,
 // once with the driver bound anew, and once for differences that appear only after that bind (a
 // name, an MTU).
 const rounds = 3
@@ -64,7 +64,7 @@ func (b *Resetter) DetachLease(ctx context.Context, rec journal.Record, reason s
 	return b.ReleaseLocked(ctx, rec, reason, cause)
 }
 
-// ReleaseLocked is detachLease for a VF that the caller has locked.
+// ReleaseLocked is DetachLease for a VF that the caller has locked.
 func (b *Resetter) ReleaseLocked(ctx context.Context, rec journal.Record, reason string, cause error) error {
 	now, same, err := b.vfs.CurrentRecord(rec)
 	if err != nil || !same || !now.Held() || !lease.SameAttachment(now.Lease.Owner, rec.Lease.Owner) {
@@ -159,7 +159,7 @@ func withHandedOver(tx *journal.Tx, rec journal.Record) journal.Record {
 // ResetVF takes a VF back to its baseline and reads it back (I2, I3). The error has the
 // differences that are left. A baseline from the ledger of an earlier version lacks attributes:
 // ResetVF binds the driver anew, and completes the baseline with those of the new netdevice. It also
-// binds the driver anew if the VF had no carrier for darkBound: the driver then asks the PF for its
+// binds the driver anew if the VF had no carrier for hold.DarkBound: the driver then asks the PF for its
 // MAC, and makes one up if the PF does not answer, which is a difference.
 func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Record) error {
 	var errs []error
@@ -276,7 +276,7 @@ func containsOwner(owners []vf.Owner, o vf.Owner) bool {
 	return false
 }
 
-// readForReset is readVF for a VF that its owner has given back. If the owner's netns cannot be read,
+// readForReset is hold.ReadVF for a VF that its owner has given back. If the owner's netns cannot be read,
 // the VF counts as one without an interface, so that the reset binds its driver anew (I8).
 func (b *Resetter) readForReset(ctx context.Context, rec journal.Record) (vf.State, error) {
 	st, err := b.vfs.ReadVF(ctx, rec)

@@ -86,7 +86,7 @@ func (b *Resetter) recordsOf(pf vf.PFID) ([]journal.Record, error) {
 	return slices.DeleteFunc(records, func(r journal.Record) bool { return r.ID.PF != pf }), err
 }
 
-// withdrawGuards removes the guards of VFs. withdrawn are those whose guard endWithdrawal is to set
+// withdrawGuards removes the guards of VFs. withdrawn are those whose guard EndWithdrawal is to set
 // again if the VFs stay, also after an error. The ledger names them before the kernel is touched.
 func (b *Resetter) withdrawGuards(ctx context.Context, records []journal.Record) (withdrawn []journal.Record, err error) {
 	var away, with []journal.Record // from their owners

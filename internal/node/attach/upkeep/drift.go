@@ -74,14 +74,14 @@ func (k *Keeper) reportDrift(at lease.Site, rec journal.Record, before, left []v
 	var events []journal.Event
 	if done := without(before, left); len(done) > 0 {
 		if slices.ContainsFunc(done, isOfPF) {
-			k.noteReset(rec)
+			k.links.noteReset(rec)
 		}
-		events = append(events, k.driftEvent(at, rec, "DriftMended", done))
+		events = append(events, driftEvent(at, rec, "DriftMended", done))
 	}
 	if len(left) > 0 {
 		if k.isNews(rec, vf.Differences(left)) {
-			k.reportUnmended(rec, left)
-			events = append(events, k.driftEvent(at, rec, "Drifted", left))
+			k.reports.reportUnmended(rec, left)
+			events = append(events, driftEvent(at, rec, "Drifted", left))
 		}
 	} else {
 		k.isNews(rec, "")
@@ -115,7 +115,7 @@ func (k *Keeper) shouldMend(rec journal.Record, d []vf.Difference) bool {
 	if slices.ContainsFunc(d, func(o vf.Difference) bool { return o.Attribute == "netns" }) {
 		return false
 	}
-	return k.mendsDrift(rec)
+	return mendsDrift(k.vfs, rec)
 }
 
 // mendDrift restores the guard of an attached VF and the PF's settings for it. A MAC that the PF
@@ -153,7 +153,7 @@ func keepsMAC(rec journal.Record, st vf.State) bool {
 	return st.Link != nil && st.Link.Netns == rec.Lease.Netns && st.Link.MAC == rec.Lease.LinkMAC
 }
 
-func (k *Keeper) driftEvent(at lease.Site, rec journal.Record, reason string, d []vf.Difference) journal.Event {
+func driftEvent(at lease.Site, rec journal.Record, reason string, d []vf.Difference) journal.Event {
 	text := fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, at.Label, rec.Lease.Owner, vf.Differences(d))
 	if reason == "Drifted" {
 		text += ": start the owner anew, or mend it by hand"

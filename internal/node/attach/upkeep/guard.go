@@ -17,7 +17,7 @@ func (k *Keeper) needsGuardLook(r journal.Record) bool {
 // tendGuard mends or reports the guard of a VF that differs in nothing else from its lease. It
 // reads nothing but the guard unless the guard differs. It runs with the VF locked.
 func (k *Keeper) tendGuard(ctx context.Context, rec journal.Record) error {
-	done, err := k.waitForTurn(ctx, lookPatience)
+	done, err := k.links.waitForTurn(ctx, lookPatience)
 	if err != nil {
 		return nil //nolint:nilerr // the next pass looks
 	}
@@ -34,9 +34,9 @@ func (k *Keeper) tendGuard(ctx context.Context, rec journal.Record) error {
 	return k.handleDrift(ctx, rec)
 }
 
-// readForMending is readGuarded for upkeep, when its turn comes.
+// readForMending is hold.ReadGuarded for upkeep, when its turn comes.
 func (k *Keeper) readForMending(ctx context.Context, rec journal.Record) (vf.State, error) {
-	done, err := k.waitForTurn(ctx, mendPatience)
+	done, err := k.links.waitForTurn(ctx, mendPatience)
 	if err != nil {
 		return vf.State{}, fmt.Errorf("read VF %s in the netns of %s: %w", rec.PCI, rec.Lease.Owner, err)
 	}

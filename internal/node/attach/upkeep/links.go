@@ -34,14 +34,23 @@ const (
 	mendPatience = 30 * time.Second
 )
 
+// links looks at the interfaces of attached VFs in their owners' netns, and mends what a reset of
+// the PF has changed there.
+type links struct {
+	vfs     *hold.VFs
+	reports reporter
+	last    *hold.Memory[podLink]
+	looking chan struct{} // has a value for each read of waitForTurn that is under way
+}
+
 // waitForTurn waits until upkeep may read in an owner's netns. The caller calls done after its read.
 // The error is vf.ErrTimeout if the turn does not come in time.
-func (k *Keeper) waitForTurn(ctx context.Context, patience time.Duration) (done func(), err error) {
+func (l *links) waitForTurn(ctx context.Context, patience time.Duration) (done func(), err error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
-	case k.looking <- struct{}{}:
-		return func() { <-k.looking }, nil
+	case l.looking <- struct{}{}:
+		return func() { <-l.looking }, nil
 	case <-late.C:
 		return nil, fmt.Errorf("other reads take too long: %w", vf.ErrTimeout)
 	case <-ctx.Done():
@@ -67,72 +76,72 @@ type podLink struct {
 
 // noteReset records that the PF of a lease was reset, as the loss of its settings for the VF shows.
 // The next pass then reads the interface.
-func (k *Keeper) noteReset(r journal.Record) {
-	last := k.podLinks.Load(r)
+func (l *links) noteReset(r journal.Record) {
+	last := l.last.Load(r)
 	if last.known {
-		last.reset, last.looked = k.vfs.Now(), time.Unix(0, 0)
-		k.podLinks.Store(r, last)
+		last.reset, last.looked = l.vfs.Now(), time.Unix(0, 0)
+		l.last.Store(r, last)
 	}
 }
 
 // needsLook reports whether tendLink must read the interface of an attached VF in its owner's
 // netns. It returns false while the PF has no steady link, since the VF then has none either.
-func (k *Keeper) needsLook(r journal.Record, pf vf.PF) bool {
+func (l *links) needsLook(r journal.Record, pf vf.PF) bool {
 	if r.Lease.Netns == "" || r.Lease.Wanted.Driver == vf.DriverVFIO || pf.Err != "" || pf.LinkProblem() != "" {
 		return false
 	}
-	last := k.podLinks.Load(r)
-	since := k.vfs.Now().Sub(last.looked)
+	last := l.last.Load(r)
+	since := l.vfs.Now().Sub(last.looked)
 	return last.losses != pf.CarrierLosses || since < 0 || since >= linkLook
 }
 
 // tendLink reads the interface of an attached VF in its owner's netns. It repairs the changes that
 // a reset of the PF has made there, and reports a VF that stays without carrier. It leaves the
 // owner's own changes alone. The caller holds the lock of the VF.
-func (k *Keeper) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) error {
-	done, err := k.waitForTurn(ctx, lookPatience)
+func (l *links) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) error {
+	done, err := l.waitForTurn(ctx, lookPatience)
 	if err != nil {
 		return nil // the next pass looks
 	}
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, hold.UndoBound)
 	defer cancel()
-	rec, same, err := k.vfs.CurrentRecord(seen)
+	rec, same, err := l.vfs.CurrentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
-	last, now := k.podLinks.Load(rec), k.vfs.Now()
+	last, now := l.last.Load(rec), l.vfs.Now()
 	if last.known && last.losses != pf.CarrierLosses {
 		last.reset = now
-		dark := k.vfs.Dark.Load(rec)
+		dark := l.vfs.Dark.Load(rec)
 		dark.Since = time.Time{}
-		k.vfs.Dark.Store(rec, dark)
+		l.vfs.Dark.Store(rec, dark)
 	}
 	wasReset := !last.reset.IsZero() && now.Sub(last.reset) < resetBound && !last.reset.After(now)
 	last.looked, last.losses = now, pf.CarrierLosses
-	st, err := k.vfs.ReadVF(ctx, rec)
+	st, err := l.vfs.ReadVF(ctx, rec)
 	if err != nil && !last.failed { // it is no problem of the host (I7)
-		k.vfs.Log.Warn("read the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
+		l.vfs.Log.Warn("read the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
 	}
 	last.failed = err != nil
 	if err != nil || st.Link == nil || st.Link.Netns == "" { // the latter: it is not with its owner, which is drift
-		k.podLinks.Store(rec, last)
+		l.last.Store(rec, last)
 		return nil
 	}
 	last.known = true
 	switch {
 	case !wasReset:
 		last.own = linkDrift(rec, st)
-	case k.mendsDrift(rec):
-		if st, err = k.mendLink(ctx, lease.SiteOf(pf, rec), rec, st, &last); err != nil {
+	case mendsDrift(l.vfs, rec):
+		if st, err = l.mendLink(ctx, lease.SiteOf(pf, rec), rec, st, &last); err != nil {
 			last.looked = time.Time{}.Add(1) // the next pass tries again
 		}
 	}
-	k.podLinks.Store(rec, last)
+	l.last.Store(rec, last)
 	if err != nil {
 		return err
 	}
-	return k.followCarrier(rec, pf, st, last)
+	return l.followCarrier(rec, pf, st, last)
 }
 
 // linkDrift lists the differences of the interface of a VF from its lease that a driver can cause.
@@ -156,11 +165,11 @@ func without(all, others []vf.Difference) []vf.Difference {
 	})
 }
 
-// followCarrier emits an event when a VF has been without carrier for darkBound while its PF has a
+// followCarrier emits an event when a VF has been without carrier for hold.DarkBound while its PF has a
 // link, and another one when the VF has carrier again.
-func (k *Keeper) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last podLink) error {
+func (l *links) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last podLink) error {
 	isDark := st.Link != nil && st.Link.Up && !st.Link.Carrier && st.Admin.LinkState != vf.LinkDisable
-	dark, object := k.vfs.Dark.Load(rec), "VF "+rec.PCI.String()
+	dark, object := l.vfs.Dark.Load(rec), "VF "+rec.PCI.String()
 	var event journal.Event
 	switch {
 	case isDark && dark.Since.IsZero():
@@ -169,7 +178,7 @@ func (k *Keeper) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last p
 		dark.Reported = true
 		text := describeDark(pf)
 		event = journal.Event{Type: journal.Warning, Reason: "VFNoCarrier", Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, pf.Label(), rec.Lease.Owner, text)}
-		k.emitPodEvent(rec.Lease, "VFNoCarrier", fmt.Sprintf("its VF %s (interface %s%s): %s: restart the pod: culvertd binds the VF's driver anew before the VF has another owner",
+		l.reports.emitPodEvent(rec.Lease, "VFNoCarrier", fmt.Sprintf("its VF %s (interface %s%s): %s: restart the pod: culvertd binds the VF's driver anew before the VF has another owner",
 			rec.PCI, rec.Lease.Wanted.Interface, lease.OnNetwork(rec), text))
 	case !isDark && dark.Reported:
 		event = journal.Event{Type: journal.Normal, Reason: "VFCarrier", Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: its interface has carrier again", rec.ID.Index, pf.Label(), rec.Lease.Owner)}
@@ -177,11 +186,11 @@ func (k *Keeper) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last p
 	if !isDark {
 		dark = hold.Darkness{}
 	}
-	k.vfs.Dark.Store(rec, dark)
+	l.vfs.Dark.Store(rec, dark)
 	if event.Reason == "" {
 		return nil
 	}
-	return k.vfs.Ledger.Update(func(tx *journal.Tx) error { return tx.Event(event) })
+	return l.vfs.Ledger.Update(func(tx *journal.Tx) error { return tx.Event(event) })
 }
 
 // describeDark returns the problem of a VF without carrier and its possible causes.
@@ -192,11 +201,11 @@ func describeDark(pf vf.PF) string {
 // mendsDrift reports whether culvertd repairs the drift of a VF, which the pool's key drift
 // decides. After a call for the VF hung, culvertd only reports drift for hangPause. It also only
 // reports drift while the VF may be in a pool that it does not know yet.
-func (k *Keeper) mendsDrift(rec journal.Record) bool {
-	if k.vfs.HungOfLate(rec) {
+func mendsDrift(vfs *hold.VFs, rec journal.Record) bool {
+	if vfs.HungOfLate(rec) {
 		return false
 	}
-	spec := k.vfs.Spec()
+	spec := vfs.Spec()
 	pool, err := spec.Pool(rec.Lease.Pool)
 	if err != nil {
 		return !spec.Partial
@@ -208,38 +217,38 @@ func (k *Keeper) mendsDrift(rec journal.Record) bool {
 // The owner's own changes stay. It emits an event with the differences that it has repaired. If the
 // remaining differences are news, it emits another event with these, which only a restart of the
 // pod removes. It returns the state that it has read last.
-func (k *Keeper) mendLink(ctx context.Context, at lease.Site, rec journal.Record, st vf.State, last *podLink) (vf.State, error) {
+func (l *links) mendLink(ctx context.Context, at lease.Site, rec journal.Record, st vf.State, last *podLink) (vf.State, error) {
 	broken := without(linkDrift(rec, st), last.own)
 	if len(broken) == 0 {
 		last.left = ""
 		return st, nil
 	}
-	failed := k.vfs.MendSteps(ctx, rec, interfaceSteps(at.Place, rec, broken))
-	now, err := k.vfs.ReadVF(ctx, rec)
+	failed := l.vfs.MendSteps(ctx, rec, interfaceSteps(at.Place, rec, broken))
+	now, err := l.vfs.ReadVF(ctx, rec)
 	if err != nil || now.Link == nil {
 		return st, errors.Join(failed, err)
 	}
 	if !errors.Is(failed, vf.ErrTimeout) {
-		failed = errors.Join(failed, k.vfs.MendSteps(ctx, rec, lease.MissingSteps(at.Place, rec, *now.Link, broken, last.own)))
-		if now, err = k.vfs.ReadVF(ctx, rec); err != nil {
+		failed = errors.Join(failed, l.vfs.MendSteps(ctx, rec, lease.MissingSteps(at.Place, rec, *now.Link, broken, last.own)))
+		if now, err = l.vfs.ReadVF(ctx, rec); err != nil {
 			return st, errors.Join(failed, err)
 		}
 	}
 	left := slices.DeleteFunc(linkDrift(rec, now), func(d vf.Difference) bool { return len(without([]vf.Difference{d}, broken)) > 0 })
 	var events []journal.Event
 	if done := without(broken, left); len(done) > 0 {
-		events = append(events, k.driftEvent(at, rec, "DriftMended", done))
+		events = append(events, driftEvent(at, rec, "DriftMended", done))
 		if now.Link != nil {
-			k.vfs.AnnounceAddresses(ctx, at, withAddresses(rec, now.Link.Addrs))
+			l.vfs.AnnounceAddresses(ctx, at, withAddresses(rec, now.Link.Addrs))
 		}
 	}
 	before := last.left
 	if last.left = vf.Differences(left); len(left) > 0 && last.left != before {
-		events = append(events, k.driftEvent(at, rec, "Drifted", left))
-		k.reportUnmended(rec, left)
-		k.vfs.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", last.left, "err", failed)
+		events = append(events, driftEvent(at, rec, "Drifted", left))
+		l.reports.reportUnmended(rec, left)
+		l.vfs.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", last.left, "err", failed)
 	}
-	return now, k.vfs.Ledger.Update(func(tx *journal.Tx) error {
+	return now, l.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		var errs []error
 		for _, ev := range events {
 			errs = append(errs, tx.Event(ev))

@@ -34,14 +34,14 @@ type absence struct {
 // depend on them.
 func (k *Keeper) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, st vf.State) func() error {
 	drift := k.driftTask(ctx, r, st)
-	if first := drift; first != nil || k.needsLook(r, pf) {
+	if first := drift; first != nil || k.links.needsLook(r, pf) {
 		drift = func() error {
 			var err error
 			if first != nil {
 				err = first()
 			}
-			if k.needsLook(r, pf) { // even if the PF's settings could not be mended
-				err = errors.Join(err, k.tendLink(ctx, r, pf))
+			if k.links.needsLook(r, pf) { // even if the PF's settings could not be mended
+				err = errors.Join(err, k.links.tendLink(ctx, r, pf))
 			}
 			return err
 		}
@@ -112,7 +112,7 @@ func (k *Keeper) noteRunning(rec journal.Record, last *absence, runs bool) {
 		last.runs = last.asked
 	case !last.reported && last.asked.Sub(last.runs) >= lostLook:
 		last.reported = true
-		k.reportBack(rec)
+		k.reports.reportBack(rec)
 	}
 }
 

@@ -109,7 +109,7 @@ func (k *Keeper) rebaseVF(ctx context.Context, at lease.Site, rec *journal.Recor
 	if !errors.As(err, &left) || left.Failed != nil {
 		return nil, err
 	}
-	// resetVF has bound the driver anew, so the differences left do not come from the last owner.
+	// reset.ResetVF has bound the driver anew, so the differences left do not come from the last owner.
 	baseline := rec.Baseline.WithInterface(left.State)
 	if other := baseline.Diff(left.State); len(other) > 0 {
 		return nil, fmt.Errorf("%w: a reset leaves what no baseline may have: %s", vf.ErrUnable, vf.Differences(other))

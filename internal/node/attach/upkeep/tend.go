@@ -41,12 +41,12 @@ type Keeper struct {
 	loans  *loan.Lender
 	engine *attach.Engine
 
+	links      links
+	reports    reporter
 	drifts     *hold.Memory[string]    // the text of the last event about drift
 	absent     *hold.Memory[absence]   // of pods whose VF is back
 	closed     *hold.Memory[time.Time] // since when the VF of a guest that ran is not open
-	podLinks   *hold.Memory[podLink]
 	guardLooks *hold.Memory[time.Time] // when upkeep last read the guard
-	looking    chan struct{}           // has a value for each read of waitForTurn that is under way
 }
 
 // New returns a Keeper.
@@ -54,11 +54,14 @@ func New(vfs *hold.VFs, resets *reset.Resetter, loans *loan.Lender, engine *atta
 	if c.Patience == 0 {
 		c.Patience = tendPatience
 	}
-	return &Keeper{
+	k := &Keeper{
 		Config: c, vfs: vfs, resets: resets, loans: loans, engine: engine,
-		drifts: hold.NewMemory[string](vfs), absent: hold.NewMemory[absence](vfs), closed: hold.NewMemory[time.Time](vfs),
-		podLinks: hold.NewMemory[podLink](vfs), guardLooks: hold.NewMemory[time.Time](vfs), looking: make(chan struct{}, mostLooks),
+		drifts: hold.NewMemory[string](vfs), absent: hold.NewMemory[absence](vfs),
+		closed: hold.NewMemory[time.Time](vfs), guardLooks: hold.NewMemory[time.Time](vfs),
 	}
+	k.reports = reporter{&k.Config}
+	k.links = links{vfs: vfs, reports: k.reports, last: hold.NewMemory[podLink](vfs), looking: make(chan struct{}, mostLooks)}
+	return k
 }
 
 // Replay settles the work that a culvertd left when it died: it undoes each unfinished attach and
@@ -211,7 +214,7 @@ func (k *Keeper) endLost(ctx context.Context, seen journal.Record) error {
 		if failed := k.vfs.ForgetVF(now, err); failed != nil {
 			return failed // the next pass tries again
 		}
-		k.reportLost(now, "it was taken off the PCI bus, as a new start of its PF's driver does")
+		k.reports.reportLost(now, "it was taken off the PCI bus, as a new start of its PF's driver does")
 	}
 	return nil
 }
