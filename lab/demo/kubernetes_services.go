@@ -48,11 +48,11 @@ const (
 // finds the VF, and a ClusterIP is balanced over VFs while one of its two pods is deleted.
 func (k *kubernetes) showServices(ctx context.Context, hello netip.Addr) error {
 	k.Step("controller.serviceNetworks: default/sriov-net1, so that report R0's Service is served over it as it stands")
-	if _, err := k.Kubectl(ctx, "--namespace", cluster.Namespace, "patch", "deployment", "culvert-controller", "--type=json", "--patch",
+	if _, err := k.cluster.Kubectl(ctx, "--namespace", cluster.Namespace, "patch", "deployment", "culvert-controller", "--type=json", "--patch",
 		`[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--service-networks=default/sriov-net1"}]`); err != nil {
 		return err
 	}
-	if err := k.AwaitCulvert(ctx); err != nil {
+	if err := k.cluster.AwaitCulvert(ctx); err != nil {
 		return err
 	}
 	if err := k.askHeadless(ctx, hello); err != nil {
@@ -67,7 +67,7 @@ func (k *kubernetes) showServices(ctx context.Context, hello netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	site, err := requests.Install(ctx, k.Cluster, built, k.nodes[0].Name, k.nodes[1].Name)
+	site, err := requests.Install(ctx, k.cluster, built, k.nodes[0].Name, k.nodes[1].Name)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (k *kubernetes) showServices(ctx context.Context, hello netip.Addr) error {
 func (k *kubernetes) askHeadless(ctx context.Context, hello netip.Addr) error {
 	const name = "hello-world.default.svc.cluster.local"
 	err := k.await(ctx, "DNS answers the VF's address", func(ctx context.Context) error {
-		out, err := k.Kubectl(ctx, "exec", "testpod1", "--", "getent", "ahostsv4", name)
+		out, err := k.cluster.Kubectl(ctx, "exec", "testpod1", "--", "getent", "ahostsv4", name)
 		k.found.Service.Headless = nil
 		for line := range strings.Lines(string(out)) {
 			addr, parseErr := netip.ParseAddr(strings.Fields(line + " -")[0])
@@ -99,7 +99,7 @@ func (k *kubernetes) askHeadless(ctx context.Context, hello netip.Addr) error {
 	}
 	const count = 20
 	k.found.Service.PathProved, err = k.provePath(ctx, "hello-world", func() (int, error) {
-		_, err := k.Kubectl(ctx, "exec", "testpod1", "--", "bash", "-euc",
+		_, err := k.cluster.Kubectl(ctx, "exec", "testpod1", "--", "bash", "-euc",
 			fmt.Sprintf("for ((i = 0; i < %d; i++)); do curl --silent --fail --max-time 20 http://%s:8080 >/dev/null; done", count, name))
 		return count, err
 	})
@@ -111,7 +111,7 @@ func (k *kubernetes) askHeadless(ctx context.Context, hello netip.Addr) error {
 func (k *kubernetes) provePath(ctx context.Context, pod string, do func() (count int, err error)) (bool, error) {
 	received := func() (over [2]int, err error) {
 		for i, name := range []string{"net1", "eth0"} {
-			out, err := k.Kubectl(ctx, "exec", pod, "--", "cat", "/sys/class/net/"+name+"/statistics/rx_packets")
+			out, err := k.cluster.Kubectl(ctx, "exec", pod, "--", "cat", "/sys/class/net/"+name+"/statistics/rx_packets")
 			if err == nil {
 				over[i], err = strconv.Atoi(strings.TrimSpace(string(out)))
 			}
@@ -146,13 +146,13 @@ func (k *kubernetes) askClusterIP(ctx context.Context, s requests.Site) error {
 	near, far := k.nodes[0].Name, k.nodes[1].Name
 	objects := s.Client("asker", near, "sriov-net1") + s.Backend("web", "web-a", near, "sriov-net1") + s.Backend("web", "web-b", far, "sriov-net1") +
 		s.Service("web", "app", "web", map[string]string{"culvert.dev/network": "sriov-net1"})
-	if _, err := k.KubectlIn(ctx, strings.NewReader(objects), "apply", "-f", "-"); err != nil {
+	if _, err := k.cluster.KubectlIn(ctx, strings.NewReader(objects), "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := k.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "asker", "web-a", "web-b", "--timeout="+patience.String()); err != nil {
+	if _, err := k.cluster.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "asker", "web-a", "web-b", "--timeout="+patience.String()); err != nil {
 		return err
 	}
-	ip, err := k.Kubectl(ctx, "get", "service", "web", "--output", "jsonpath={.spec.clusterIP}")
+	ip, err := k.cluster.Kubectl(ctx, "get", "service", "web", "--output", "jsonpath={.spec.clusterIP}")
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (k *kubernetes) askClusterIP(ctx context.Context, s requests.Site) error {
 	if err := k.compareClusterIP(ctx, s, target); err != nil {
 		return err
 	}
-	_, err = k.KubectlIn(ctx, strings.NewReader(objects), "delete", "--ignore-not-found", "--wait", "-f", "-")
+	_, err = k.cluster.KubectlIn(ctx, strings.NewReader(objects), "delete", "--ignore-not-found", "--wait", "-f", "-")
 	return err
 }
 
@@ -221,7 +221,7 @@ func (k *kubernetes) loseBackend(ctx context.Context, s requests.Site, target st
 // EndpointSlices. It leaves time for requests after that.
 func (k *kubernetes) changeEndpoint(ctx context.Context, s requests.Site, args ...string) (time.Time, error) {
 	since := time.Now()
-	if _, err := k.Kubectl(ctx, args...); err != nil {
+	if _, err := k.cluster.Kubectl(ctx, args...); err != nil {
 		return time.Time{}, err
 	}
 	at, err := s.EndpointChanged(ctx, "web", since)

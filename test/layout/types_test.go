@@ -27,7 +27,7 @@ const (
 
 // wideTypes may have more methods. The kernel and its fake mirror each other by subject, and what
 // stands for one of them has its methods.
-var wideTypes = []string{"internal/kernel.Kernel", "internal/kernel/fake.Kernel", "internal/node.Kernel"}
+var wideTypes = []string{"internal/kernel.Kernel", "internal/kernel/fake.Kernel", "internal/kernel/faulty.under", "internal/node.Kernel"}
 
 // typeName is a type of the module: its folder and its name.
 type typeName struct{ folder, name string }

@@ -89,7 +89,7 @@ func (m *machine) start() {
 		return api.NodeStatus{Ready: true, Pools: []api.Pool{{Name: "x/a", VFs: api.Counts{Total: 7}}}}, nil
 	}
 	member := membership.New(membership.Config{
-		NodeName: m.name, Cluster: m, Node: m.node, Sources: set, Status: status, Log: slog.New(slog.DiscardHandler), ReadPool: m.sim.readPool,
+		NodeName: m.name, Cluster: m, Writer: m, Node: m.node, Sources: set, Status: status, Log: slog.New(slog.DiscardHandler), ReadPool: m.sim.readPool,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
