@@ -298,7 +298,7 @@ func (k *kubernetes) runReport(ctx context.Context) error {
 	if err := k.tell(ctx, "get", "nodestates,addresspools"); err != nil {
 		return err
 	}
-	if err := k.showServices(ctx, addresses["hello-world"][0]); err != nil {
+	if err := (services{k}).showServices(ctx, addresses["hello-world"][0]); err != nil {
 		return err
 	}
 	k.Step("kubectl delete -f r0-xl710.yaml")
