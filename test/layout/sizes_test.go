@@ -167,28 +167,40 @@ func methodsOf(all map[typeName]*shape, of typeName) map[string]bool {
 	return out
 }
 
-func checkTypes(tree fs.FS) ([]string, error) {
+// checkTypes returns what is too large. table lists the ten types that are no interfaces and have
+// the most methods.
+func checkTypes(tree fs.FS) (complaints []string, table string, err error) {
 	all, err := shapes(tree)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	var complaints []string
+	var sizes []string
 	for name, s := range all {
 		n, most, what := len(methodsOf(all, name)), mostInInterface, "methods"
 		if !s.isInterface {
 			n, most, what = n+s.functions, mostMethods, "methods and functions on it"
 		}
-		if name.name != "" && n > most && !slices.Contains(wideTypes, name.String()) {
+		if name.name == "" {
+			continue
+		}
+		if !s.isInterface {
+			sizes = append(sizes, fmt.Sprintf("%4d  %s", n, name))
+		}
+		if n > most && !slices.Contains(wideTypes, name.String()) {
 			complaints = append(complaints, fmt.Sprintf("%s has %d %s, and may have %d: make several types of it", name, n, what, most))
 		}
 	}
 	slices.Sort(complaints)
-	return complaints, nil
+	slices.Sort(sizes)
+	slices.Reverse(sizes)
+	return complaints, strings.Join(sizes[:min(10, len(sizes))], "\n"), nil
 }
 
+// TestTypesAreSmall prints the ten largest types with -v.
 func TestTypesAreSmall(t *testing.T) {
-	complaints, err := checkTypes(repository(t))
+	complaints, table, err := checkTypes(repository(t))
 	report(t, complaints, err)
+	t.Logf("methods, and functions on the type\n%s", table)
 }
 
 func TestCheckTypes(t *testing.T) {
@@ -197,7 +209,7 @@ func TestCheckTypes(t *testing.T) {
 		fmt.Fprintf(&wide, "func (w *wide[T]) m%d() {}\n", i)
 	}
 	fmt.Fprintf(&functions, "func one(w *wide[int]) {}\nfunc two(ctx any, w *wide[int]) {}\n")
-	got, err := checkTypes(fstest.MapFS{
+	got, _, err := checkTypes(fstest.MapFS{
 		"a/wide.go":   {Data: []byte("package a\ntype wide[T any] struct{}\n" + wide.String() + functions.String())},
 		"b/more.go":   {Data: []byte("package b\nimport \"" + module + "/a\"\ntype More struct { *a.Inner; x int }\nfunc (More) one() {}\n")},
 		"a/inner.go":  {Data: []byte("package a\ntype Inner struct{ wide[int] }\nfunc (i Inner) m0() {}\nfunc (i *Inner) own() {}\n")},
