@@ -136,7 +136,7 @@ func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 	scratch(t, m.path, a.ID)
 
 	m.start(t, 7)
-	if r := m.record(t, a.ID); r.Phase != journal.Damaged {
+	if r := m.record(t, a.ID); r.Phase != vf.PhaseDamaged {
 		t.Fatalf("the record of the VF of pod a: %+v", r)
 	}
 	if err := m.node.Engine.Check(t.Context(), b.Lease.Owner, attach.Request{}); err != nil {
@@ -176,7 +176,7 @@ func (m *machine) regained(t *testing.T, a journal.Record) {
 		t.Error(err)
 	}
 	r := m.record(t, a.ID)
-	if r.Phase != journal.Free {
+	if r.Phase != vf.PhaseFree {
 		t.Fatalf("after its owner has gone: %+v", r)
 	}
 	diff := a.Baseline.Attributes.Diff(r.Baseline.Attributes) // without those that the driver chose

@@ -72,7 +72,7 @@ func (w *world) lostAreOver() {
 	w.t.Helper()
 	w.minutes(8)
 	for _, r := range w.records() {
-		if pod := r.Lease.Owner.UID; r.Phase == journal.Attached && w.members.gone[pod] {
+		if pod := r.Lease.Owner.UID; r.Phase == vf.PhaseAttached && w.members.gone[pod] {
 			w.t.Errorf("I2: %s is gone, its DEL was lost, and it has VF %s", pod, r.PCI)
 		}
 	}

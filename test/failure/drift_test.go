@@ -274,7 +274,7 @@ func TestGCRemovesExactlyTheRest(t *testing.T) {
 	w.settled()
 	var left []string
 	for _, r := range w.records() {
-		if r.Phase == journal.Attached {
+		if r.Phase == vf.PhaseAttached {
 			left = append(left, r.Lease.Owner.UID)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -122,7 +123,7 @@ func (w *world) remember() {
 	w.t.Helper()
 	w.pristine = map[vf.ID]vf.Baseline{}
 	for _, r := range w.records() {
-		if r.Phase != journal.Free {
+		if r.Phase != vf.PhaseFree {
 			w.t.Fatalf("VF %s is %s after it was made: %s", r.PCI, r.Phase, r.Reason)
 		}
 		w.pristine[r.ID] = r.Baseline
@@ -368,7 +369,7 @@ func (w *world) add(a attachment) error {
 // guest gives a guest a VF, with every setting that the PF can hold, and notes what the
 // answer promises.
 func (w *world) guest() error {
-	c, err := cni.ParseConfig(w.config(guestD, "ADD"))
+	c, err := config.Parse(w.config(guestD, "ADD"))
 	must(w, err)
 	spec := c.Spec
 	spec.MTU = nil

@@ -55,7 +55,7 @@ func (e *Engine) writeAdoption(id vf.ID, req Request) (rec journal.Record, err e
 		if rec, err = e.writeLease(tx, choice, req); err != nil {
 			return err
 		}
-		rec.Phase, rec.Lease.Opened = journal.Attached, true
+		rec.Phase, rec.Lease.Opened = vf.PhaseAttached, true
 		at := lease.SiteOf(choice.PF, rec)
 		rec.Lease.Effective = at.Driver.Effective(rec.Lease.Wanted.Over(rec.Baseline.Admin))
 		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
@@ -77,10 +77,10 @@ func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice
 			}
 			continue
 		}
-		if r.PCI != req.VF || r.Phase != journal.Free && r.Phase != journal.Quarantined {
+		if r.PCI != req.VF || r.Phase != vf.PhaseFree && r.Phase != vf.PhaseQuarantined {
 			return alloc.Choice{}, nil
 		}
-		records[i] = journal.Record{ID: r.ID, PCI: r.PCI, Generation: r.Generation, Phase: journal.Free, Baseline: r.Baseline, Released: r.Released, Owed: r.Owing()}
+		records[i] = journal.Record{ID: r.ID, PCI: r.PCI, Generation: r.Generation, Phase: vf.PhaseFree, Baseline: r.Baseline, Released: r.Released, Owed: r.Owing()}
 	}
 	choice, err := alloc.Choose(alloc.Host{PFs: e.vfs.Hardware.PFs(), Records: records, Spec: e.vfs.Spec()}, alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Owned: true})
 	if err != nil {

@@ -136,7 +136,7 @@ func TestI9AdoptedGuestIsHeldToAllow(t *testing.T) {
 		}
 		_ = n.Ledger.View(func(tx *journal.Tx) error {
 			for _, r := range tx.Records() {
-				if r.PCI == req.VF && r.Phase != journal.Free {
+				if r.PCI == req.VF && r.Phase != vf.PhaseFree {
 					t.Errorf("I9: VF %s is %s", r.PCI, r.Phase)
 				}
 			}

@@ -107,7 +107,7 @@ func TestI8DELOfAPodThatCannotBeRead(t *testing.T) {
 	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
-	if now := record(t, n, rec.ID); now.Phase != journal.Free {
+	if now := record(t, n, rec.ID); now.Phase != vf.PhaseFree {
 		t.Errorf("VF %s is %s: %s", now.PCI, now.Phase, now.Reason)
 	}
 	clean(t, n, 14)

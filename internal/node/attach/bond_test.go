@@ -250,7 +250,7 @@ func TestI4AddressesStayWithTheirBond(t *testing.T) {
 	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
-	if rec := record(t, n, earlier.ID); rec.Phase != journal.Quarantined {
+	if rec := record(t, n, earlier.ID); rec.Phase != vf.PhaseQuarantined {
 		t.Fatalf("VF %s is %s", rec.PCI, rec.Phase)
 	}
 	k.faults.Fail(nil)
@@ -264,7 +264,7 @@ func TestI4AddressesStayWithTheirBond(t *testing.T) {
 	tend(t, n)
 	clock = clock.Add(time.Hour)
 	tend(t, n)
-	if rec := record(t, n, earlier.ID); rec.Phase != journal.Free {
+	if rec := record(t, n, earlier.ID); rec.Phase != vf.PhaseFree {
 		t.Errorf("VF %s is %s: %s", rec.PCI, rec.Phase, rec.Reason)
 	}
 	_ = n.Ledger.View(func(tx *journal.Tx) error {
@@ -299,7 +299,7 @@ func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range got.Members {
-		if rec := record(t, n, m.ID); rec.Phase != journal.Quarantined || !strings.Contains(rec.Reason, "remove bond net1") {
+		if rec := record(t, n, m.ID); rec.Phase != vf.PhaseQuarantined || !strings.Contains(rec.Reason, "remove bond net1") {
 			t.Errorf("VF %s is %s: %s", m.PCI, rec.Phase, rec.Reason)
 		}
 	}
@@ -313,7 +313,7 @@ func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range got.Members {
-		if rec := record(t, n, m.ID); rec.Phase != journal.Free {
+		if rec := record(t, n, m.ID); rec.Phase != vf.PhaseFree {
 			t.Errorf("VF %s is %s: %s", m.PCI, rec.Phase, rec.Reason)
 		}
 	}
@@ -571,7 +571,7 @@ func TestI4RebaseKeepsTheAddressesOfABond(t *testing.T) {
 		if _, err := n.Upkeep.Rebase(t.Context(), m.PCI, nil); err == nil || !strings.Contains(err.Error(), "remove bond net1") {
 			t.Errorf("VF %s: %v", m.PCI, err)
 		}
-		if rec := record(t, n, m.ID); rec.Phase != journal.Quarantined {
+		if rec := record(t, n, m.ID); rec.Phase != vf.PhaseQuarantined {
 			t.Errorf("VF %s is %s", m.PCI, rec.Phase)
 		}
 	}

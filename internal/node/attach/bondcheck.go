@@ -29,7 +29,7 @@ func (e *Engine) checkBond(ctx context.Context, rec journal.Record, req Request)
 	}
 	var bond *vf.BondState
 	for _, m := range members {
-		if m.Phase != journal.Attached {
+		if m.Phase != vf.PhaseAttached {
 			return fmt.Errorf("%s has no VF as %s: %w in the ledger: VF %s is %s", owner, owner.Interface, vf.ErrNotFound, m.PCI, m.Phase)
 		}
 		st, err := e.vfs.ReadGuarded(ctx, m)

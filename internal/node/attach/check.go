@@ -25,7 +25,7 @@ func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
 	if ok && rec.Lease.Bond != nil {
 		return e.checkBond(ctx, rec, req)
 	}
-	if !ok || rec.Phase != journal.Attached {
+	if !ok || rec.Phase != vf.PhaseAttached {
 		return fmt.Errorf("%s has no VF as %s: %w in the ledger", owner, owner.Interface, vf.ErrNotFound)
 	}
 	st, err := e.vfs.ReadGuarded(ctx, rec)

@@ -121,7 +121,7 @@ func (e *Engine) readBack(ctx context.Context, at lease.Site, rec journal.Record
 	if d := lease.Diff(rec, st); len(d) > 0 {
 		return rec, st, fmt.Errorf("the kernel accepted everything, but read back: %s", vf.Differences(d))
 	}
-	rec.Phase = journal.Attached
+	rec.Phase = vf.PhaseAttached
 	switch {
 	case st.Link != nil:
 		rec.Lease.LinkMAC, rec.Lease.MTU = st.Link.MAC, st.Link.MTU

@@ -150,7 +150,7 @@ func clean(t *testing.T, n *node.Node, vfs int) {
 	err := n.Ledger.View(func(tx *journal.Tx) error {
 		records := tx.Records()
 		for _, r := range records {
-			if r.Phase != journal.Free {
+			if r.Phase != vf.PhaseFree {
 				t.Errorf("VF %s is %s: %s", r.ID, r.Phase, r.Reason)
 			}
 		}

@@ -153,6 +153,10 @@ func TestI1WithIdleLeavesUsedVFsAlone(t *testing.T) {
 		t.Error("the kubelet does not answer, and the VF was worked on")
 	}
 	unknown = nil
+	n.VFs.Now = func() time.Time { return time.Now().Add(time.Minute) }
+	if !idle() {
+		t.Error("the kubelet answers again, and the VF was left alone")
+	}
 	if err := k.Meddle(free.PCI, func(st *vf.State) { st.Driver = vf.DriverVFIO }); err != nil {
 		t.Fatal(err)
 	}

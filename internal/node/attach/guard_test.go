@@ -153,7 +153,7 @@ func TestI8GuardThatCannotBeRead(t *testing.T) {
 	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
-	if now := recordAt(t, n, rec.PCI); now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "no answer") {
+	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseQuarantined || !strings.Contains(now.Reason, "no answer") {
 		t.Errorf("it is %s: %s", now.Phase, now.Reason)
 	}
 	if after := k.String(); after != before {
@@ -174,7 +174,7 @@ func TestRebaseRemovesTheGuard(t *testing.T) {
 	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
-	if now := recordAt(t, n, rec.PCI); now.Phase != journal.Quarantined {
+	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseQuarantined {
 		t.Fatalf("it is %s", now.Phase)
 	}
 	seen, err := n.Upkeep.RebaseDiff(t.Context(), rec.PCI)
@@ -276,7 +276,7 @@ func TestWithdrawnGuardOfALostPod(t *testing.T) {
 			_ = next.Reconciler.Pass(t.Context()) // an error would be a problem in status
 			a.now = a.now.Add(30 * time.Second)
 		}
-		if now := recordOf(t, next, rec); now.Phase != journal.Free {
+		if now := recordOf(t, next, rec); now.Phase != vf.PhaseFree {
 			t.Errorf("%s: the VF is %s: %+v", name, now.Phase, now.Lease.Withdrawn)
 		}
 	}

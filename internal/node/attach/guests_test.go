@@ -199,10 +199,10 @@ func TestP12ClearingAMACThatIsClear(t *testing.T) {
 					t.Fatal(err)
 				}
 				now := recordOf(t, n, rec)
-				if !broken && (now.Phase != journal.Free || k.String() != before) {
+				if !broken && (now.Phase != vf.PhaseFree || k.String() != before) {
 					t.Errorf("it is %s: %s\n%s", now.Phase, now.Reason, k)
 				}
-				if broken && (now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "cannot allocate memory")) {
+				if broken && (now.Phase != vf.PhaseQuarantined || !strings.Contains(now.Reason, "cannot allocate memory")) {
 					t.Errorf("it is %s: %s", now.Phase, now.Reason)
 				}
 			})
@@ -228,13 +228,13 @@ func recordOf(t *testing.T, n *node.Node, of journal.Record) (rec journal.Record
 func TestP12FunctionIsReset(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails error
-		phase journal.Phase
+		phase vf.Phase
 		says  string
 	}{
-		"it works":                  {nil, journal.Free, ""},
-		"the function has no reset": {fmt.Errorf("%w: the function has no reset", vf.ErrUnable), journal.Free, ""},
-		"it fails":                  {syscall.ENOTTY, journal.Quarantined, "reset the function of VF"},
-		"it hangs":                  {fmt.Errorf("%w, and the call is still stuck in the kernel", vf.ErrTimeout), journal.Quarantined, "stuck in the kernel"},
+		"it works":                  {nil, vf.PhaseFree, ""},
+		"the function has no reset": {fmt.Errorf("%w: the function has no reset", vf.ErrUnable), vf.PhaseFree, ""},
+		"it fails":                  {syscall.ENOTTY, vf.PhaseQuarantined, "reset the function of VF"},
+		"it hangs":                  {fmt.Errorf("%w, and the call is still stuck in the kernel", vf.ErrTimeout), vf.PhaseQuarantined, "stuck in the kernel"},
 	} {
 		for _, driver := range []string{"netdevice", "vfio-pci"} {
 			t.Run(name+" "+driver, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestP12NoResetUnderAGuest(t *testing.T) {
 	if err := n.Resets.End(ctx, rec); err != nil {
 		t.Fatal(err)
 	}
-	if now := recordOf(t, n, rec); now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "open by qemu (process 4711)") {
+	if now := recordOf(t, n, rec); now.Phase != vf.PhaseQuarantined || !strings.Contains(now.Reason, "open by qemu (process 4711)") {
 		t.Errorf("it is %s: %s", now.Phase, now.Reason)
 	}
 }
@@ -331,7 +331,7 @@ func TestP12ReadBackAfterTheReset(t *testing.T) {
 	if err := n.Resets.End(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
-	if now := recordOf(t, n, rec); now.Phase != journal.Free || k.String() != before {
+	if now := recordOf(t, n, rec); now.Phase != vf.PhaseFree || k.String() != before {
 		t.Errorf("it is %s: %s\n%s", now.Phase, now.Reason, k)
 	}
 }
@@ -361,7 +361,7 @@ func TestAdoptionKeepsWhatIsOwed(t *testing.T) {
 	if err := n.Upkeep.Adopt(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if now := recordOf(t, n, rec); now.Phase != journal.Attached || len(now.Owed) != 1 {
+	if now := recordOf(t, n, rec); now.Phase != vf.PhaseAttached || len(now.Owed) != 1 {
 		t.Errorf("the VF is %s and owes %v", now.Phase, now.Owed)
 	}
 }

@@ -50,7 +50,7 @@ func TestI1HangWhileMending(t *testing.T) {
 			}
 			w.k.faults.Fail(nil)
 			w.do(w.n.Resets.Detach(t.Context(), w.rec.Lease.Owner))
-			if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "may yet take effect") {
+			if got := recordOf(t, w.n, w.rec); got.Phase != vf.PhaseQuarantined || !strings.Contains(got.Reason, "may yet take effect") {
 				t.Errorf("the VF is %s: %s", got.Phase, got.Reason)
 			}
 			w.passAfter(time.Minute)
@@ -85,7 +85,7 @@ func TestI1NoOwnerWhileACallHangs(t *testing.T) {
 			before := calls
 			for range 10 {
 				w.passAfter(time.Hour)
-				if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "stuck in the kernel") {
+				if got := recordOf(t, w.n, w.rec); got.Phase != vf.PhaseQuarantined || !strings.Contains(got.Reason, "stuck in the kernel") {
 					t.Fatalf("the VF is %s: %s", got.Phase, got.Reason)
 				}
 			}
@@ -128,7 +128,7 @@ func TestI1NoOwnerWhileTheRemovalOfABondHangs(t *testing.T) {
 	}
 	for range 10 {
 		w.passAfter(time.Hour)
-		if now := recordOf(t, w.n, got.Members[i]); now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "stuck in the kernel") {
+		if now := recordOf(t, w.n, got.Members[i]); now.Phase != vf.PhaseQuarantined || !strings.Contains(now.Reason, "stuck in the kernel") {
 			t.Fatalf("the VF is %s: %s", now.Phase, now.Reason)
 		}
 	}
@@ -163,7 +163,7 @@ func TestI1AttachPassesOverAVFWithACallThatHangs(t *testing.T) {
 			t.Fatalf("VF %s: %v", got.PCI, err)
 		}
 	}
-	if got := recordOf(t, n, first); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "stuck in the kernel") {
+	if got := recordOf(t, n, first); got.Phase != vf.PhaseQuarantined || !strings.Contains(got.Reason, "stuck in the kernel") {
 		t.Errorf("the VF is %s: %s", got.Phase, got.Reason)
 	}
 }

@@ -88,7 +88,7 @@ func wantOneLease(t *testing.T, n *node.Node) {
 	t.Helper()
 	_ = n.Ledger.View(func(tx *journal.Tx) error {
 		for _, r := range tx.Records() {
-			if r.Phase != journal.Free && r.Lease.Owner.UID != "a" {
+			if r.Phase != vf.PhaseFree && r.Lease.Owner.UID != "a" {
 				t.Errorf("VF %s is %s: %s", r.PCI, r.Phase, r.Holder())
 			}
 		}
@@ -189,7 +189,7 @@ func TestI9MACInQuarantineIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.Phase, rec.Reason = journal.Quarantined, "the driver does not answer"
+	rec.Phase, rec.Reason = vf.PhaseQuarantined, "the driver does not answer"
 	if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func pass(t *testing.T, n *node.Node) {
 func isHeld(t *testing.T, n *node.Node, of journal.Record) bool {
 	t.Helper()
 	now := recordOf(t, n, of)
-	return now.Phase == journal.Attached && now.Generation == of.Generation
+	return now.Phase == vf.PhaseAttached && now.Generation == of.Generation
 }
 
 // lostDEL attaches a VF to a pod whose netns then goes away without a DEL.

@@ -468,7 +468,7 @@ func TestVFWithoutCarrier(t *testing.T) {
 	w.passAfter(time.Minute)
 	w.now = w.now.Add(15 * time.Second)
 	w.do(w.n.Resets.Detach(t.Context(), w.rec.Lease.Owner))
-	if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "link mac is ") || !strings.Contains(got.Reason, "the PF did not answer") {
+	if got := recordOf(t, w.n, w.rec); got.Phase != vf.PhaseQuarantined || !strings.Contains(got.Reason, "link mac is ") || !strings.Contains(got.Reason, "the PF did not answer") {
 		t.Errorf("a VF that the PF does not answer is %s: %s", got.Phase, got.Reason)
 	}
 	next, err := w.n.Engine.Attach(t.Context(), everything(t))

@@ -30,7 +30,7 @@ func quarantined(t *testing.T) (*fake.Kernel, *node.Node, journal.Record) {
 		t.Fatal(err)
 	}
 	rec = recordAt(t, n, rec.PCI)
-	if rec.Phase != journal.Quarantined || !strings.Contains(rec.Reason, "rings is 4096, not 256") {
+	if rec.Phase != vf.PhaseQuarantined || !strings.Contains(rec.Reason, "rings is 4096, not 256") {
 		t.Fatalf("it is %s: %s", rec.Phase, rec.Reason)
 	}
 	return k, n, rec
@@ -63,7 +63,7 @@ func TestRebase(t *testing.T) {
 		t.Fatalf("%v (%v)", changed, err)
 	}
 	now := recordAt(t, n, rec.PCI)
-	if now.Phase != journal.Free || now.Reason != "" || !now.Lease.Owner.IsZero() {
+	if now.Phase != vf.PhaseFree || now.Reason != "" || !now.Lease.Owner.IsZero() {
 		t.Errorf("it is %+v", now)
 	}
 	// The VF can be attached as before, and the release finds and undoes the owner's changes.
@@ -78,7 +78,7 @@ func TestRebase(t *testing.T) {
 	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
-	if left := k.ChangedAttributes(rec.PCI); left != "" || recordAt(t, n, rec.PCI).Phase != journal.Free {
+	if left := k.ChangedAttributes(rec.PCI); left != "" || recordAt(t, n, rec.PCI).Phase != vf.PhaseFree {
 		t.Errorf("left is%s, %+v", left, recordAt(t, n, rec.PCI))
 	}
 }
@@ -98,7 +98,7 @@ func TestI2RebaseTakesNothingOfAnOwner(t *testing.T) {
 	if changed, err := n.Upkeep.Rebase(t.Context(), rec.PCI, seen); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "channels is 2, not 1") {
 		t.Errorf("%v (%v)", changed, err)
 	}
-	if now := recordAt(t, n, rec.PCI); now.Phase != journal.Quarantined || !strings.Contains(string(now.Baseline.Attributes), "rings 256\n") {
+	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseQuarantined || !strings.Contains(string(now.Baseline.Attributes), "rings 256\n") {
 		t.Errorf("it is %+v", now)
 	}
 	seen, _ = n.Upkeep.RebaseDiff(t.Context(), rec.PCI)
@@ -137,7 +137,7 @@ func TestRebaseOfAVFInUse(t *testing.T) {
 	if changed, err := n.Upkeep.Rebase(t.Context(), rec.PCI, nil); err != nil || len(changed) > 0 {
 		t.Errorf("%v (%v)", changed, err)
 	}
-	if now := recordAt(t, n, rec.PCI); now.Phase != journal.Free || now.Baseline.Name != rec.Baseline.Name {
+	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseFree || now.Baseline.Name != rec.Baseline.Name {
 		t.Errorf("it is %+v", now)
 	}
 }

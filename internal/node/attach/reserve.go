@@ -84,7 +84,7 @@ func (e *Engine) endReservation(ctx context.Context, got, dirty reservation, why
 
 // freeUntouched frees a VF on which nothing was done since it was reserved.
 func (e *Engine) freeUntouched(rec journal.Record) error {
-	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
+	rec.Phase, rec.Lease = vf.PhaseFree, journal.Lease{}
 	return e.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID))
 	})
@@ -338,7 +338,7 @@ func apartFrom(records []journal.Record, req Request) (vf.ID, error) {
 	other := req.Owner
 	other.Interface = req.Apart
 	for _, r := range records {
-		if r.Phase == journal.Attached && lease.SameAttachment(r.Lease.Owner, other) {
+		if r.Phase == vf.PhaseAttached && lease.SameAttachment(r.Lease.Owner, other) {
 			return r.ID, nil
 		}
 	}
@@ -356,13 +356,13 @@ func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
 	}
 	work := e.vfs.Locks.Holder(r.ID)
 	switch {
-	case r.Phase == journal.Releasing && (work == nil || r.Attempts > 0):
+	case r.Phase == vf.PhaseReleasing && (work == nil || r.Attempts > 0):
 		return nil
-	case r.Phase == journal.Releasing:
+	case r.Phase == vf.PhaseReleasing:
 		return twin{fmt.Errorf("VF %s is being taken back from %s of %s: %w", r.PCI, who.Interface, who, vf.ErrHeld), work}
 	}
 	held := fmt.Errorf("%s has VF %s as %s already: %w: delete that attachment first", who, r.PCI, who.Interface, vf.ErrHeld)
-	if work != nil && r.Phase == journal.Configuring {
+	if work != nil && r.Phase == vf.PhaseConfiguring {
 		return twin{held, work}
 	}
 	return held
@@ -383,7 +383,7 @@ func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (j
 		return rec, err
 	}
 	rec.Generation++
-	rec.Phase = journal.Configuring
+	rec.Phase = vf.PhaseConfiguring
 	rec.Lease = journal.Lease{
 		Owner: req.Owner, PodUID: req.PodUID, Network: req.Network, AddressPool: req.AddressPool, Pool: choice.Pool, Netns: req.Netns, Bond: req.Bond, Power: req.Power, Wanted: spec, Request: req.Raw, Delegation: req.Delegation,
 	}

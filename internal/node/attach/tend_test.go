@@ -41,7 +41,7 @@ func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
 		if rec, err := tx.Record(recs[0].ID); err == nil {
 			t.Errorf("VF %s is gone, and the ledger has it: %s", rec.PCI, rec.Phase)
 		}
-		if rec, err := tx.Record(recs[1].ID); err != nil || rec.Phase != journal.Attached {
+		if rec, err := tx.Record(recs[1].ID); err != nil || rec.Phase != vf.PhaseAttached {
 			t.Errorf("VF %s is there, and the ledger says %s, %v", recs[1].PCI, rec.Phase, err)
 		}
 		held := tx.AddressesOf("")
@@ -70,7 +70,7 @@ func TestI7FreeVFsThatCannotBeReadStayFree(t *testing.T) {
 	_ = n.Upkeep.Tend(t.Context(), []vf.PF{pf}) // an error is expected
 	err := n.Ledger.View(func(tx *journal.Tx) error {
 		for _, r := range tx.Records() {
-			if r.Phase != journal.Free {
+			if r.Phase != vf.PhaseFree {
 				t.Errorf("VF %s is %s: %s", r.PCI, r.Phase, r.Reason)
 			}
 		}
@@ -112,7 +112,7 @@ func TestLedgerErrorsAreReturned(t *testing.T) {
 		t.Fatal(err)
 	}
 	stuck := rec
-	stuck.Phase = journal.Configuring
+	stuck.Phase = vf.PhaseConfiguring
 	mute := []vf.PF{{PCI: seen[0].PCI, Err: "no netdevice"}}
 	for name, test := range map[string]struct {
 		rec  journal.Record

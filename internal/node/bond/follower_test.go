@@ -139,7 +139,7 @@ func (w *world) listMembers() map[int]vf.State {
 	}
 	out := map[int]vf.State{}
 	for _, r := range records {
-		if r.Phase != journal.Attached || r.Lease.Netns != podNetns {
+		if r.Phase != vf.PhaseAttached || r.Lease.Netns != podNetns {
 			continue
 		}
 		if st, err := w.k.VF(w.t.Context(), r.PCI, podNetns); err == nil && st.Link != nil && st.Link.Bond != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // keepGrants writes the node's grants into the ledger, before the NodeState requests blocks under
@@ -81,7 +82,7 @@ func ledgerOf(tx *journal.Tx) (l blocks.Ledger) {
 		l.Grants = append(l.Grants, k)
 	}
 	l.Held = heldAddresses(tx)
-	damaged := func(r journal.Record) bool { return r.Phase == journal.Damaged }
+	damaged := func(r journal.Record) bool { return r.Phase == vf.PhaseDamaged }
 	l.Partial = tx.UnreadAddresses() > 0 || slices.ContainsFunc(tx.Records(), damaged)
 	return l
 }

@@ -206,7 +206,7 @@ func TestAilingVFsAreWrittenAtOnce(t *testing.T) {
 	m.Status = func(ctx context.Context) (api.NodeStatus, error) {
 		n, err := picture(ctx)
 		for i, v := range n.VFs {
-			n.VFs[i].NoCarrier = v.ID == rec.ID && v.Phase == string(journal.Attached) && m.Node.VFs.IsDark(rec)
+			n.VFs[i].NoCarrier = v.ID == rec.ID && v.Phase == string(vf.PhaseAttached) && m.Node.VFs.IsDark(rec)
 		}
 		return n, err
 	}
@@ -241,7 +241,7 @@ func TestAilingVFsAreWrittenAtOnce(t *testing.T) {
 	if err := m.Node.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the VF in quarantine is written", state(func(v v1alpha1.VFState) bool { return v.Phase == string(journal.Quarantined) && !v.NoCarrier }))
+	until(t, "the VF in quarantine is written", state(func(v v1alpha1.VFState) bool { return v.Phase == string(vf.PhaseQuarantined) && !v.NoCarrier }))
 	until(t, "its event", event("Warning Quarantined VF enp1s0#"))
 }
 
@@ -256,12 +256,12 @@ func TestNewHealthOfVFs(t *testing.T) {
 	if err != nil || len(records) != 3 {
 		t.Fatalf("%d records, %v", len(records), err)
 	}
-	put := func(phase journal.Phase) {
+	put := func(phase vf.Phase) {
 		if err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
 			switch records[0].Phase = phase; phase {
-			case journal.Quarantined:
+			case vf.PhaseQuarantined:
 				records[0].Attempts++
-			case journal.Free:
+			case vf.PhaseFree:
 				records[0].Attempts = 0
 			}
 			return tx.Put(records[0])
@@ -279,7 +279,7 @@ func TestNewHealthOfVFs(t *testing.T) {
 	}
 	m.hasNewHealth()
 	for name, change := range map[string][2]func(){
-		"quarantine": {func() { put(journal.Quarantined) }, func() { put(journal.Free) }},
+		"quarantine": {func() { put(vf.PhaseQuarantined) }, func() { put(vf.PhaseFree) }},
 		"driver":     {func() { do(step.Unbind{VF: records[1].PCI}) }, func() { do(step.Bind{VF: records[1].PCI}) }},
 	} {
 		for i, f := range change {
@@ -291,9 +291,9 @@ func TestNewHealthOfVFs(t *testing.T) {
 			}
 		}
 	}
-	put(journal.Quarantined)
+	put(vf.PhaseQuarantined)
 	m.hasNewHealth()
-	for _, phase := range []journal.Phase{journal.Releasing, journal.Quarantined} { // a retry
+	for _, phase := range []vf.Phase{vf.PhaseReleasing, vf.PhaseQuarantined} { // a retry
 		put(phase)
 		vfs := []api.VF{{Name: "enp1s0#0", Phase: string(phase), Attempts: records[0].Attempts}}
 		if len(findTroubles(api.NodeStatus{VFs: vfs}, nil)) != 1 {

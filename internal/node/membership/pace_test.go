@@ -327,7 +327,7 @@ func TestI9StateNamesThePod(t *testing.T) {
 	m.look(t)
 	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
 		r := tx.Records()[0]
-		r.Phase, r.Lease = journal.Attached, journal.Lease{Owner: owner("s1", "net1"), PodUID: uid}
+		r.Phase, r.Lease = vf.PhaseAttached, journal.Lease{Owner: owner("s1", "net1"), PodUID: uid}
 		return tx.Put(r)
 	})
 	if err != nil {
@@ -353,12 +353,12 @@ func TestI9StateHasTheNetworkOfTheSandbox(t *testing.T) {
 				}
 			}
 			r := tx.Records()[i]
-			r.Phase = journal.Free
+			r.Phase = vf.PhaseFree
 			r.Lease = journal.Lease{}
 			if err := tx.Put(r); err != nil {
 				return err
 			}
-			r.Phase = journal.Attached
+			r.Phase = vf.PhaseAttached
 			r.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: sandbox, Name: "d/a", Interface: "net2"}, Network: "net1"}
 			return tx.Put(r)
 		})

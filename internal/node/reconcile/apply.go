@@ -152,11 +152,11 @@ func (r *Reconciler) claimVFs(p PFPlan, outside []journal.Record, force bool) (l
 			if rec.Held() {
 				lost = append(lost, rec)
 			}
-			making[rec.ID.Index] = journal.Record{ID: rec.ID, PCI: rec.PCI, Generation: rec.Generation + 1, Phase: journal.Making}
+			making[rec.ID.Index] = journal.Record{ID: rec.ID, PCI: rec.PCI, Generation: rec.Generation + 1, Phase: vf.PhaseMaking}
 		}
 		for i := range p.Want.VFs {
 			id := vf.ID{PF: p.PF.ID, Index: i}
-			making[i] = journal.Record{ID: id, Generation: max(making[i].Generation, 1), Phase: journal.Making}
+			making[i] = journal.Record{ID: id, Generation: max(making[i].Generation, 1), Phase: vf.PhaseMaking}
 		}
 		for _, rec := range making {
 			if err := tx.Put(rec); err != nil {

@@ -24,7 +24,7 @@ func (r *Reconciler) resizeMTU(ctx context.Context, v vf.State, mtu int) error {
 		}
 		return r.Ledger.Update(func(tx *journal.Tx) error {
 			now, err := tx.Record(seen.ID)
-			if err != nil || now.Phase != journal.Free || now.Generation != seen.Generation {
+			if err != nil || now.Phase != vf.PhaseFree || now.Generation != seen.Generation {
 				return err
 			}
 			now.Baseline.MTU = mtu

@@ -81,7 +81,7 @@ func (h *host) pass(t *testing.T) {
 
 func (h *host) phases(t *testing.T) string {
 	t.Helper()
-	count := map[journal.Phase]int{}
+	count := map[vf.Phase]int{}
 	err := h.Ledger.View(func(tx *journal.Tx) error {
 		records := tx.Records()
 		for _, r := range records {

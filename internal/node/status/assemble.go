@@ -130,16 +130,16 @@ func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
 func countVFs(vfs []api.VF) api.Counts {
 	var c api.Counts
 	for _, v := range vfs {
-		if v.Missing || v.Unread && v.Phase == string(journal.Free) {
+		if v.Missing || v.Unread && v.Phase == string(vf.PhaseFree) {
 			continue
 		}
 		c.Total++
-		switch phase := journal.Phase(v.Phase); {
-		case phase == journal.Free:
+		switch phase := vf.Phase(v.Phase); {
+		case phase == vf.PhaseFree:
 			c.Free++
-		case phase.IsAside(v.Attempts), phase == journal.Damaged:
+		case phase.IsAside(v.Attempts), phase == vf.PhaseDamaged:
 			c.Quarantined++
-		case phase == journal.Making:
+		case phase == vf.PhaseMaking:
 			c.Making++
 		case phase == api.PhaseUnmanaged:
 			c.Unmanaged++

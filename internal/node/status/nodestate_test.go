@@ -11,7 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -157,16 +157,16 @@ func TestFlappingPF(t *testing.T) {
 
 // A VF in quarantine whose reset is retried is still in quarantine in the NodeState and its counts.
 func TestRetryInNodeState(t *testing.T) {
-	for phase, attempts := range map[journal.Phase]int{journal.Quarantined: 1, journal.Releasing: 1} {
+	for phase, attempts := range map[vf.Phase]int{vf.PhaseQuarantined: 1, vf.PhaseReleasing: 1} {
 		v := api.VF{Name: "enp1s0#0", Phase: string(phase), Attempts: attempts}
-		if aside, _ := CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
+		if aside, _ := nodestate.CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
 			t.Errorf("%s: it is not in quarantine", phase)
 		}
 		if c := countVFs([]api.VF{v}); c.Quarantined != 1 {
 			t.Errorf("%s: counts %+v", phase, c)
 		}
 	}
-	if v := toVFState(api.VF{Phase: string(journal.Releasing)}); v.Phase != string(journal.Releasing) {
+	if v := toVFState(api.VF{Phase: string(vf.PhaseReleasing)}); v.Phase != string(vf.PhaseReleasing) {
 		t.Errorf("a first release is %s", v.Phase)
 	}
 }

@@ -29,7 +29,7 @@ func (h *VFs) WasDark(r journal.Record) bool {
 // or longer, although its PF has a link.
 func (h *VFs) IsDark(r journal.Record) bool {
 	last := h.Dark.Load(r)
-	return r.Phase == journal.Attached && last.Reported && !last.Since.IsZero()
+	return r.Phase == vf.PhaseAttached && last.Reported && !last.Since.IsZero()
 }
 
 // IsDoubtful reports whether Culvert gives out VFs of a PF only if no VF of another PF is free.

@@ -96,6 +96,8 @@ type VFs struct {
 	hangs  *Memory[hang]
 	uses   *Memory[vf.Use]  // outside Culvert, at the last look; see anyLease
 	forget []func(id vf.ID) // of all memories
+
+	kubelet kubelet
 }
 
 // New returns the VFs of a host.

@@ -92,7 +92,7 @@ func (h *VFs) FindHeld(owner vf.Owner) (rec journal.Record, ok bool, err error) 
 		if !r.Held() || !lease.SameAttachment(r.Lease.Owner, owner) {
 			continue
 		}
-		if !ok || rec.Phase == journal.Releasing {
+		if !ok || rec.Phase == vf.PhaseReleasing {
 			rec, ok = r, true
 		}
 	}
@@ -120,7 +120,7 @@ func (h *VFs) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) err
 	}
 	defer unlock()
 	rec, err := h.readRecord(id)
-	if errors.Is(err, vf.ErrNotFound) || err == nil && rec.Phase != journal.Free {
+	if errors.Is(err, vf.ErrNotFound) || err == nil && rec.Phase != vf.PhaseFree {
 		return false, nil // the VF was forgotten, or is in another phase by now
 	}
 	if err != nil {

@@ -10,12 +10,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// usesBound is how long Outside waits for the kernel, and GivenBound for the kubelet. Room waits
-// as long for the kubelet.
-const (
-	usesBound  = 10 * time.Second
-	GivenBound = 2 * time.Second
-)
+// usesBound is how long Outside waits for the kernel.
+const usesBound = 10 * time.Second
 
 // Outside returns the uses of VFs for which there is no lease, and leaves out VFs that are not
 // used. Upkeep, take-over, the change of the number of VFs and new baselines ask it before they
@@ -29,9 +25,7 @@ func (h *VFs) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf
 	if h.Given == nil {
 		return out, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, GivenBound)
-	defer cancel()
-	given, givenErr := h.Given(ctx)
+	given, givenErr := h.kubelet.ask(ctx, h.Config)
 	if givenErr != nil || given == nil {
 		return out, errors.Join(err, givenErr)
 	}
@@ -63,7 +57,7 @@ func (h *VFs) IsLeftToUser(ctx context.Context, rec journal.Record) bool {
 		return false
 	}
 	ask := h.Outside
-	if rec.Phase == journal.Quarantined {
+	if rec.Phase == vf.PhaseQuarantined {
 		ask = h.UsesOf // the pod to which the kubelet gave it waits until it is clean
 	}
 	outside, err := ask(ctx, rec.PCI)
@@ -106,7 +100,7 @@ func anyLease(r journal.Record) journal.Record { return journal.Record{ID: r.ID}
 // HostUse describes how the host was last seen to use a free VF. It returns "" if the VF was not
 // used, or if the kubelet had given it to the pod that used it.
 func (h *VFs) HostUse(r journal.Record) string {
-	if use := h.LastUse(r); r.Phase == journal.Free && use != (vf.Use{}) && use.Pod == "" {
+	if use := h.LastUse(r); r.Phase == vf.PhaseFree && use != (vf.Use{}) && use.Pod == "" {
 		return use.String()
 	}
 	return ""

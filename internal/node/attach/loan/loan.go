@@ -73,7 +73,7 @@ func (b *Lender) attachedAt(pci vf.PCIAddr) (journal.Record, error) {
 	if err != nil {
 		return journal.Record{}, err
 	}
-	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.PCI == pci && r.Phase == journal.Attached })
+	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.PCI == pci && r.Phase == vf.PhaseAttached })
 	if i < 0 {
 		return journal.Record{}, fmt.Errorf("VF %s: it has no owner: %w in the ledger", pci, vf.ErrNotFound)
 	}
@@ -115,7 +115,7 @@ func (b *Lender) GiveBack(ctx context.Context, rec journal.Record) error {
 // EndLoan ends a loan like GiveBack, for a VF that the caller has locked.
 func (b *Lender) EndLoan(ctx context.Context, seen journal.Record) error {
 	rec, same, err := b.vfs.CurrentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached || rec.Lease.Lent == nil {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached || rec.Lease.Lent == nil {
 		return err // nil when it was released since
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished

@@ -81,8 +81,8 @@ func (b *Resetter) ReleaseLocked(ctx context.Context, rec journal.Record, reason
 // caller has locked the VF. The error is the ledger's: a failed reset leads to quarantine and is
 // no error. cause is the reason of the release; it is nil if the owner gave the VF back.
 func (b *Resetter) ReleaseVF(ctx context.Context, at lease.Site, rec journal.Record, reason string, cause error) error {
-	begun := rec.Phase == journal.Configuring
-	rec.Phase = journal.Releasing
+	begun := rec.Phase == vf.PhaseConfiguring
+	rec.Phase = vf.PhaseReleasing
 	err := b.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		rec = withHandedOver(tx, rec)
 		return tx.Put(rec)
@@ -121,7 +121,7 @@ func (b *Resetter) ReleaseVF(ctx context.Context, at lease.Site, rec journal.Rec
 // FreeVF frees a VF that was read back and is clean (I3).
 func (b *Resetter) FreeVF(at lease.Site, rec journal.Record, reason string, cause error) error {
 	who, released := rec.Lease.Owner, rec
-	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
+	rec.Phase, rec.Lease = vf.PhaseFree, journal.Lease{}
 	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
 	text := fmt.Sprintf("vf %d of %s is clean", rec.ID.Index, at.Label)
 	if !who.IsZero() {
@@ -233,7 +233,7 @@ const (
 // lease stay held: the last owner's netns may still have them. A record without a lease holds no
 // addresses.
 func (b *Resetter) QuarantineVF(rec journal.Record, cause error) error {
-	rec.Phase, rec.Reason = journal.Quarantined, cause.Error()
+	rec.Phase, rec.Reason = vf.PhaseQuarantined, cause.Error()
 	wait := min(firstRetry<<min(rec.Attempts, 10), LastRetry)
 	rec.Attempts++
 	rec.NextRetry = b.vfs.Now().Add(wait)

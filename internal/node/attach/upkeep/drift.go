@@ -44,7 +44,7 @@ func (k *Keeper) handleDrift(ctx context.Context, seen journal.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, hold.UndoBound)
 	defer cancel()
 	rec, same, err := k.vfs.CurrentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
 	at, err := k.vfs.FindSite(rec)

@@ -16,7 +16,7 @@ import (
 func (k *Keeper) openGuests(ctx context.Context, records []journal.Record) map[vf.PCIAddr]bool {
 	var guests []vf.PCIAddr
 	for _, r := range records {
-		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerGuest {
+		if r.Phase == vf.PhaseAttached && r.Lease.Owner.Kind == vf.OwnerGuest {
 			guests = append(guests, r.PCI)
 		}
 	}
@@ -46,7 +46,7 @@ const libvirtBound = 5 * time.Second
 // for that. It runs with the VF locked.
 func (k *Keeper) guestTask(ctx context.Context, seen journal.Record, ended bool) error {
 	rec, same, err := k.vfs.CurrentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return err // nil when the guest gave the VF back meanwhile
 	}
 	users, err := k.vfs.Kernel.Users(ctx, rec.PCI)
@@ -81,7 +81,7 @@ func (k *Keeper) hasClosed(r journal.Record) bool {
 // the PF's settings for the VF like any drift. Tend repeats a setting that fails.
 func (k *Keeper) Adopt(ctx context.Context, req attach.Request) error {
 	rec, err := k.engine.Adopt(ctx, req)
-	if err != nil || rec.Phase != journal.Attached {
+	if err != nil || rec.Phase != vf.PhaseAttached {
 		return err
 	}
 	unlock, err := k.vfs.Locks.Lock(ctx, rec.ID, "the adoption by "+req.Owner.String())

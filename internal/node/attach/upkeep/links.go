@@ -107,7 +107,7 @@ func (l *links) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) err
 	ctx, cancel := context.WithTimeout(ctx, hold.UndoBound)
 	defer cancel()
 	rec, same, err := l.vfs.CurrentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
 	last, now := l.last.Load(rec), l.vfs.Now()

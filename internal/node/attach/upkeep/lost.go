@@ -78,7 +78,7 @@ func isBack(st vf.State) bool {
 // it open. The caller holds the lock of the VF, so no ADD or DEL of the VF runs meanwhile.
 func (k *Keeper) endIfLost(ctx context.Context, seen journal.Record, surelyBack bool) (ended bool, err error) {
 	rec, same, err := k.vfs.CurrentRecord(seen)
-	if err != nil || !same || rec.Phase != journal.Attached {
+	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return false, err
 	}
 	last := k.absent.Load(rec)

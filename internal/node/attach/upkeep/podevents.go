@@ -18,7 +18,7 @@ type reporter struct {
 // was rebound or the number of VFs was written. Culvert cannot give the pod its interface back: a
 // container keeps the network that its sandbox got at its start.
 func (r reporter) reportLost(rec journal.Record, why string) {
-	if rec.Phase != journal.Attached {
+	if rec.Phase != vf.PhaseAttached {
 		return
 	}
 	r.emitPodEvent(rec.Lease, "VFLost", fmt.Sprintf("its VF %s (interface %s%s) is gone: %s: restart the pod: delete it, so that its controller makes it anew; a restart of its containers does not help",

@@ -58,7 +58,7 @@ func (k *Keeper) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished
 	defer cancel()
 	rec.Generation++
-	rec.Phase = journal.Releasing
+	rec.Phase = vf.PhaseReleasing
 	if err := k.vfs.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (k *Keeper) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Re
 		return journal.Record{}, fmt.Errorf("VF %s: %w in the ledger, so it has no baseline: culvert vf list shows the VFs that Culvert manages", pci, vf.ErrNotFound)
 	}
 	rec := records[i]
-	if rec.Phase != journal.Free && rec.Phase != journal.Quarantined {
+	if rec.Phase != vf.PhaseFree && rec.Phase != vf.PhaseQuarantined {
 		return rec, fmt.Errorf("VF %s is %s: %w by %s: only a VF that is free or quarantined gets a new baseline", pci, rec.Phase, vf.ErrHeld, rec.Holder())
 	}
 	outside, err := k.vfs.Outside(ctx, pci)

@@ -72,7 +72,7 @@ func (k *Keeper) Replay(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	for _, r := range records {
-		if r.Phase == journal.Attached && r.Lease.Lent != nil {
+		if r.Phase == vf.PhaseAttached && r.Lease.Lent != nil {
 			g.Go(func() error {
 				if err := k.loans.GiveBack(ctx, r); err != nil { // Tend goes on
 					k.vfs.Log.Warn("replay", "vf", r.ID, "err", err)
@@ -93,7 +93,7 @@ func (k *Keeper) Replay(ctx context.Context) error {
 
 // isBegun reports whether work on the VF is under way, or was when culvertd died.
 func isBegun(r journal.Record) bool {
-	return r.Held() && r.Phase != journal.Attached && r.Phase != journal.Damaged
+	return r.Held() && r.Phase != vf.PhaseAttached && r.Phase != vf.PhaseDamaged
 }
 
 // tendPatience is the usual Patience of a Keeper.
@@ -149,11 +149,11 @@ func (k *Keeper) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 		return func() error { return k.endLost(ctx, r) }
 	}
 	switch r.Phase {
-	case journal.Quarantined:
+	case vf.PhaseQuarantined:
 		if k.isDue(r) {
 			return func() error { return k.tendVF(ctx, r, "Recovered", nil) }
 		}
-	case journal.Free:
+	case vf.PhaseFree:
 		if _, st, ok := hold.FindListed(r, seen); ok {
 			if d := r.Baseline.Diff(st); len(d) > 0 {
 				return func() error { return k.tendVF(ctx, r, "DriftMended", errors.New(vf.Differences(d))) }
@@ -162,7 +162,7 @@ func (k *Keeper) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 				return func() error { k.vfs.IsLeftToUser(ctx, r); return nil } // which notices its end
 			}
 		}
-	case journal.Attached:
+	case vf.PhaseAttached:
 		if r.Lease.Withdrawn != nil { // culvertd ended before it took the VF
 			return func() error { return k.resets.EndWithdrawal(ctx, r) }
 		}
@@ -178,7 +178,7 @@ func (k *Keeper) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 		if pf, st, ok := hold.FindListed(r, seen); ok {
 			return k.attachedTask(ctx, r, pf, st)
 		}
-	case journal.Configuring, journal.Releasing:
+	case vf.PhaseConfiguring, vf.PhaseReleasing:
 		return func() error { return k.finishStuck(ctx, r) }
 	}
 	return nil
@@ -234,10 +234,10 @@ func (k *Keeper) tendVF(ctx context.Context, seen journal.Record, reason string,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound)
 	defer cancel()
 	st, err := k.vfs.ReadVF(ctx, seen)
-	if err == nil && seen.Phase == journal.Free && len(seen.Baseline.Diff(st)) == 0 {
+	if err == nil && seen.Phase == vf.PhaseFree && len(seen.Baseline.Diff(st)) == 0 {
 		return nil // the listing showed the VF between two states
 	}
-	if err != nil && seen.Phase == journal.Free && !errors.Is(err, hold.ErrGone) {
+	if err != nil && seen.Phase == vf.PhaseFree && !errors.Is(err, hold.ErrGone) {
 		return err // it has no owner, and each attach reads it before
 	}
 	if err == nil && k.vfs.IsLeftToUser(ctx, seen) {
@@ -253,7 +253,7 @@ func (k *Keeper) tendVF(ctx context.Context, seen journal.Record, reason string,
 			return err
 		}
 		now.Generation++
-		now.Phase = journal.Releasing
+		now.Phase = vf.PhaseReleasing
 		rec, mine = now, true
 		return tx.Put(now)
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/network/config"
 	host "github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -93,7 +94,7 @@ func (d *delegates) wantFree(t *testing.T) {
 	}
 	records, err := journal.ReadRecords(d.ledger)
 	for _, r := range records {
-		if r.Phase != journal.Free {
+		if r.Phase != vf.PhaseFree {
 			t.Errorf("VF %s is %s", r.PCI, r.Phase)
 		}
 	}
@@ -125,7 +126,7 @@ func TestDelegatedIPAM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := DecodeResult(json.RawMessage(out), "1.0.0")
+	r, err := config.DecodeResult(json.RawMessage(out), "1.0.0")
 	if err != nil || len(r.IPs) != 2 || r.IPs[0].Address.String() != "10.5.0.7/24" || r.IPs[0].Gateway.String() != "10.5.0.1" || len(r.Routes) != 2 ||
 		r.Routes[0].GW.String() != "10.5.0.1" || !slices.Equal(r.DNS.Nameservers, []string{"10.5.0.53"}) {
 		t.Errorf("%v, %s", err, out)
@@ -272,8 +273,8 @@ func TestI8DelegatedIPAMIsDeletedFromTheLedger(t *testing.T) {
 		"culvertd died in the ADD": func(t *testing.T, d *delegates) {
 			err := d.ledger.Update(func(tx *journal.Tx) error {
 				for _, r := range tx.Records() {
-					if r.Phase == journal.Attached {
-						r.Phase = journal.Configuring
+					if r.Phase == vf.PhaseAttached {
+						r.Phase = vf.PhaseConfiguring
 						return tx.Put(r)
 					}
 				}

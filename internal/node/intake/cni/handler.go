@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -124,7 +125,7 @@ func (h *Handler) addNetwork(ctx context.Context, r api.CNIRequest, ask Ask) ([]
 	if err := h.choosePool(ctx, r, &c, &req); err != nil {
 		return nil, err
 	}
-	if c.DNS, err = c.findDNS(h.resolvDirs); err != nil {
+	if c.DNS, err = findDNS(c, h.resolvDirs); err != nil {
 		return nil, err
 	}
 	if err := h.askPower(ctx, r, &req); err != nil {
@@ -149,7 +150,7 @@ func (h *Handler) addNetwork(ctx context.Context, r api.CNIRequest, ask Ask) ([]
 
 // attachAs attaches a VF or a bond and returns the result. An IPAM plugin of another project adds
 // its DNS settings to c meanwhile.
-func (h *Handler) attachAs(ctx context.Context, c *Config, req attach.Request, r api.CNIRequest) ([]byte, error) {
+func (h *Handler) attachAs(ctx context.Context, c *config.Config, req attach.Request, r api.CNIRequest) ([]byte, error) {
 	if req.Bond != nil {
 		bonded, err := h.node.Engine.AttachBond(ctx, req)
 		if err != nil {
@@ -211,7 +212,7 @@ func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing [
 		texts = append(texts, "network "+network+": "+strings.Join(c.Warnings, "; "))
 		h.Log.Warn("network configuration", "net", network, "owner", a.ownerOf(r.ContainerID, r.IfName), "warnings", c.Warnings)
 	}
-	if c.ignoresIPs() && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
+	if ignoresIPs(c) && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
 		texts = append(texts, fmt.Sprintf("network %s: addresses are asked for, and it has no ipam section, so the interface gets none: add one", network))
 	}
 	h.emitEvents(ctx, r, "NetworkSettingIgnored", texts...)
@@ -269,7 +270,7 @@ func (h *Handler) checkNetwork(ctx context.Context, r api.CNIRequest, ask Ask) e
 	}
 	switch {
 	case slices.Index(api.CNIVersions(), c.Version) < slices.Index(api.CNIVersions(), "0.4.0"):
-		return fmt.Errorf("cniVersion %q: %w for CHECK; want 0.4.0 or later", c.Version, errVersion)
+		return fmt.Errorf("cniVersion %q: %w for CHECK; want 0.4.0 or later", c.Version, config.ErrVersion)
 	case c.DisableCheck:
 		return nil
 	case c.Prev == nil:
@@ -299,7 +300,7 @@ func (h *Handler) collectGarbage(ctx context.Context, r api.CNIRequest, ask Ask)
 	}
 	switch {
 	case c.Version != api.CNINewest:
-		return fmt.Errorf("cniVersion %q: %w for GC; want 1.1.0", c.Version, errVersion)
+		return fmt.Errorf("cniVersion %q: %w for GC; want 1.1.0", c.Version, config.ErrVersion)
 	case c.DisableGC:
 		return nil
 	case c.Valid == nil:
@@ -328,22 +329,22 @@ func (h *Handler) checkStatus(ctx context.Context, r api.CNIRequest, ask Ask) er
 }
 
 // configOf reads the configuration of an invocation.
-func configOf(r api.CNIRequest) (Config, error) {
+func configOf(r api.CNIRequest) (config.Config, error) {
 	if !json.Valid(r.Config) {
-		_, err := ParseConfig(r.Config)
-		return Config{}, fmt.Errorf("%w: %w", errUndecodable, err)
+		_, err := config.Parse(r.Config)
+		return config.Config{}, fmt.Errorf("%w: %w", errUndecodable, err)
 	}
-	return ParseConfig(r.Config)
+	return config.Parse(r.Config)
 }
 
 // parseRequest reads everything that ADD and CHECK need. The lease keeps their configuration, so it
 // is bounded. The configuration of GC may be longer, since it has the list of valid attachments.
-func parseRequest(r api.CNIRequest) (Config, attach.Request, error) {
+func parseRequest(r api.CNIRequest) (config.Config, attach.Request, error) {
 	if err := netconf.CheckSize(len(r.Config)); err != nil {
-		return Config{}, attach.Request{}, err
+		return config.Config{}, attach.Request{}, err
 	}
 	if err := Valid(r); err != nil {
-		return Config{}, attach.Request{}, err
+		return config.Config{}, attach.Request{}, err
 	}
 	c, err := configOf(r)
 	if err != nil {
@@ -357,7 +358,7 @@ func parseRequest(r api.CNIRequest) (Config, attach.Request, error) {
 	return c, req, err
 }
 
-func buildRequest(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
+func buildRequest(c config.Config, a arguments, r api.CNIRequest) (attach.Request, error) {
 	spec := c.Spec
 	spec.Interface = r.IfName
 	for _, mac := range []*vf.MAC{a.mac, c.MAC} { // the later one counts
@@ -373,5 +374,5 @@ func buildRequest(c Config, a arguments, r api.CNIRequest) (attach.Request, erro
 	if err := checkBondName(r.IfName, c.Bond); err != nil {
 		return req, err
 	}
-	return req, c.fillRequested(a, &req)
+	return req, fillRequested(c, a, &req)
 }

@@ -45,6 +45,19 @@ func invocation(command, config string) api.CNIRequest {
 	return api.CNIRequest{Command: command, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(config)}
 }
 
+// with makes a configuration of version 1.1.0 with more keys.
+func with(keys string) string {
+	if keys != "" {
+		keys = "," + keys
+	}
+	return `{"cniVersion":"1.1.0","name":"net","type":"sriov"` + keys + `}`
+}
+
+// strict is with for a network of type culvert.
+func strict(keys string) string {
+	return strings.Replace(with(keys), `"type":"sriov"`, `"type":"culvert"`, 1)
+}
+
 // refused returns an error answer as "code msg (details)".
 func refused(t *testing.T, resp api.CNIResponse) string {
 	t.Helper()

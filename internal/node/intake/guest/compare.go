@@ -73,7 +73,7 @@ func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Se
 	c.rememberGuests(guests)
 	var errs []error
 	for _, r := range before {
-		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerGuest {
+		if r.Phase == vf.PhaseAttached && r.Lease.Owner.Kind == vf.OwnerGuest {
 			errs = append(errs, c.settleLease(ctx, r, guests))
 		}
 	}

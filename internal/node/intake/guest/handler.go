@@ -148,7 +148,7 @@ func (h *Handler) leaseVF(ctx context.Context, req attach.Request) (rec journal.
 		return rec, false, err
 	}
 	for _, r := range mine {
-		if r.Phase != journal.Attached {
+		if r.Phase != vf.PhaseAttached {
 			continue
 		}
 		if !isSameLease(r, req) {
@@ -212,7 +212,7 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 	}
 	var errs []error
 	for _, rec := range mine {
-		if rec.Phase == journal.Attached {
+		if rec.Phase == vf.PhaseAttached {
 			errs = append(errs, h.node.VFs.InUse(ctx, rec))
 		}
 	}

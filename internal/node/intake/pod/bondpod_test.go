@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -20,7 +19,7 @@ const bond = `{"type":"culvert","cniVersion":"1.1.0","name":"pair","bond":{"link
 // members returns the VFs of the pod's bond, by the ledger.
 func (w *world) members() (out []string) {
 	for _, r := range w.content().Records {
-		if r.Phase == journal.Attached && r.Lease.Bond != nil && r.Lease.Owner.Interface == "net1" {
+		if r.Phase == vf.PhaseAttached && r.Lease.Bond != nil && r.Lease.Owner.Interface == "net1" {
 			out = append(out, r.PCI.String()+" "+r.Lease.Wanted.Interface)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // The IPAM plugin of another project gives the addresses of a pod's network. It runs when the
@@ -68,7 +69,7 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 			t.Errorf("held %v, owed %v, %v", held, owed, err)
 		}
 		records, err := journal.ReadRecords(w.ledger)
-		if err != nil || slices.ContainsFunc(records, func(r journal.Record) bool { return r.Phase != journal.Free }) {
+		if err != nil || slices.ContainsFunc(records, func(r journal.Record) bool { return r.Phase != vf.PhaseFree }) {
 			t.Errorf("VFs that are not free: %v, %v", records, err)
 		}
 	})

@@ -118,7 +118,7 @@ func TestStatusOfASoundNode(t *testing.T) {
 	if user.Owner == nil || user.Owner.Kind != vf.OwnerGuest || user.Guard != nil || len(user.OpenBy) > 0 {
 		t.Errorf("the VF of the guest: %+v", user)
 	}
-	if free.Phase != string(journal.Free) || free.Owner != nil {
+	if free.Phase != string(vf.PhaseFree) || free.Owner != nil {
 		t.Errorf("a free VF: %+v", free)
 	}
 	if h.log.Len() > 0 {

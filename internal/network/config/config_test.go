@@ -1,4 +1,4 @@
-package cni
+package config
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ func strict(keys string) string {
 	return strings.Replace(with(keys), `"type":"sriov"`, `"type":"culvert"`, 1)
 }
 
-func TestParseConfig(t *testing.T) {
+func TestParse(t *testing.T) {
 	pci := vf.PCIAddr{Bus: 0x3b, Device: 1, Function: 2}
 	for _, tc := range []struct {
 		name, raw string
@@ -75,7 +75,7 @@ func TestParseConfig(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.Version, tc.want.Name, tc.want.Type, tc.want.Lenient = "1.1.0", "net", "sriov", true
-			got, err := ParseConfig([]byte(tc.raw))
+			got, err := Parse([]byte(tc.raw))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,14 +88,14 @@ func TestParseConfig(t *testing.T) {
 
 func TestNobodyValidIsNotUnknown(t *testing.T) {
 	for raw, known := range map[string]bool{with(``): false, with(`"cni.dev/valid-attachments":[]`): true, with(`"cni.dev/valid-attachments":null`): true} {
-		c, err := ParseConfig([]byte(raw))
+		c, err := Parse([]byte(raw))
 		if err != nil || (c.Valid != nil) != known {
 			t.Errorf("%s: %v, valid %#v", raw, err, c.Valid)
 		}
 	}
 }
 
-func TestParseConfigRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	for raw, want := range map[string]string{
 		``:   `configuration : not JSON: unexpected end of JSON input at byte 0`,
 		`[]`: `configuration []: want a JSON object`,
@@ -129,12 +129,12 @@ func TestParseConfigRefuses(t *testing.T) {
 		with(`"prevResult":{"routes":[{"gw":"10.0.0.1"}]}`):                                             `prevResult {"routes":[{"gw":"10.0.0.1"}]}: routes[0] has no dst`,
 		with(`"cni.dev/valid-attachments":[{"ifname":"net1"}]`):                                         `cni.dev/valid-attachments[0].containerID: want containerID and ifname of an attachment`,
 	} {
-		_, err := ParseConfig([]byte(raw))
+		_, err := Parse([]byte(raw))
 		if got := fmt.Sprint(err); got != want {
 			t.Errorf("%s\n got %s\nwant %s", raw, got, want)
 		}
-		if !errors.Is(err, vf.ErrInvalid) && !errors.Is(err, errVersion) {
-			t.Errorf("%s: the error is neither a vf.ErrInvalid nor errVersion", raw)
+		if !errors.Is(err, vf.ErrInvalid) && !errors.Is(err, ErrVersion) {
+			t.Errorf("%s: the error is neither a vf.ErrInvalid nor ErrVersion", raw)
 		}
 	}
 }

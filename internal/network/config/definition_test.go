@@ -1,9 +1,10 @@
-package cni
+package config
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,7 +82,9 @@ func TestReadFile(t *testing.T) {
 		"no-plugin.conflist": {`{"cniVersion":"1.0.0","name":"m","plugins":[]}`, "", "error parsing configuration list"},
 	} {
 		path := filepath.Join(dir, name)
-		write(t, path, tc.text)
+		if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		l, err := ReadFile(path)
 		if tc.refused != "" {
 			if err == nil || !strings.HasPrefix(err.Error(), tc.refused) {

@@ -1,4 +1,4 @@
-package cni
+package config
 
 import (
 	"github.com/culvert-net/culvert/internal/network/strictjson"

@@ -1,4 +1,4 @@
-package cni
+package config
 
 import (
 	"encoding/json"
@@ -52,16 +52,16 @@ func ReadShared(n api.NetworkDefinition) (out Shared) {
 		if c.IPAM.AddressPool != "" {
 			out.AddressPools = append(out.AddressPools, c.IPAM.AddressPool)
 		}
-		if section, err := c.whereabouts(); err == nil && section.Pool != "" {
+		if section, err := c.Whereabouts(); err == nil && section.Pool != "" {
 			out.Whereabouts = append(out.Whereabouts, section)
 		}
 	}
 	return out
 }
 
-// whereabouts returns the section of a network whose ipam is of type whereabouts, as Culvert serves
+// Whereabouts returns the section of a network whose ipam is of type whereabouts, as Culvert serves
 // it, and the zero Config for another network.
-func (c Config) whereabouts() (ipam.Config, error) {
+func (c Config) Whereabouts() (ipam.Config, error) {
 	if c.IPAM.Type != ipam.TypeWhereabouts {
 		return ipam.Config{}, nil
 	}

@@ -1,4 +1,4 @@
-package cni
+package config
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func TestNetworkOfTypeSRIOV(t *testing.T) {
 		`"runtimeConfig":{"Mac":"02:00:00:00:00:01"}`:   {warnings: []string{`runtimeConfig.Mac "02:00:00:00:00:01": read as mac: write it so`}},
 		`"runtimeConfig":{"infinibandGUID":"c2:11:22"}`: {warnings: []string{`runtimeConfig.infinibandGUID "c2:11:22": not served; culvert attaches Ethernet VFs`}},
 	} {
-		c, err := ParseConfig([]byte(with(keys)))
+		c, err := Parse([]byte(with(keys)))
 		if err != nil {
 			t.Errorf("%s: %v", keys, err)
 			continue
@@ -55,7 +55,7 @@ func TestNetworkOfTypeSRIOV(t *testing.T) {
 			continue
 		}
 		for name, raw := range map[string]string{"type culvert": strict(keys), "strict": with(`"strict":true,` + keys)} {
-			if c, err := ParseConfig([]byte(raw)); !errors.Is(err, vf.ErrInvalid) || len(c.Warnings) > 0 {
+			if c, err := Parse([]byte(raw)); !errors.Is(err, vf.ErrInvalid) || len(c.Warnings) > 0 {
 				t.Errorf("%s, %s: %v, warnings %q", keys, name, err, c.Warnings)
 			}
 		}
@@ -75,12 +75,12 @@ func TestNetworkOfTypeSRIOVRefuses(t *testing.T) {
 		`"link_state":"Enable"`:          `link_state: "Enable": want auto, enable or disable`,
 		`"strict":"yes","max-tx-rate":1`: `strict yes: want true or false, without quotes`,
 	} {
-		_, err := ParseConfig([]byte(with(keys)))
+		_, err := Parse([]byte(with(keys)))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant %s", keys, err, want)
 		}
 	}
-	if _, err := ParseConfig([]byte(strict(`"strict":false`))); err == nil || err.Error() != `strict false: a network of type culvert is always read strictly; take the key out` {
+	if _, err := Parse([]byte(strict(`"strict":false`))); err == nil || err.Error() != `strict false: a network of type culvert is always read strictly; take the key out` {
 		t.Errorf("strict: false of a network of type culvert: %v", err)
 	}
 }
@@ -89,7 +89,7 @@ func TestNetworkOfTypeSRIOVRefuses(t *testing.T) {
 func TestOldVersions(t *testing.T) {
 	for version, want := range map[string]string{``: "0.1.0", `"cniVersion":"0.1.0",`: "0.1.0", `"cniVersion":"0.2.0",`: "0.2.0", `"cniVersion":"0.3.0",`: "0.3.0", `"CNIVersion":"0.3.1",`: "0.3.1"} {
 		for _, kind := range []string{"sriov", "culvert"} {
-			c, err := ParseConfig([]byte(`{` + version + `"name":"net","type":"` + kind + `"}`))
+			c, err := Parse([]byte(`{` + version + `"name":"net","type":"` + kind + `"}`))
 			if strings.Contains(version, "CNI") && kind == "culvert" {
 				if err == nil {
 					t.Errorf("%s of type culvert is accepted", version)

@@ -1,4 +1,4 @@
-package cni
+package config
 
 import (
 	"encoding/json"
@@ -134,7 +134,7 @@ func listOf(read *libcni.NetworkConfigList) (netconf.List, error) {
 }
 
 // OwnConfigs returns the configurations of the plugins of a list that Culvert
-// serves. The error is ParseConfig's.
+// serves. The error is Parse's.
 func OwnConfigs(l netconf.List) ([]Config, error) {
 	var out []Config
 	for i, p := range l.Plugins {
@@ -144,7 +144,7 @@ func OwnConfigs(l netconf.List) ([]Config, error) {
 		err := netconf.CheckSize(len(p.Raw))
 		var c Config
 		if err == nil {
-			c, err = parseConfig(p.Raw, &l)
+			c, err = parse(p.Raw, &l)
 		}
 		if err != nil && len(l.Plugins) > 1 {
 			err = fmt.Errorf("plugins[%d]: %w", i, err)

@@ -1,8 +1,9 @@
-package cni
+package config
 
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -73,14 +74,17 @@ var configKeys = []string{
 	"logLevel", "logFile",
 }
 
-// ParseConfig reads a configuration. The error lists everything that is wrong
-// with it and wraps vf.ErrInvalid; for a version that is not served it wraps
-// errVersion.
-func ParseConfig(raw []byte) (Config, error) { return parseConfig(raw, nil) }
+// ErrVersion means that Culvert does not serve a version of the CNI specification.
+var ErrVersion = errors.New("not served")
 
-// parseConfig parses a plugin in a list like ParseConfig, and gives it the list's name and version;
+// Parse reads a configuration. The error lists everything that is wrong
+// with it and wraps vf.ErrInvalid; for a version that is not served it wraps
+// ErrVersion.
+func Parse(raw []byte) (Config, error) { return parse(raw, nil) }
+
+// parse parses a plugin in a list like Parse, and gives it the list's name and version;
 // list is nil if the runtime has put both into the configuration.
-func parseConfig(raw []byte, list *netconf.List) (Config, error) {
+func parse(raw []byte, list *netconf.List) (Config, error) {
 	o, err := openConfig(raw)
 	if err != nil {
 		return Config{}, err
@@ -91,7 +95,7 @@ func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 		c.Version, c.Name = list.Version, list.Name
 	}
 	if !o.Failed("cniVersion") && !slices.Contains(api.CNIVersions(), c.Version) {
-		return Config{}, fmt.Errorf("cniVersion %s: %w; want one of %s", excerpt.Quote(c.Version), errVersion, strings.Join(api.CNIVersions(), ", "))
+		return Config{}, fmt.Errorf("cniVersion %s: %w; want one of %s", excerpt.Quote(c.Version), ErrVersion, strings.Join(api.CNIVersions(), ", "))
 	}
 	c.readIdentity(o)
 	c.readDevice(o)
@@ -156,8 +160,8 @@ func reservedKeys(o *strictjson.Object) []string {
 }
 
 func (c *Config) readIdentity(o *strictjson.Object) {
-	if !isIdentifier(c.Name) {
-		o.Fail("name", "want the network's name: %s, at most %d", strings.TrimPrefix(wantName, "want "), longestName)
+	if !IsName(c.Name) {
+		o.Fail("name", "want the network's name: %s, at most %d", strings.TrimPrefix(WantName, "want "), LongestName)
 	}
 	if !o.Failed("type") && !netconf.IsOwnType(c.Type) {
 		o.Fail("type", "want %s or %s", netconf.TypeCulvert, netconf.TypeSRIOV)
@@ -174,7 +178,7 @@ func (c *Config) readIdentity(o *strictjson.Object) {
 func (c *Config) readDevice(o *strictjson.Object) {
 	c.Pool = o.String("pool")
 	prefix, bare, qualified := strings.Cut(c.Pool, "/")
-	if c.Pool != "" && (!isIdentifier(prefix) || qualified && !isIdentifier(bare)) {
+	if c.Pool != "" && (!IsName(prefix) || qualified && !IsName(bare)) {
 		o.Fail("pool", "want name or prefix/name, e.g. intel.com/intel_sriov_netdevice")
 	}
 	c.Segment, _ = strictjson.Text(o, "segment", vf.ParseSegment)
@@ -294,7 +298,7 @@ func (c *Config) readAttachments(o *strictjson.Object) {
 		c.Valid = []vf.Owner{}
 		for _, in := range o.Objects(key) {
 			owner := vf.Owner{UID: in.String("containerID"), Interface: in.String("ifname")}
-			if !isIdentifier(owner.UID) || !isIfName(owner.Interface) {
+			if !IsName(owner.UID) || !IsIfName(owner.Interface) {
 				in.Fail("containerID", "want containerID and ifname of an attachment")
 			}
 			c.Valid = append(c.Valid, owner)
