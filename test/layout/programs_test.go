@@ -173,6 +173,23 @@ func dependencies(t *testing.T, top string) map[string][]string {
 	return deps
 }
 
+// withoutKubernetes lists packages that link no package of Kubernetes, which would take most of the
+// time that it takes to compile them and their tests.
+var withoutKubernetes = []string{"internal/node/alloc", "internal/node/desired"}
+
+func TestWithoutKubernetes(t *testing.T) {
+	if _, err := sources(repository(t)); err != nil { // for the cache of go test, as in TestBudgets
+		t.Fatal(err)
+	}
+	for _, pkg := range withoutKubernetes {
+		for _, dep := range strings.Fields(goes(t, root(t), "list", "-deps", "./"+pkg)) {
+			if within("k8s.io/...", dep) || within("sigs.k8s.io/...", dep) {
+				t.Errorf("%s links %s: let its callers hand in the value, or its JSON", pkg, dep)
+			}
+		}
+	}
+}
+
 func TestCheckBudget(t *testing.T) {
 	b := budget{2, 0.00001, []string{"a/...", "ssh.Dial"}}
 	good := made{[]string{"b", "ssh"}, []byte("ssh.Dial2\x00")}

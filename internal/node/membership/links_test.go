@@ -69,9 +69,9 @@ func TestLinkTroubles(t *testing.T) {
 	vfs := api.Counts{Total: 1}
 	got := findTroubles(api.NodeStatus{}, nil)
 	findLinkTroubles(got, []api.PF{
-		{Name: "a", MTU: 1500, VFs: vfs}, {Name: "b", MTU: 1500, Up: true, VFs: vfs},
-		{Name: "c", MTU: 1500, Up: true, Carrier: true, VFs: vfs}, {Name: "d", MTU: 1500},
-		{Name: "e", MTU: 1500, Up: true, Carrier: true, Flapping: true, VFs: vfs},
+		{PF: vf.PF{Name: "a", MTU: 1500}, VFs: vfs}, {PF: vf.PF{Name: "b", MTU: 1500, Up: true}, VFs: vfs},
+		{PF: vf.PF{Name: "c", MTU: 1500, Up: true, Carrier: true}, VFs: vfs}, {PF: vf.PF{Name: "d", MTU: 1500}},
+		{PF: vf.PF{Name: "e", MTU: 1500, Up: true, Carrier: true, Flapping: true}, VFs: vfs},
 	}, nil)
 	if len(got) != 3 || got["link of PF e"].Begins != "LinkFlapping" || !strings.Contains(got["link of PF a"].Text, "is down") || !strings.Contains(got["link of PF b"].Text, "no carrier") {
 		t.Errorf("%+v", got)
