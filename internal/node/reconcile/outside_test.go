@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -108,6 +109,7 @@ func TestTakesOverAsBound(t *testing.T) {
 		t.Errorf("the kubelet is down: %s, %v", h.phases(t), err)
 	}
 	down = nil
+	h.VFs.Now = func() time.Time { return time.Now().Add(time.Minute) } // a silent kubelet is not asked again at once
 	err = h.Reconciler.Pass(t.Context())
 	if got := h.phases(t); got != "map[free:2]" {
 		t.Errorf("%s are taken over", got)
