@@ -48,8 +48,9 @@ type Counts struct {
 	Unmanaged   int `json:"unmanaged"` // on the bus, but Culvert neither made them nor took them over
 }
 
-// PF is a Physical Function: the kernel's report, and what Culvert adds. The report has no addresses
-// and no VFs here, which NodeStatus.VFs has. A PF without a netdevice has its PCI address as Name.
+// PF is a Physical Function: the kernel's report, and what Culvert adds. The report has no addresses,
+// no NumVFs and no VFs here: VFs counts them, and NodeStatus.VFs lists them. Name is the PCI address
+// of a PF without a netdevice.
 type PF struct {
 	vf.PF
 	// Errors has the errors of the PF and its VFs since culvertd started.
