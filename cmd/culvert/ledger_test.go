@@ -24,7 +24,7 @@ func TestLedgerOfAStoppedCulvertd(t *testing.T) {
 	}
 	id := vf.ID{PF: vf.PFID{MAC: vf.MAC{2}}, Index: 3}
 	err = l.Update(func(tx *journal.Tx) error {
-		return errors.Join(tx.SetBoot("b"), tx.Put(journal.Record{ID: id, Generation: 77, Phase: journal.Making}))
+		return errors.Join(tx.SetBoot("b"), tx.Put(journal.Record{ID: id, Generation: 77, Phase: vf.PhaseMaking}))
 	})
 	if err != nil {
 		t.Fatal(err)

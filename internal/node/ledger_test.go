@@ -48,7 +48,7 @@ func (m *machine) start(t *testing.T, vfs int) {
 
 func (m *machine) stop(t *testing.T) {
 	t.Helper()
-	m.node.Engine.Wait()
+	m.node.VFs.Wait()
 	if err := m.ledger.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 	scratch(t, m.path, a.ID)
 
 	m.start(t, 7)
-	if r := m.record(t, a.ID); r.Phase != journal.Damaged {
+	if r := m.record(t, a.ID); r.Phase != vf.PhaseDamaged {
 		t.Fatalf("the record of the VF of pod a: %+v", r)
 	}
 	if err := m.node.Engine.Check(t.Context(), b.Lease.Owner, attach.Request{}); err != nil {
@@ -153,7 +153,7 @@ func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 	}
 	got[b.ID], got[a.ID] = b, a // the detach of pod a, whose lease is lost, changes nothing
 	for _, r := range got {
-		if err := m.node.Engine.Detach(t.Context(), r.Lease.Owner); err != nil {
+		if err := m.node.Resets.Detach(t.Context(), r.Lease.Owner); err != nil {
 			t.Error(err)
 		}
 	}
@@ -176,7 +176,7 @@ func (m *machine) regained(t *testing.T, a journal.Record) {
 		t.Error(err)
 	}
 	r := m.record(t, a.ID)
-	if r.Phase != journal.Free {
+	if r.Phase != vf.PhaseFree {
 		t.Fatalf("after its owner has gone: %+v", r)
 	}
 	diff := a.Baseline.Attributes.Diff(r.Baseline.Attributes) // without those that the driver chose

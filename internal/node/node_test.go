@@ -29,7 +29,7 @@ func TestProblemsNameThePFThatFails(t *testing.T) {
 	if err := n.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.Engine.Wait)
+	t.Cleanup(n.VFs.Wait)
 	refusal := errors.New("no room on the bus")
 	for _, tt := range []struct {
 		name     string
@@ -82,7 +82,7 @@ func openLedger(t *testing.T) *journal.Ledger {
 // records of this boot in the ledger.
 func TestStartWithoutNICs(t *testing.T) {
 	l := openLedger(t)
-	kept := journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, PCI: vf.PCIAddr{Bus: 1, Device: 16}, Phase: journal.Free}
+	kept := journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, PCI: vf.PCIAddr{Bus: 1, Device: 16}, Phase: vf.PhaseFree}
 	if err := l.Update(func(tx *journal.Tx) error { return errors.Join(tx.SetBoot("boot 1"), tx.Put(kept)) }); err != nil {
 		t.Fatal(err)
 	}

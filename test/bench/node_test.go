@@ -18,8 +18,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/netns"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/child"
 )
 
@@ -136,7 +136,7 @@ func (n *node) ready(ctx context.Context) (st api.NodeStatus, err error) {
 
 func allFree(vfs []api.VF) bool {
 	return len(vfs) == 2*perPF && !slices.ContainsFunc(vfs, func(v api.VF) bool {
-		return v.Phase != string(journal.Free) || v.Netdevice == ""
+		return v.Phase != string(vf.PhaseFree) || v.Netdevice == ""
 	})
 }
 

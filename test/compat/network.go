@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -22,12 +22,12 @@ const device = "0000:3b:02.1"
 // of the admission webhook and of pods without Multus, and that of calls by Multus. If their
 // outcomes differ, tryNetwork returns both.
 func tryNetwork(input *yaml.Node) (Outcome, error) {
-	var config string
-	if err := input.Decode(&config); err != nil {
+	var text string
+	if err := input.Decode(&text); err != nil {
 		return nil, err
 	}
-	alone, refusal := withoutMultus(config)
-	beside, refusalBeside := besideMultus(config)
+	alone, refusal := withoutMultus(text)
+	beside, refusalBeside := besideMultus(text)
 	if refusal != nil && refusalBeside != nil {
 		return nil, refusal
 	}
@@ -43,12 +43,12 @@ func tryNetwork(input *yaml.Node) (Outcome, error) {
 	return Outcome{alone}, nil
 }
 
-func withoutMultus(config string) (string, error) {
-	l, err := cni.ParseDefinition(api.NetworkDefinition{Namespace: "default", Name: "net", Config: config})
+func withoutMultus(text string) (string, error) {
+	l, err := config.ParseDefinition(api.NetworkDefinition{Namespace: "default", Name: "net", Config: text})
 	if err != nil {
 		return "", err
 	}
-	all, err := cni.OwnConfigs(l)
+	all, err := config.OwnConfigs(l)
 	if err != nil {
 		return "", err
 	}
@@ -57,9 +57,9 @@ func withoutMultus(config string) (string, error) {
 
 // besideMultus parses the configuration of each plugin of Culvert's as Multus and libcni pass it:
 // with the name and the version of the list, and the device.
-func besideMultus(config string) (string, error) {
+func besideMultus(text string) (string, error) {
 	var top map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(config), &top); err != nil {
+	if err := json.Unmarshal([]byte(text), &top); err != nil {
 		return "", err
 	}
 	plugins := []map[string]json.RawMessage{top}
@@ -69,7 +69,7 @@ func besideMultus(config string) (string, error) {
 			return "", err
 		}
 	}
-	var all []cni.Config
+	var all []config.Config
 	for _, p := range plugins {
 		var kind string
 		if json.Unmarshal(p["type"], &kind) != nil || !netconf.IsOwnType(kind) {
@@ -88,7 +88,7 @@ func besideMultus(config string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		c, err := cni.ParseConfig(raw)
+		c, err := config.Parse(raw)
 		if err != nil {
 			return "", err
 		}
@@ -98,7 +98,7 @@ func besideMultus(config string) (string, error) {
 }
 
 // describeConfigs describes the settings of the VFs of a network.
-func describeConfigs(all []cni.Config) (string, error) {
+func describeConfigs(all []config.Config) (string, error) {
 	var out []string
 	for _, c := range all {
 		out = append(out, describeSpec(c.Spec))

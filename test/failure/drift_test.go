@@ -238,7 +238,7 @@ func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 			})
 		}
 		must(w, g.Wait())
-		w.node.Engine.Wait()
+		w.node.VFs.Wait()
 		winner := ""
 		for i, err := range errs {
 			switch {
@@ -274,7 +274,7 @@ func TestGCRemovesExactlyTheRest(t *testing.T) {
 	w.settled()
 	var left []string
 	for _, r := range w.records() {
-		if r.Phase == journal.Attached {
+		if r.Phase == vf.PhaseAttached {
 			left = append(left, r.Lease.Owner.UID)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/kernel/step"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -128,7 +127,7 @@ func (h *history) killed(t *rapid.T) {
 	h.gate.killAfter(rapid.IntRange(1, 60).Draw(t, "moment"))
 	work := rapid.SampledFrom([]string{"ADD", "DEL", "GC", "pass", "host.yaml"}).Draw(t, "at")
 	h.actions()[work](t)
-	h.node.Engine.Wait()
+	h.node.VFs.Wait()
 	h.gate.spare()
 	h.again()
 }
@@ -209,7 +208,7 @@ func (h *history) ownerTunes(t *rapid.T) {
 func (h *history) touched(pci vf.PCIAddr) {
 	h.dirty[pci] = true
 	for _, r := range h.records() {
-		if pod := r.Lease.Owner.UID; r.PCI == pci && r.Phase == journal.Attached {
+		if pod := r.Lease.Owner.UID; r.PCI == pci && r.Phase == vf.PhaseAttached {
 			h.expect[pod] = either
 		}
 	}
@@ -361,7 +360,7 @@ func (h *history) concerns(s step.Step, v vf.State) bool {
 func (h *history) letGo() {
 	ours := map[vf.ID]bool{}
 	for _, r := range h.records() {
-		ours[r.ID] = r.Phase != journal.Making
+		ours[r.ID] = r.Phase != vf.PhaseMaking
 	}
 	for _, v := range h.vfs() {
 		if !ours[v.ID] {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -47,9 +47,9 @@ func (w *world) owned(records []journal.Record) {
 		switch {
 		case i < 0:
 			w.t.Errorf("I1: VF %s is in %s and not in the ledger", v.PCI, ns)
-		case records[i].Phase == journal.Free || records[i].Phase == journal.Making:
+		case records[i].Phase == vf.PhaseFree || records[i].Phase == vf.PhaseMaking:
 			w.t.Errorf("I1: VF %s is in %s and %s in the ledger", v.PCI, ns, records[i].Phase)
-		case records[i].Phase == journal.Attached && records[i].Lease.Netns != ns:
+		case records[i].Phase == vf.PhaseAttached && records[i].Lease.Netns != ns:
 			w.t.Errorf("I1: VF %s is in %s and leased to %s", v.PCI, ns, records[i].Lease.Netns)
 		}
 	}
@@ -62,7 +62,7 @@ func (w *world) promised(records []journal.Record) {
 	has := map[string][]journal.Record{}
 	for _, r := range records {
 		pod := r.Lease.Owner.UID
-		if pod == "" || r.Phase == journal.Quarantined || r.Phase == journal.Releasing {
+		if pod == "" || r.Phase == vf.PhaseQuarantined || r.Phase == vf.PhaseReleasing {
 			continue // the pod no longer has it
 		}
 		for _, other := range has[pod] {
@@ -76,7 +76,7 @@ func (w *world) promised(records []journal.Record) {
 		switch w.expect[pod] {
 		case absent:
 			for _, r := range has[pod] {
-				if r.Phase == journal.Attached {
+				if r.Phase == vf.PhaseAttached {
 					w.t.Errorf("I6: %s has VF %s, and nobody was told", pod, r.PCI)
 				}
 			}
@@ -95,7 +95,7 @@ func (w *world) given(pod string, records []journal.Record) {
 		w.t.Errorf("I6: %s was given VFs and has %d", pod, len(records))
 	}
 	for _, r := range records {
-		if r.Phase != journal.Attached {
+		if r.Phase != vf.PhaseAttached {
 			w.t.Errorf("I6: %s was given VF %s, and it is %s", pod, r.PCI, r.Phase)
 		} else if d := w.lacks(r); d != "" {
 			w.t.Errorf("I6: VF %s of %s: %s", r.PCI, pod, d)
@@ -116,7 +116,7 @@ func (w *world) lacks(r journal.Record) string {
 		}
 		st.Link.Guard = &g
 	}
-	return vf.Differences(attach.LeaseDiff(r, st))
+	return vf.Differences(lease.Diff(r, st))
 }
 
 // mayRemake checks I5: culvertd never writes the number of VFs while a VF of
@@ -162,7 +162,7 @@ func (w *world) addressed() {
 func (w *world) clean() {
 	w.t.Helper()
 	for _, r := range w.records() {
-		if r.Phase != journal.Free || w.dirty[r.PCI] {
+		if r.Phase != vf.PhaseFree || w.dirty[r.PCI] {
 			continue
 		}
 		if want, ok := w.pristine[r.ID]; ok && withoutXPS(want) != withoutXPS(r.Baseline) {
@@ -192,7 +192,7 @@ func (w *world) settled() {
 	w.sound()
 	w.clean()
 	for _, r := range w.records() {
-		if r.Phase != journal.Attached && r.Phase != journal.Free {
+		if r.Phase != vf.PhaseAttached && r.Phase != vf.PhaseFree {
 			w.t.Errorf("VF %s is %s, and nobody works on it: %s", r.PCI, r.Phase, r.Reason)
 		}
 		if r.Lease.Lent != nil {

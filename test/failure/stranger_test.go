@@ -46,7 +46,7 @@ func (h *history) strangerComes(t *rapid.T) {
 }
 
 func (h *history) isFree(id vf.ID) bool {
-	return slices.ContainsFunc(h.records(), func(r journal.Record) bool { return r.ID == id && r.Phase == journal.Free })
+	return slices.ContainsFunc(h.records(), func(r journal.Record) bool { return r.ID == id && r.Phase == vf.PhaseFree })
 }
 
 // strangerGoes ends the use of one VF outside Culvert.

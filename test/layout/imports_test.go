@@ -37,8 +37,11 @@ var floors = [][]string{
 	{"internal/node/daemon"},
 	{"internal/node/intake/pod", "internal/node/membership", "internal/node/status/gather"},
 	{"internal/node", "internal/node/intake/cni", "internal/node/intake/deviceplugin", "internal/node/intake/guest", "internal/node/kube", "internal/node/metrics", "internal/node/service/agent", "internal/node/status"},
-	{"internal/node/attach", "internal/node/service/table"},
-	{"internal/node/alloc", "internal/node/bond", "internal/node/reconcile", "internal/node/status/text", "internal/node/trouble"},
+	{"internal/node/attach/upkeep", "internal/node/service/table"},
+	{"internal/node/attach", "internal/node/attach/loan"},
+	{"internal/node/attach/reset"},
+	{"internal/node/attach/hold"},
+	{"internal/node/alloc", "internal/node/attach/lease", "internal/node/bond", "internal/node/reconcile", "internal/node/status/text", "internal/node/trouble"},
 	{"internal/node/intake/cni/place", "internal/node/journal/...", "internal/node/segment", "internal/node/sources", "internal/node/status/pick"},
 	{"internal/node/claims", "internal/node/desired", "internal/node/inventory", "internal/node/kubelet/..."},
 
@@ -48,7 +51,7 @@ var floors = [][]string{
 
 	// subjects that node, cluster and admin share
 	{"internal/guest/...", "internal/kernel/...", "internal/network/...", "internal/rpc"},
-	{"internal/api"},
+	{"internal/api/..."},
 	{"internal/vf"},
 	{"lab/..."},
 
@@ -85,10 +88,10 @@ var bans = []ban{
 		reason: "these kernels are for tests",
 	},
 	{
-		importers: []string{"internal/admin/...", "internal/cluster/...", "cmd/culvert", "cmd/culvert-controller"},
+		importers: []string{"internal/admin/...", "cmd/culvert"},
 		never:     []string{"internal/node/..."},
 		but: []string{
-			"internal/node/claims", "internal/node/desired", "internal/node/intake/cni", "internal/node/intake/cni/place", "internal/node/intake/pod",
+			"internal/node/claims", "internal/node/desired", "internal/node/intake/cni/place", "internal/node/intake/pod",
 			"internal/node/journal", "internal/node/status", "internal/node/status/pick", "internal/node/status/text",
 		},
 		reason: "only culvertd gives and takes VFs: ask it through internal/rpc, or read NodeStates",
@@ -104,8 +107,9 @@ var bans = []ban{
 		reason: "a person's commands change no NIC: culvertd does. doctor mends the host by internal/kernel/survey",
 	},
 	{
-		importers: []string{"internal/cluster/..."}, never: []string{"internal/kernel/..."},
-		reason: "the controller has no node: culvertd does the work there",
+		importers: []string{"internal/cluster/...", "cmd/culvert-controller"},
+		never:     []string{"internal/kernel/...", "internal/node/..."}, but: []string{"internal/node/desired"},
+		reason: "the controller has no node: culvertd does the work there, and the NodeStates have the results",
 	},
 	{
 		importers: []string{"cmd/culvert-cni", "cmd/culvert-hook"},
@@ -121,7 +125,7 @@ var bans = []ban{
 
 // pure lists packages that neither open files nor make system calls.
 var pure = []string{
-	"api/v1alpha1", "internal/admin/doctor", "internal/api", "internal/change", "internal/excerpt", "internal/guest", "internal/guest/moving",
+	"api/v1alpha1", "internal/admin/doctor", "internal/api", "internal/api/nodestate", "internal/change", "internal/excerpt", "internal/guest", "internal/guest/moving",
 	"internal/kernel/balance", "internal/kernel/step", "internal/keylock", "internal/network/ipam", "internal/network/ipam/blocks", "internal/network/netannotation",
 	"internal/network/netconf", "internal/network/service", "internal/network/strictjson", "internal/node/alloc", "internal/node/desired", "internal/node/journal/pages",
 	"internal/node/service/table", "internal/node/status", "internal/node/status/pick", "internal/node/status/text", "internal/node/trouble", "internal/screen",

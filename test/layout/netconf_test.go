@@ -14,7 +14,7 @@ import (
 )
 
 // podNetworks are the packages that handle the networks of pods.
-var podNetworks = []string{"internal/cluster/controller", "internal/node/daemon", "internal/admin/install", "internal/node/intake/...", "internal/node/journal", "internal/node/kube", "internal/network/netannotation", "internal/node/status"}
+var podNetworks = []string{"internal/cluster/controller", "internal/node/daemon", "internal/admin/install", "internal/network/config", "internal/node/intake/...", "internal/node/journal", "internal/node/kube", "internal/network/netannotation", "internal/node/status"}
 
 // checkPluginTypes finds constants of package netconf that another package of
 // podNetworks writes out: the type sriov, and the bound on a text.

@@ -47,7 +47,8 @@ var mechanisms = []mechanism{
 		pattern: regexp.MustCompile(`\b(unicode\.IsControl|unicode\.IsGraphic|strings\.ToValidUTF8)\b|, "\\n", "; "\)`), owner: "internal/excerpt",
 		instead: "show foreign text with excerpt.Line, Quote, Clean or Error",
 		others: map[string]string{
-			"internal/node/intake/cni/environment.go": "refuses names and paths, shows none",
+			"internal/network/config/names.go":        "refuses names, shows none",
+			"internal/node/intake/cni/environment.go": "refuses paths, shows none",
 			"bench/report/html.go":                    "keeps the line breaks of a text that HTML shows",
 		},
 	},

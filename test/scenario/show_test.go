@@ -103,7 +103,7 @@ func (w *world) showVF(b *strings.Builder, st vf.State) {
 	records, _ := w.records()
 	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.ID == st.ID })
 	made := vf.Baseline{}
-	if i >= 0 && records[i].Phase != journal.Making {
+	if i >= 0 && records[i].Phase != vf.PhaseMaking {
 		made = records[i].Baseline
 		if len(made.Diff(st)) == 0 {
 			return
@@ -146,10 +146,10 @@ func ledger(w *world, _ func(string) string, _ []string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	count := map[journal.Phase]int{}
+	count := map[vf.Phase]int{}
 	for _, r := range records {
 		count[r.Phase]++
-		if r.Phase == journal.Free || r.Phase == journal.Making {
+		if r.Phase == vf.PhaseFree || r.Phase == vf.PhaseMaking {
 			continue
 		}
 		fmt.Fprintf(&b, "%s %s %s %s\n", w.aliasOf(r.ID), r.Phase, r.Lease.Owner, r.Lease.Owner.Interface)
@@ -157,7 +157,7 @@ func ledger(w *world, _ func(string) string, _ []string) (string, error) {
 			fmt.Fprintf(&b, "  because: %s\n", r.Reason)
 		}
 	}
-	fmt.Fprintf(&b, "free %d of %d\n", count[journal.Free], len(records))
+	fmt.Fprintf(&b, "free %d of %d\n", count[vf.PhaseFree], len(records))
 	err = w.ledger.View(func(tx *journal.Tx) error {
 		held := tx.AddressesOf("")
 		for _, a := range held {
@@ -205,7 +205,7 @@ func clean(w *world, _ func(string) string, _ []string) (string, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if d := r.Baseline.Diff(st); len(d) > 0 || r.Phase != journal.Free {
+		if d := r.Baseline.Diff(st); len(d) > 0 || r.Phase != vf.PhaseFree {
 			errs = append(errs, fmt.Errorf("%s is %s: %s %s", w.aliasOf(r.ID), r.Phase, vf.Differences(d), r.Reason))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // jump sets the machine's clock ahead, or back.
@@ -66,7 +66,7 @@ func quarantine(t *testing.T, h *held) string {
 	h.mustCNI(t, "DEL", h.pods[0])
 	h.event(t, h.begin, h.seq, "Quarantined", "VF "+h.vfs[0].String(), name)
 	for _, rec := range h.leases(t).records {
-		if rec.PCI == h.vfs[0] && rec.Phase != journal.Quarantined {
+		if rec.PCI == h.vfs[0] && rec.Phase != vf.PhaseQuarantined {
 			t.Errorf("VF %s is %s", rec.PCI, rec.Phase)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // torture kills culvertd while it works.
@@ -153,7 +153,7 @@ func (x *torture) shoot() {
 	}
 	found := map[string]bool{}
 	for _, rec := range x.d.leases(x.t).records {
-		if rec.Phase != journal.Free && rec.Phase != journal.Attached {
+		if rec.Phase != vf.PhaseFree && rec.Phase != vf.PhaseAttached {
 			found[string(rec.Phase)] = true
 		}
 	}

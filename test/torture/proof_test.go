@@ -75,7 +75,7 @@ func (d *daemon) settled(ctx context.Context) error {
 	}
 	var errs []error
 	for _, v := range st.VFs {
-		if v.Phase != string(journal.Free) && v.Phase != string(journal.Attached) {
+		if v.Phase != string(vf.PhaseFree) && v.Phase != string(vf.PhaseAttached) {
 			errs = append(errs, fmt.Errorf("VF %s is %s since %s: %s", v.Name, v.Phase, v.Since, v.Reason))
 		}
 	}
@@ -103,11 +103,11 @@ func (p *proof) wrong(invariant, format string, args ...any) {
 func (p *proof) violations(ctx context.Context) error {
 	holders := map[string]journal.Record{}
 	for _, rec := range p.ledger.records {
-		if rec.Phase == journal.Free {
+		if rec.Phase == vf.PhaseFree {
 			p.free(ctx, rec)
 			continue
 		}
-		if rec.Phase != journal.Attached {
+		if rec.Phase != vf.PhaseAttached {
 			p.wrong("I3", "VF %s is %s: %s", rec.PCI, rec.Phase, rec.Reason)
 			continue
 		}

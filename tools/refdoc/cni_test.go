@@ -21,7 +21,7 @@ func TestNetworkReferenceHasEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	var known []string
-	for _, dir := range []string{"internal/node/intake/cni", "internal/network/ipam"} {
+	for _, dir := range []string{"internal/network/config", "internal/network/ipam"} {
 		known = append(known, parsedKeys(t, filepath.Join(root, filepath.FromSlash(dir)))...)
 	}
 	if len(known) < 40 {

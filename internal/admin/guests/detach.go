@@ -9,7 +9,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/guest"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -66,8 +65,8 @@ func Detach(ctx context.Context, h localHost, name, device string, tell func(str
 		if !there || now.Missing {
 			v.Phase = api.PhaseMissing
 		}
-		if now.Owner != nil && now.Phase != string(journal.Quarantined) { // the VF has another owner already
-			v.Phase = string(journal.Free)
+		if now.Owner != nil && now.Phase != string(vf.PhaseQuarantined) { // the VF has another owner already
+			v.Phase = string(vf.PhaseFree)
 		}
 		out.VFs = append(out.VFs, v)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Check returns a note for each thing that is left to do after a migration. It returns none when
@@ -75,15 +75,15 @@ func (c Cluster) findSilent() []Note {
 func findUntaken(n api.NodeStatus) []Note {
 	var out []Note
 	for _, pf := range n.PFs {
-		if pf.Error != "" && pf.WantedVFs != nil {
-			out = append(out, Note{Object: "PF " + pf.Name + " of node " + n.Node, Text: "culvertd cannot read it, so it may have VFs that are not taken over: " + pf.Error, Lost: true})
+		if pf.Err != "" && pf.WantedVFs != nil {
+			out = append(out, Note{Object: "PF " + pf.Name + " of node " + n.Node, Text: "culvertd cannot read it, so it may have VFs that are not taken over: " + pf.Err, Lost: true})
 			continue
 		}
 		var busy []string
 		for _, v := range n.VFs {
 			switch {
 			case v.PF != pf.Name || v.Missing:
-			case v.Phase == string(journal.Making):
+			case v.Phase == string(vf.PhaseMaking):
 				busy = append(busy, v.Name)
 			case v.Phase == api.PhaseUnmanaged && (v.Pool != "" || pf.WantedVFs != nil):
 				out = append(out, Note{Object: "VF " + v.Name + " of node " + n.Node, Text: "it is not taken over: " + cmp.Or(reasonOf(n, v), "culvertd has not come to it yet"), Lost: true})

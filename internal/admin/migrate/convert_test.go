@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/desired"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden")
@@ -69,8 +69,8 @@ func requireServed(t *testing.T, all []Manifest) {
 		case v1alpha1.NodePolicySpec:
 			_, err = desired.FromPolicy(m.Metadata.Name, spec)
 		case nadSpec:
-			var own []cni.Config
-			own, err = cni.Own(api.NetworkDefinition{Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, Config: spec.Config})
+			var own []config.Config
+			own, err = config.Own(api.NetworkDefinition{Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, Config: spec.Config})
 			if err == nil && len(own) == 0 {
 				err = fmt.Errorf("Culvert does not serve it")
 			}

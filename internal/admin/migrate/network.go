@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
 
 // networkSpec has the fields of a SriovNetwork.
@@ -71,13 +71,13 @@ func (c *converter) network(o Object) {
 		c.lose(o, "spec.resourceName", "not converted: it is missing")
 		return
 	}
-	config, err := s.config(o.Name)
+	text, err := s.config(o.Name)
 	if err != nil {
 		c.lose(o, "", "not converted: %v", err)
 		return
 	}
 	namespace := cmp.Or(s.NetworkNamespace, o.Namespace)
-	if _, err := cni.Own(api.NetworkDefinition{Namespace: namespace, Name: o.Name, Config: config}); err != nil {
+	if _, err := config.Own(api.NetworkDefinition{Namespace: namespace, Name: o.Name, Config: text}); err != nil {
 		c.lose(o, "", "not converted: %v", err)
 		return
 	}
@@ -86,7 +86,7 @@ func (c *converter) network(o Object) {
 		Metadata: Metadata{Name: o.Name, Namespace: namespace, Annotations: map[string]string{
 			netannotation.ResourceName: c.options.operatorPrefix() + "/" + s.ResourceName, AnnotationFrom: o.String(),
 		}},
-		Spec: nadSpec{Config: config},
+		Spec: nadSpec{Config: text},
 	}
 	c.Manifests = append(c.Manifests, m)
 	c.note(o, "", "becomes %s", m)

@@ -1,7 +1,7 @@
 // Package verdict judges the objects in people's files: NetworkAttachmentDefinitions, pods that
 // ask for networks, configurations of the SR-IOV device plugin, objects of the SR-IOV operator,
 // NodePolicies and host.yaml. It needs no cluster. It reads the objects by the same code as the
-// admission webhook and the nodes: intake/cni, intake/pod, desired and migrate. The command
+// admission webhook and the nodes: network/config, intake/pod, desired and migrate. The command
 // culvert net check shows its verdicts.
 package verdict
 
@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/suggest"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -153,7 +153,7 @@ func (v *Verdict) addRefusal(format string, args ...any) {
 }
 
 func (v *Verdict) judgeNetwork(n api.NetworkDefinition, all files) {
-	j := cni.Judge(n)
+	j := config.Judge(n)
 	switch {
 	case j.Err != nil:
 		v.addRefusal("%v", j.Err)

@@ -63,7 +63,7 @@ func (w *services) runNodeHalf() *nodeHalf {
 		t.Fatal(err)
 	}
 	err = ledger.Update(func(tx *journal.Tx) error {
-		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, Phase: journal.Attached, Generation: 1,
+		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, Phase: vf.PhaseAttached, Generation: 1,
 			Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "s1", Name: "default/client", Interface: "net1"}, Netns: "/run/netns/client", Network: "net1"}})
 	})
 	if err != nil {

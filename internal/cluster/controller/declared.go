@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
 
 // confine fills in the range sets of a pool, and removes requests from r, and describes them, if no
@@ -90,8 +90,8 @@ func (a *Addresses) declaredBy(ctx context.Context, namespace, name string) (out
 	if err != nil {
 		return out, nil, fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 	}
-	config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
-	configs, err := cni.Own(api.NetworkDefinition{Namespace: namespace, Name: name, Config: config})
+	text, _, _ := unstructured.NestedString(u.Object, "spec", "config")
+	configs, err := config.Own(api.NetworkDefinition{Namespace: namespace, Name: name, Config: text})
 	if err != nil {
 		a.Log.Warn("the network cannot be read, so no addresses are granted", "net", namespace+"/"+name, "err", err)
 		return out, nil, nil

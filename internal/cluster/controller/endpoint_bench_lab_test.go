@@ -201,7 +201,7 @@ func runAgent(ctx context.Context, b *testing.B, g *errgroup.Group, s *apiserver
 		}
 	})
 	err = ledger.Update(func(tx *journal.Tx) error {
-		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, Phase: journal.Attached, Generation: 1,
+		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, Phase: vf.PhaseAttached, Generation: 1,
 			Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "sandbox", Name: "default/asker", Interface: "net1"}, Netns: path, Network: "net1"}})
 	})
 	if err != nil {

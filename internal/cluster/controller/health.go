@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
-	"github.com/culvert-net/culvert/internal/node/status"
 )
 
 // Bounds on the message of the condition Healthy: a policy may select thousands of nodes.
@@ -38,13 +38,13 @@ const (
 func findAilments(spec desired.Spec, s *v1alpha1.NodeState) (out []ailment) {
 	var aside, dark map[string]int
 	for _, p := range s.Status.PFs {
-		pf := status.FromPFState(p)
+		pf := nodestate.ToPF(p)
 		want, named := spec.ForPF(pf)
 		if !named || want.VFs == 0 {
 			continue
 		}
 		if aside == nil {
-			aside, dark = status.CountAiling(s.Status.VFs)
+			aside, dark = nodestate.CountAiling(s.Status.VFs)
 		}
 		add := func(reason, text string) {
 			out = append(out, ailment{s.Name, p.Name, reason, excerpt.Fit(fmt.Sprintf("%s: %s %s", s.Name, p.Name, text), longestAilment)})
@@ -98,7 +98,7 @@ func describeAilments(all []ailment) (reason, message string) {
 
 // healthOf returns the part of a NodeState that findAilments reads.
 func healthOf(s *v1alpha1.NodeState) any {
-	aside, dark := status.CountAiling(s.Status.VFs)
+	aside, dark := nodestate.CountAiling(s.Status.VFs)
 	out := []any{aside, dark}
 	for _, p := range s.Status.PFs {
 		p.NumVFs, p.WantedVFs, p.SpeedMbps, p.Master = 0, nil, 0, nil

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/network/config"
 )
 
 // links remembers how many VFs each network needs: several if its configuration has a bond. The
@@ -45,10 +45,10 @@ func (l *links) of(ctx context.Context, live client.Reader, meta *metav1.Partial
 	if err := live.Get(ctx, key, u); err != nil {
 		return 0, fmt.Errorf("read how many VFs it needs: %w", err)
 	}
-	config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
+	text, _, _ := unstructured.NestedString(u.Object, "spec", "config")
 	n := 1 // a network that cannot be parsed counts as one VF; the node refuses it
-	if list, err := cni.ParseDefinition(api.NetworkDefinition{Namespace: key.Namespace, Name: key.Name, Config: config}); err == nil {
-		n = cni.VFsOf(list)
+	if list, err := config.ParseDefinition(api.NetworkDefinition{Namespace: key.Namespace, Name: key.Name, Config: text}); err == nil {
+		n = config.VFsOf(list)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

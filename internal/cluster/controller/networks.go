@@ -14,11 +14,11 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
-	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -43,7 +43,7 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the network: %w", err))
 	}
 	read := api.NetworkDefinition{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name, Config: d.Spec.Config}
-	j := cni.Judge(read)
+	j := config.Judge(read)
 	if j.Err != nil && j.List.HasOwn() { // networks of other plugins are not Culvert's to refuse
 		return admission.Denied(j.Err.Error())
 	}
@@ -64,7 +64,7 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 // findForeignPools describes the pools of whereabouts networks that do not admit a network's
 // namespace. It finds none that no pod has used yet.
 func (n *networks) findForeignPools(ctx context.Context, d api.NetworkDefinition) (out []string) {
-	for _, c := range cni.ReadShared(d).Whereabouts {
+	for _, c := range config.ReadShared(d).Whereabouts {
 		o := &v1alpha1.AddressPool{}
 		if n.client.Get(ctx, client.ObjectKey{Name: v1alpha1.AddressPoolName(c.Pool)}, o) != nil {
 			continue // nodes refuse the pods
@@ -83,7 +83,7 @@ const mostNodesNamed = 4
 // judge compares a network's settings with the NICs of its resource. wrong has the settings that no
 // NIC supports. maybe has the settings that only some NICs support, and the nodes that cannot make
 // the network's bond.
-func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong, maybe []string, err error) {
+func (n *networks) judge(ctx context.Context, d definition, c config.Config) (wrong, maybe []string, err error) {
 	resource := d.Metadata.Annotations[netannotation.ResourceName]
 	if resource == "" {
 		resource = c.Pool
@@ -132,7 +132,7 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 func pfsOf(s v1alpha1.NodeStateStatus, pool string) []vf.PF {
 	var out []vf.PF
 	for _, pf := range pfStatesOf(s, pool) {
-		p := status.FromPFState(pf)
+		p := nodestate.ToPF(pf)
 		p.Carrier = true // the PF may have carrier by the time that a pod is attached
 		out = append(out, p)
 	}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/node/desired"
-	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -68,7 +68,7 @@ func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string,
 			}
 			out = append(out, mixedPools(spec, s)...)
 			for _, pf := range s.Status.PFs {
-				pfs = append(pfs, status.FromPFState(pf))
+				pfs = append(pfs, nodestate.ToPF(pf))
 				if want, ok := spec.ForPF(pfs[len(pfs)-1]); ok {
 					if err := want.Check(pfs[len(pfs)-1]); err != nil {
 						out = append(out, fmt.Sprintf("node %s: %v", node.Name, err))
@@ -91,7 +91,7 @@ func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string,
 func mixedPools(spec desired.Spec, s v1alpha1.NodeState) (out []string) {
 	var pfs []vf.PF
 	for _, pf := range s.Status.PFs {
-		pfs = append(pfs, status.FromPFState(pf))
+		pfs = append(pfs, nodestate.ToPF(pf))
 	}
 	for i, p := range spec.Pools {
 		if why := spec.ForecastMixedSegments(p.FullName(), pfs); why != "" {

@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // warnSegment returns warnings if pods of a network cannot start on a node because of the segments
 // of the PFs of its resource. They are no refusals: a policy that is about to be applied may name
 // other segments.
-func warnSegment(c cni.Config, s v1alpha1.NodeState, resource string) (out []string) {
+func warnSegment(c config.Config, s v1alpha1.NodeState, resource string) (out []string) {
 	on := segmentsOf(s.Status, resource)
 	if names := namesOf(on); len(names) > 1 {
 		out = append(out, fmt.Sprintf("node %s gives out no VF of resource %s, which is on two segments: %s: give each segment a pool of its own", s.Name, resource, describeSegments(on, names)))
@@ -30,7 +30,7 @@ func warnSegment(c cni.Config, s v1alpha1.NodeState, resource string) (out []str
 
 // refuseBond returns why no node can make the bond of a network: all nodes that have VFs of its
 // resource have them on two named segments. It returns "" if a node may make it.
-func refuseBond(c cni.Config, states []v1alpha1.NodeState, resource string) string {
+func refuseBond(c config.Config, states []v1alpha1.NodeState, resource string) string {
 	why := ""
 	for _, s := range states {
 		on := segmentsOf(s.Status, resource)

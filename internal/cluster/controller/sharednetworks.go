@@ -14,15 +14,15 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
 
 // sharedNetwork is what the controller keeps of a NetworkAttachmentDefinition for the pools that
 // several networks share.
 type sharedNetwork struct {
-	cni.Shared
+	config.Shared
 	namespace string
 	created   time.Time
 }
@@ -53,9 +53,9 @@ func listShared(ctx context.Context, live client.Reader) (sharedNetworks, error)
 			return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w", err)
 		}
 		for _, u := range list.Items {
-			config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
-			d := api.NetworkDefinition{Namespace: u.GetNamespace(), Name: u.GetName(), Config: config}
-			out[d.Namespace+"/"+d.Name] = sharedNetwork{cni.ReadShared(d), d.Namespace, u.GetCreationTimestamp().Time}
+			text, _, _ := unstructured.NestedString(u.Object, "spec", "config")
+			d := api.NetworkDefinition{Namespace: u.GetNamespace(), Name: u.GetName(), Config: text}
+			out[d.Namespace+"/"+d.Name] = sharedNetwork{config.ReadShared(d), d.Namespace, u.GetCreationTimestamp().Time}
 		}
 		if next = list.GetContinue(); next == "" {
 			return out, nil

@@ -25,9 +25,9 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/desired"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 )
 
 func definitionOf(namespace, name, resource string) *unstructured.Unstructured {
@@ -381,29 +381,29 @@ func TestPolicyWithEveryKey(t *testing.T) {
 	}
 }
 
-// FuzzNetworks: cni.Judge, which the webhook calls, answers any text, and refuses a network if and
+// FuzzNetworks: config.Judge, which the webhook calls, answers any text, and refuses a network if and
 // only if culvertd's parser refuses it.
 func FuzzNetworks(f *testing.F) {
 	f.Add(`{"type":"sriov","cniVersion":"0.3.1","vlan":5}`)
 	f.Add(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"sriov"},{"type":7},null]}`)
 	f.Add(`{"type":"culvert"`)
 	f.Add(` {} `)
-	f.Fuzz(func(t *testing.T, config string) {
-		j := cni.Judge(api.NetworkDefinition{Name: "net1", Config: config})
+	f.Fuzz(func(t *testing.T, text string) {
+		j := config.Judge(api.NetworkDefinition{Name: "net1", Config: text})
 		err := j.Err
 		if err == nil && len(j.Own) > 0 {
 			return
 		}
 		var keys map[string]json.RawMessage
-		if json.Unmarshal([]byte(config), &keys) != nil || keys["plugins"] != nil || len(config) > netconf.MaxText {
+		if json.Unmarshal([]byte(text), &keys) != nil || keys["plugins"] != nil || len(text) > netconf.MaxText {
 			return
 		}
 		if keys["name"] == nil || string(keys["name"]) == `""` || keys["cniVersion"] == nil {
 			return // the network gets them
 		}
-		p, _ := netconf.ParsePlugin([]byte(config))
-		if _, direct := cni.ParseConfig([]byte(config)); p.IsOwn() && (direct == nil) != (err == nil) {
-			t.Errorf("%q: %v, and culvertd says %v", config, err, direct)
+		p, _ := netconf.ParsePlugin([]byte(text))
+		if _, direct := config.Parse([]byte(text)); p.IsOwn() && (direct == nil) != (err == nil) {
+			t.Errorf("%q: %v, and culvertd says %v", text, err, direct)
 		}
 	})
 }

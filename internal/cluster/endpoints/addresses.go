@@ -13,7 +13,6 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/service"
 	"github.com/culvert-net/culvert/internal/node/desired"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -94,7 +93,7 @@ func confirmedVFs(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) (
 	}
 	for _, v := range state.Status.VFs {
 		o := v.Owner
-		if o == nil || v.Phase != string(journal.Attached) || o.Kind != vf.OwnerPod || o.Interface != e.Interface || !isOfNetwork(o.Network, e) {
+		if o == nil || v.Phase != string(vf.PhaseAttached) || o.Kind != vf.OwnerPod || o.Interface != e.Interface || !isOfNetwork(o.Network, e) {
 			continue
 		}
 		if o.Name == pod.Namespace+"/"+pod.Name && (o.PodUID == "" || o.PodUID == string(pod.UID)) {

@@ -1,8 +1,8 @@
 // Package netconf holds the CNI configuration of a pod's network: a list of
 // plugins. Its text is parsed once, where it enters: spec.config of a
-// NetworkAttachmentDefinition and a file of the runtime's folder (intake/cni,
-// intake/pod), and a sandbox of the ledger (journal). All other code takes a List
-// or a Plugin. The settings of Culvert's own plugins are read by intake/cni.
+// NetworkAttachmentDefinition and a file of the runtime's folder (config),
+// and a sandbox of the ledger (journal). All other code takes a List or a Plugin.
+// The settings of Culvert's own plugins are read by config.
 package netconf
 
 import (

@@ -4,7 +4,7 @@
 // is a setting that is silently missing. Files that were written for a reader of encoding/json are
 // read leniently: as encoding/json reads them, with warnings in place of those problems.
 //
-// ipam and intake/cni call it. A null counts as a key that is not there, as it
+// ipam and config call it. A null counts as a key that is not there, as it
 // does for encoding/json.
 package strictjson
 

@@ -128,7 +128,7 @@ func Choose(h Host, w Want) (Choice, error) {
 			continue
 		}
 		members = append(members, c)
-		if c.rec.Phase != journal.Free {
+		if c.rec.Phase != vf.PhaseFree {
 			continue
 		}
 		if w.isOthers(c) || c.waitsForSwitch(w.For) {
@@ -284,7 +284,7 @@ func (h Host) chooseNamed(all []candidate, w Want) (Choice, error) {
 			continue
 		}
 		switch c.rec.Phase {
-		case journal.Free:
+		case vf.PhaseFree:
 			if w.isBeside(c) {
 				return Choice{}, fmt.Errorf("VF %s is on %s, where %s has the other one of the pair: %w: a pair needs VFs of two PFs", w.VF, c.pf.Label(), w.For, vf.ErrInvalid)
 			}
@@ -302,10 +302,10 @@ func (h Host) chooseNamed(all []candidate, w Want) (Choice, error) {
 				return Choice{}, err
 			}
 			return c.toChoice(), h.checkIsolated(c, w.For)
-		case journal.Damaged:
+		case vf.PhaseDamaged:
 			return Choice{}, fmt.Errorf("VF %s on %s: its record in the ledger is damaged (%s), so %s cannot have it: culvert ledger check says more: %w",
 				w.VF, c.pf.Label(), c.rec.Reason, w.For, vf.ErrHeld)
-		case journal.Quarantined:
+		case vf.PhaseQuarantined:
 			return Choice{}, fmt.Errorf("VF %s on %s: quarantined (%s), so %s cannot have it: see culvert vf show %s: %w",
 				w.VF, c.pf.Label(), c.rec.Reason, w.For, w.VF, vf.ErrHeld)
 		}

@@ -21,7 +21,7 @@ func host(n int) alloc.Host {
 			id := vf.ID{PF: pf.ID, Index: i}
 			pci := vf.PCIAddr{Bus: uint8(p + 1), Device: 0x10, Function: uint8(i)}
 			pf.VFs = append(pf.VFs, vf.State{ID: id, PCI: pci})
-			h.Records = append(h.Records, journal.Record{ID: id, PCI: pci, Phase: journal.Free})
+			h.Records = append(h.Records, journal.Record{ID: id, PCI: pci, Phase: vf.PhaseFree})
 		}
 		h.PFs = append(h.PFs, pf)
 	}
@@ -30,7 +30,7 @@ func host(n int) alloc.Host {
 
 // hold gives record i to an owner.
 func hold(h alloc.Host, i int, name string) {
-	h.Records[i].Phase = journal.Attached
+	h.Records[i].Phase = vf.PhaseAttached
 	h.Records[i].Lease.Owner = vf.Owner{Kind: vf.OwnerPod, Name: name}
 }
 
@@ -46,20 +46,20 @@ func TestChoose(t *testing.T) {
 		"the PF with most left":               {func(h alloc.Host) { hold(h, 0, "a") }, "02:00:00:00:00:02#0"},
 		"the one that nobody has had yet":     {func(h alloc.Host) { h.Records[0].Released = epoch }, "02:00:00:00:00:01#1"},
 		"the one given back longest ago":      {func(h alloc.Host) { released(h, epoch, 3, 1, 2, 9, 9, 9) }, "02:00:00:00:00:01#1"},
-		"quarantined ones are not free":       {func(h alloc.Host) { h.Records[0].Phase = journal.Quarantined }, "02:00:00:00:00:02#0"},
+		"quarantined ones are not free":       {func(h alloc.Host) { h.Records[0].Phase = vf.PhaseQuarantined }, "02:00:00:00:00:02#0"},
 		"a PF without a link comes last":      {func(h alloc.Host) { h.PFs[0].Carrier = false }, "02:00:00:00:00:02#0"},
 		"so does one that is down":            {func(h alloc.Host) { h.PFs[0].Up = false }, "02:00:00:00:00:02#0"},
 		"no link is better than no VF":        {func(h alloc.Host) { h.PFs[1].Carrier = false; hold(h, 0, "a"); hold(h, 1, "a"); hold(h, 2, "a") }, "02:00:00:00:00:02#0"},
 		"a PF with errors of late comes last": {func(h alloc.Host) { h.PFs[0].Faults = []vf.Fault{vf.FaultPCIe} }, "02:00:00:00:00:02#0"},
 		"so does one with a VF in quarantine": {func(h alloc.Host) {
-			h.Records[0].Phase = journal.Quarantined
+			h.Records[0].Phase = vf.PhaseQuarantined
 			hold(h, 3, "a")
 			hold(h, 4, "a")
 		}, "02:00:00:00:00:02#2"},
 		"errors are better than no link": {func(h alloc.Host) {
 			h.PFs[0].Carrier, h.PFs[1].Faults = false, []vf.Fault{vf.FaultTransmitQueue}
 		}, "02:00:00:00:00:02#0"},
-		"ones that are being made are not free": {func(h alloc.Host) { h.Records[0].Phase = journal.Making }, "02:00:00:00:00:02#0"},
+		"ones that are being made are not free": {func(h alloc.Host) { h.Records[0].Phase = vf.PhaseMaking }, "02:00:00:00:00:02#0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := host(3)
@@ -154,13 +154,13 @@ func TestRefusals(t *testing.T) {
 	}{
 		"nothing free": {full, alloc.Want{}, vf.ErrNothingFree,
 			"pool x/a: 2 of 2 VFs on enp1s0, enp2s0 are held (pod default/a; pod default/b): nothing free for pod default/c"},
-		"some quarantined": {func(h alloc.Host) { full(h); h.Records[1].Phase = journal.Quarantined }, alloc.Want{}, vf.ErrNothingFree,
+		"some quarantined": {func(h alloc.Host) { full(h); h.Records[1].Phase = vf.PhaseQuarantined }, alloc.Want{}, vf.ErrNothingFree,
 			"pool x/a: 1 of 2 VFs on enp1s0, enp2s0 are held (pod default/a), 1 quarantined (culvert vf list says why): nothing free"},
 		"no such pool": {func(alloc.Host) {}, alloc.Want{Pool: "b"}, vf.ErrNotFound, `pod default/c wants a VF: pool "b": not found: there are x/a`},
 		"the VF is held": {full, alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}}, vf.ErrHeld,
 			"VF 0000:01:10.0 on enp1s0: held by pod default/a, wanted for pod default/c"},
 		"the VF is unknown": {full, alloc.Want{VF: vf.PCIAddr{Bus: 9}}, vf.ErrNotFound, "VF 0000:09:00.0: not found among the VFs that culvertd made"},
-		"the VF is quarantined": {func(h alloc.Host) { h.Records[0].Phase, h.Records[0].Reason = journal.Quarantined, "vlan is 7" },
+		"the VF is quarantined": {func(h alloc.Host) { h.Records[0].Phase, h.Records[0].Reason = vf.PhaseQuarantined, "vlan is 7" },
 			alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}}, vf.ErrHeld, "quarantined (vlan is 7)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func rack() alloc.Host {
 		for i := range 2 {
 			id, pci := vf.ID{PF: pf.ID, Index: i}, vf.PCIAddr{Bus: at.bus, Device: uint8(0x10 + p), Function: uint8(i)}
 			pf.VFs = append(pf.VFs, vf.State{ID: id, PCI: pci})
-			h.Records = append(h.Records, journal.Record{ID: id, PCI: pci, Phase: journal.Free})
+			h.Records = append(h.Records, journal.Record{ID: id, PCI: pci, Phase: vf.PhaseFree})
 		}
 		h.PFs = append(h.PFs, pf)
 	}
@@ -61,7 +61,7 @@ func TestChooseMembers(t *testing.T) {
 			h := rack()
 			for i, r := range h.Records {
 				if !strings.Contains(tt.free, name(r.ID)[:1]) {
-					h.Records[i].Phase = journal.Quarantined
+					h.Records[i].Phase = vf.PhaseQuarantined
 				}
 			}
 			if got := members(h, alloc.Want{For: me, Bond: &tt.bond}); !matches(got, tt.want) {
@@ -83,7 +83,7 @@ func members(h alloc.Host, w alloc.Want) string {
 		w.Members = append(w.Members, c.Record.ID)
 		for i := range h.Records {
 			if h.Records[i].ID == c.Record.ID {
-				h.Records[i].Phase, h.Records[i].Lease.Owner = journal.Configuring, me
+				h.Records[i].Phase, h.Records[i].Lease.Owner = vf.PhaseConfiguring, me
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func TestChooseMembersOfAHostBond(t *testing.T) {
 	}
 	for i, r := range h.Records {
 		if name(r.ID) > "b1" { // on PF c or d
-			h.Records[i].Phase = journal.Quarantined
+			h.Records[i].Phase = vf.PhaseQuarantined
 		}
 	}
 	bond := vf.Bond{Links: 2, AntiAffinity: vf.ApartPF}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/node/desired"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -32,7 +31,7 @@ func CheckFree(h Host, w Want) error {
 		case !slices.Contains(pools, c.pool.FullName()):
 		case h.whyOffSegment(c, w) != "":
 			off++
-		case c.rec.Phase == journal.Free:
+		case c.rec.Phase == vf.PhaseFree:
 			return nil
 		default:
 			members = append(members, c)
@@ -75,7 +74,7 @@ func (h Host) checkNamedFree(w Want) error {
 	for _, c := range h.listCandidates() {
 		switch {
 		case c.rec.PCI != w.VF:
-		case c.rec.Phase != journal.Free:
+		case c.rec.Phase != vf.PhaseFree:
 			return w.refuseHeld([]candidate{c})
 		default:
 			return h.checkNamedSegment(c, w)

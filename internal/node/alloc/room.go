@@ -66,11 +66,11 @@ func (h Host) describeFullness(members []candidate, w Want) string {
 			f.pfs = append(f.pfs, c.pf.Label())
 		}
 		switch c.rec.Phase {
-		case journal.Quarantined:
+		case vf.PhaseQuarantined:
 			f.quarantined++
-		case journal.Damaged:
+		case vf.PhaseDamaged:
 			f.damaged++
-		case journal.Free:
+		case vf.PhaseFree:
 			h.addFree(&f, c, w)
 		default:
 			if slices.Contains(w.Members, c.rec.ID) {

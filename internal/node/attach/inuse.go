@@ -31,9 +31,9 @@ type neighbours struct {
 	segment    map[vf.PFID]bool // of the VF
 }
 
-func (e *Engine) neighboursOf(tx *journal.Tx, choice alloc.Choice, req Request) *neighbours {
+func (p *addresses) neighboursOf(tx *journal.Tx, choice alloc.Choice, req Request) *neighbours {
 	return &neighbours{
-		tx: tx, pfs: e.Hardware.PFs(), spec: e.Spec, pf: choice.PF.ID, label: choice.PF.Label(), id: choice.Record.ID,
+		tx: tx, pfs: p.vfs.Hardware.PFs(), spec: p.vfs.Spec, pf: choice.PF.ID, label: choice.PF.Label(), id: choice.Record.ID,
 		vlan: req.Spec.VLANOver(choice.Record.Baseline.Admin), owner: req.Owner, podUID: req.PodUID,
 	}
 }
@@ -74,7 +74,7 @@ func (n *neighbours) leaseWithMAC(mac vf.MAC) string {
 		case !leased && !own, r.ID == n.id, n.isOwners(r.Lease), !n.onSegment(r.ID.PF):
 		case r.Lease.Owner.IsZero():
 			return fmt.Sprintf("VF %s, whose own it is", r.PCI)
-		case r.Phase == journal.Quarantined:
+		case r.Phase == vf.PhaseQuarantined:
 			return fmt.Sprintf("VF %s, in quarantine since %s had it (culvert vf show %s)", r.PCI, r.Holder(), r.PCI)
 		default:
 			return r.Holder()
@@ -88,7 +88,7 @@ func (n *neighbours) leaseWithMAC(mac vf.MAC) string {
 func (n *neighbours) deviceWithMAC(mac vf.MAC) string {
 	recorded := map[vf.ID]bool{n.id: true}
 	for _, r := range n.records() {
-		recorded[r.ID] = recorded[r.ID] || r.Phase != journal.Damaged
+		recorded[r.ID] = recorded[r.ID] || r.Phase != vf.PhaseDamaged
 	}
 	for _, pf := range n.pfs {
 		if !n.onSegment(pf.ID) {
@@ -147,7 +147,7 @@ func (n *neighbours) isOwners(l journal.Lease) bool {
 // damaged record counts as on it.
 func (n *neighbours) sharesVLAN(r journal.Record) bool {
 	switch {
-	case r.Phase == journal.Damaged:
+	case r.Phase == vf.PhaseDamaged:
 		return true
 	case r.Lease.Owner.IsZero():
 		return false

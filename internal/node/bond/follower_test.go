@@ -109,7 +109,7 @@ func (w *world) attachBond(pod, address string, b vf.Bond) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.n.Engine.Wait()
+	w.n.VFs.Wait()
 }
 
 // startFollower starts a Follower, as culvertd does when it starts.
@@ -139,7 +139,7 @@ func (w *world) listMembers() map[int]vf.State {
 	}
 	out := map[int]vf.State{}
 	for _, r := range records {
-		if r.Phase != journal.Attached || r.Lease.Netns != podNetns {
+		if r.Phase != vf.PhaseAttached || r.Lease.Netns != podNetns {
 			continue
 		}
 		if st, err := w.k.VF(w.t.Context(), r.PCI, podNetns); err == nil && st.Link != nil && st.Link.Bond != nil {

@@ -120,7 +120,7 @@ func TestNodeWithoutCgroup2(t *testing.T) {
 		}
 	})
 	err = ledger.Update(func(tx *journal.Tx) error {
-		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, Phase: journal.Attached, Generation: 1,
+		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, Phase: vf.PhaseAttached, Generation: 1,
 			Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "s1", Name: "default/a", Interface: "net1"}, Netns: pod, Network: "net1"}})
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ func BenchmarkRecords(b *testing.B) {
 		for i := range 256 {
 			owner := vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(i), Name: fmt.Sprintf("default/pod-%d", i), Interface: "net1"}
 			wanted := vf.Spec{Interface: "net1", Addresses: []vf.Address{{Prefix: netip.MustParsePrefix("10.56.0.9/16")}}}
-			rec := journal.Record{ID: id(i), Phase: journal.Attached, Lease: journal.Lease{Owner: owner, Network: "net", Wanted: wanted}}
+			rec := journal.Record{ID: id(i), Phase: vf.PhaseAttached, Lease: journal.Lease{Owner: owner, Network: "net", Wanted: wanted}}
 			if err := tx.Put(rec); err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 // member returns the lease of a member of a bond.
 func member(pf byte, addresses ...vf.Address) Record {
 	return Record{
-		ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, pf}}}, PCI: vf.PCIAddr{Bus: pf}, Phase: Attached, Generation: 1, Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.MAC{2, 1, 0, 0, 0, pf}}},
+		ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, pf}}}, PCI: vf.PCIAddr{Bus: pf}, Phase: vf.PhaseAttached, Generation: 1, Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.MAC{2, 1, 0, 0, 0, pf}}},
 		Lease: Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"}, Network: "blue", Bond: &vf.Bond{Links: 2}, Wanted: vf.Spec{Addresses: addresses}},
 	}
 }

@@ -3,6 +3,8 @@ package journal
 import (
 	"cmp"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // GroupBonds returns the records of the attached bonds, one list a bond, with the members in the
@@ -14,7 +16,7 @@ func GroupBonds(records []Record) [][]Record {
 		at  = map[attachment]int{}
 	)
 	for _, r := range records {
-		if r.Lease.Bond == nil || r.Phase != Attached {
+		if r.Lease.Bond == nil || r.Phase != vf.PhaseAttached {
 			continue
 		}
 		key := attachment{r.Lease.Owner.UID, r.Lease.Owner.Interface}

@@ -52,7 +52,7 @@ func (c Content) Newer() bool { return c.Format != "" && c.Format != "1" && c.Fo
 // Mendable reports whether Mend would change anything. Mend does not change VFs that a repair has
 // marked as lost: they stay so until culvertd takes them over.
 func (c Content) Mendable() bool {
-	lost := func(r Record) bool { return r.Phase != Damaged || strings.HasPrefix(r.Reason, lostMark) }
+	lost := func(r Record) bool { return r.Phase != vf.PhaseDamaged || strings.HasPrefix(r.Reason, lostMark) }
 	whole := func(a Address) bool { return a.Damage == "" }
 	for _, p := range Verify(c.Records, c.Addresses) {
 		if p.Invariant == "I4" {
@@ -134,7 +134,7 @@ func readContent(source pages.Source) (Content, *pages.File) {
 	if sealed && len(file.Faults) == 0 {
 		c.checkTotal(of)
 	}
-	if len(c.Faults) > 0 || !containsOnly(c.Records, func(r Record) bool { return r.Phase != Damaged }) {
+	if len(c.Faults) > 0 || !containsOnly(c.Records, func(r Record) bool { return r.Phase != vf.PhaseDamaged }) {
 		c.readLeftovers(file)
 	}
 	return c, file

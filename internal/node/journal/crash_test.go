@@ -51,7 +51,7 @@ func write(path string, acknowledge io.Writer) error {
 			n = r.Generation + 1
 			errs := []error{tx.Event(journal.Event{Reason: "Written", Text: strings.Repeat("x", int(n*37%900))})}
 			for i := range 8 { // all or none of them
-				errs = append(errs, tx.Put(journal.Record{ID: id(i), Generation: n, Phase: journal.Making, Reason: strings.Repeat("y", int(n*uint64(i)%300))}))
+				errs = append(errs, tx.Put(journal.Record{ID: id(i), Generation: n, Phase: vf.PhaseMaking, Reason: strings.Repeat("y", int(n*uint64(i)%300))}))
 			}
 			return errors.Join(errs...)
 		})
@@ -138,16 +138,16 @@ func TestGrowthIsBounded(t *testing.T) {
 	}
 	for n := range cycles {
 		r, a := attachment(n)
-		for _, phase := range []journal.Phase{journal.Configuring, journal.Attached, journal.Releasing, journal.Free} {
+		for _, phase := range []vf.Phase{vf.PhaseConfiguring, vf.PhaseAttached, vf.PhaseReleasing, vf.PhaseFree} {
 			err := l.Update(func(tx *journal.Tx) error {
 				r.Phase = phase
 				errs := []error{}
 				switch phase {
-				case journal.Configuring:
+				case vf.PhaseConfiguring:
 					errs = append(errs, tx.HoldAddress(a))
-				case journal.Attached:
+				case vf.PhaseAttached:
 					errs = append(errs, tx.Event(journal.Event{Reason: "Attached", Text: r.Lease.Owner.String()}))
-				case journal.Free:
+				case vf.PhaseFree:
 					r.Lease = journal.Lease{}
 					errs = append(errs, tx.FreeAddresses(r.ID), tx.Event(journal.Event{Reason: "Detached", Text: a.Owner.String()}))
 				}

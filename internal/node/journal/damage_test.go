@@ -31,7 +31,7 @@ func attachment(n int) (journal.Record, journal.Address) {
 	owner := vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprintf("uid-%d", n), Name: fmt.Sprintf("ns/p%d", n), Interface: "net1"}
 	addr := netip.AddrFrom4([4]byte{10, 0, byte(n / 200 % 200), byte(1 + n%200)})
 	r := journal.Record{
-		ID: id(i), PCI: vf.PCIAddr{Bus: 1, Device: uint8(i)}, Generation: uint64(1 + n/14), Phase: journal.Attached,
+		ID: id(i), PCI: vf.PCIAddr{Bus: 1, Device: uint8(i)}, Generation: uint64(1 + n/14), Phase: vf.PhaseAttached,
 		Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.StableMAC(id(i).PF, i)}, Driver: "igbvf", Name: fmt.Sprintf("v%d", i)},
 		Lease: journal.Lease{
 			Owner: owner, Network: "blue", Netns: "/run/netns/" + owner.UID, Request: []byte(strings.Repeat("r", 400)),
@@ -56,12 +56,12 @@ func image(t testing.TB, vfs int) []byte {
 	for i := range vfs {
 		err := l.Update(func(tx *journal.Tx) error {
 			r := journal.Record{
-				ID: id(i), PCI: vf.PCIAddr{Bus: 1 + uint8(i/32), Device: uint8(i % 32)}, Generation: 1, Phase: journal.Free,
+				ID: id(i), PCI: vf.PCIAddr{Bus: 1 + uint8(i/32), Device: uint8(i % 32)}, Generation: 1, Phase: vf.PhaseFree,
 				Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.StableMAC(id(i).PF, i)}, Driver: "igbvf", Name: fmt.Sprintf("v%d", i)},
 			}
 			if i%3 != 0 {
 				a := netip.AddrFrom4([4]byte{10, 0, byte(i / 200), byte(1 + i%200)})
-				r.Phase, r.Lease = journal.Attached, journal.Lease{
+				r.Phase, r.Lease = vf.PhaseAttached, journal.Lease{
 					Owner: owner(i), Network: "blue", Netns: "/run/netns/" + owner(i).UID,
 					Wanted: vf.Spec{Addresses: []vf.Address{{Prefix: netip.PrefixFrom(a, 16)}}},
 				}
@@ -116,7 +116,7 @@ func acceptable(t testing.TB, before journal.Content, damaged []byte) (refused b
 	for _, r := range c.Records {
 		old, there := was[r.ID]
 		delete(was, r.ID)
-		if r.Phase == journal.Damaged {
+		if r.Phase == vf.PhaseDamaged {
 			if !there {
 				t.Errorf("VF %s came from nowhere", r.ID)
 			}
@@ -189,7 +189,7 @@ func opens(t testing.TB, damaged []byte) {
 			t.Error(diff)
 		}
 		for _, r := range records {
-			if r.Phase == journal.Damaged {
+			if r.Phase == vf.PhaseDamaged {
 				continue
 			}
 			r.Generation++

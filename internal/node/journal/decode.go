@@ -48,8 +48,8 @@ func decodeRecords(all entries, count int, decode func(key, stored []byte) (Reco
 // damagedRecord replaces a record that cannot be trusted. It keeps the PCI address of a record
 // that culvert ledger repair marked as lost.
 func damagedRecord(id vf.ID, rec Record, err error) Record {
-	out := Record{ID: id, Phase: Damaged, Reason: err.Error()}
-	if rec.Phase == Damaged {
+	out := Record{ID: id, Phase: vf.PhaseDamaged, Reason: err.Error()}
+	if rec.Phase == vf.PhaseDamaged {
 		out.PCI, out.Generation = rec.PCI, rec.Generation
 	}
 	return out
@@ -59,15 +59,15 @@ func damagedRecord(id vf.ID, rec Record, err error) Record {
 func decodeRecord(key, stored []byte) (Record, error) {
 	rec, err := openEntry[Record](bucketRecords, key, stored)
 	if rec.Phase == reserved {
-		rec.Phase = Configuring
+		rec.Phase = vf.PhaseConfiguring
 	}
 	switch {
 	case err != nil:
 	case rec.ID.String() != string(key):
 		err = fmt.Errorf("it says that it is about VF %s", rec.ID)
-	case rec.Phase == Damaged: // culvert ledger repair says so
+	case rec.Phase == vf.PhaseDamaged: // culvert ledger repair says so
 		err = errors.New(rec.Reason)
-	case !rec.Phase.isKnown():
+	case !rec.Phase.IsKnown():
 		err = fmt.Errorf("its phase is %q, which this culvertd does not know", rec.Phase)
 	}
 	return rec, err

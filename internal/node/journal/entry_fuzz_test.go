@@ -15,14 +15,14 @@ import (
 // Verify reports what is wrong with it, and does not panic on any entry.
 func FuzzEntry(f *testing.F) {
 	whole := Record{
-		ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2}, Port: "p0"}, Index: 3}, PCI: vf.PCIAddr{Bus: 1}, Generation: 2, Phase: Attached,
+		ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2}, Port: "p0"}, Index: 3}, PCI: vf.PCIAddr{Bus: 1}, Generation: 2, Phase: vf.PhaseAttached,
 		Baseline: vf.Baseline{Driver: "igbvf", Name: "v3"},
 		Lease: Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c1", Interface: "net1"}, Network: "n", Netns: "/run/netns/x", Request: []byte("{}"),
 			Wanted: vf.Spec{Addresses: []vf.Address{{Prefix: netip.MustParsePrefix("10.0.0.1/24")}}}},
 	}
 	for _, v := range []any{
 		whole,
-		Record{Phase: Free},
+		Record{Phase: vf.PhaseFree},
 		Address{Network: "n", Addr: netip.MustParseAddr("fd00::1"), VF: whole.ID, Owner: whole.Lease.Owner},
 		Event{Seq: 1, Type: Warning, Text: "x"},
 		[]netip.Addr{netip.MustParseAddr("10.0.0.1")},

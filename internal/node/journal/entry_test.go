@@ -27,7 +27,7 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 		}
 		return raw
 	}
-	good := Record{ID: one, Generation: 1, Phase: Making}
+	good := Record{ID: one, Generation: 1, Phase: vf.PhaseMaking}
 	parked, of2, newer := good, good, map[string]any{"id": one, "generation": 1, "phase": "making", "colour": "blue"}
 	parked.Phase, of2.ID = "parked", two
 	tests := map[string]struct {
@@ -54,7 +54,7 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 			}
 			defer l.Close()
 			err = l.Update(func(tx *Tx) error {
-				return errors.Join(tx.Put(Record{ID: two, Generation: 1, Phase: Making}),
+				return errors.Join(tx.Put(Record{ID: two, Generation: 1, Phase: vf.PhaseMaking}),
 					tx.tx.Bucket(bucketRecords).Put(key, test.stored))
 			})
 			if err != nil {
@@ -63,11 +63,11 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 			err = l.View(func(tx *Tx) error {
 				all := tx.Records()
 				single, err2 := tx.Record(one)
-				if len(all) != 2 || all[1].Phase != Making {
+				if len(all) != 2 || all[1].Phase != vf.PhaseMaking {
 					t.Fatalf("records %v", all)
 				}
 				for _, r := range []Record{all[0], single} {
-					if damaged := r.Phase == Damaged; damaged != (test.want != "") || !strings.Contains(r.Reason, test.want) || r.ID != one {
+					if damaged := r.Phase == vf.PhaseDamaged; damaged != (test.want != "") || !strings.Contains(r.Reason, test.want) || r.ID != one {
 						t.Errorf("read as %+v", r)
 					}
 				}
@@ -227,7 +227,7 @@ func TestReservedReadsAsConfiguring(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, records := range [][]Record{all, c.Records} {
-		if len(records) != 1 || records[0].Phase != Configuring || records[0].Lease.Owner.UID != "u" || !records[0].Held() {
+		if len(records) != 1 || records[0].Phase != vf.PhaseConfiguring || records[0].Lease.Owner.UID != "u" || !records[0].Held() {
 			t.Errorf("%+v", records)
 		}
 	}

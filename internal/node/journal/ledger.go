@@ -186,7 +186,7 @@ func ReadRecords(l interface {
 
 // Put writes a record. A change of phase sets Since.
 func (t *Tx) Put(r Record) error {
-	if r.Phase == Damaged {
+	if r.Phase == vf.PhaseDamaged {
 		return fmt.Errorf("ledger: VF %s: its record is damaged (%s): culvert ledger check says more", r.ID, r.Reason)
 	}
 	if old, err := t.Record(r.ID); err != nil || old.Phase != r.Phase {

@@ -37,7 +37,7 @@ func TestRecordsSurvive(t *testing.T) {
 	l := openEntry(t, path)
 	mtu := 9000
 	rec := journal.Record{
-		ID: id(3), PCI: vf.PCIAddr{Bus: 1}, Generation: 7, Phase: journal.Attached,
+		ID: id(3), PCI: vf.PCIAddr{Bus: 1}, Generation: 7, Phase: vf.PhaseAttached,
 		Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.MAC{2}, SpoofChk: vf.Yes, VLAN: vf.VLAN{ID: 5, QoS: 1, Proto: vf.Dot1AD}}, Driver: "igbvf", Name: "v3"},
 		Lease: journal.Lease{
 			Owner: vf.Owner{Kind: vf.OwnerPod, UID: "u", Name: "ns/p", Interface: "net1"}, Netns: "/run/netns/x",
@@ -181,7 +181,7 @@ func TestClearForgetsAll(t *testing.T) {
 	err := l.Update(func(tx *journal.Tx) error {
 		var errs []error
 		for i := range 7 {
-			rec := journal.Record{ID: id(i), Generation: 1, Phase: journal.Free}
+			rec := journal.Record{ID: id(i), Generation: 1, Phase: vf.PhaseFree}
 			a := journal.Address{Network: "n", Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), VF: id(i), Owner: vf.Owner{UID: "u"}}
 			errs = append(errs, tx.Put(rec), tx.HoldAddress(a))
 		}

@@ -8,40 +8,9 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Phase is the phase of a VF's life. A record in any phase but Making and Free is a lease: the VF
-// has an owner, or waits to be cleaned after its last owner.
-//
-//	Making -> Free
-//	Free -> Configuring -> Attached -> Releasing -> Free
-//	     any of these          -> Quarantined -> Releasing -> Free
-type Phase string
-
-// The phases.
-const (
-	Making      Phase = "making"      // being prepared: it has no baseline yet
-	Free        Phase = "free"        // clean, read back, without an owner
-	Configuring Phase = "configuring" // promised to an owner; the kernel is being changed for it
-	Attached    Phase = "attached"    // the owner has it, read back
-	Releasing   Phase = "releasing"   // being reset to its baseline
-	Quarantined Phase = "quarantined" // could not be reset; Reason says why
-)
-
-// reserved is a phase that an older culvertd wrote before Configuring. It is read as Configuring,
+// reserved is a phase that an older culvertd wrote before vf.PhaseConfiguring. It is read as that one,
 // since culvertd undoes both in the same way after a crash.
-const reserved Phase = "reserved"
-
-// Damaged is the phase of a record that cannot be read, or not be trusted. Only a repair writes it,
-// for a record that is lost. Reason describes the damage. The VF may have an unknown owner:
-// culvertd does not give it out, does not touch it, and counts it as held.
-const Damaged Phase = "damaged"
-
-func (p Phase) isKnown() bool {
-	switch p {
-	case Making, Free, Configuring, Attached, Releasing, Quarantined:
-		return true
-	}
-	return false
-}
+const reserved vf.Phase = "reserved"
 
 // Record is the ledger's entry about one VF that Culvert made or took over.
 type Record struct {
@@ -50,7 +19,7 @@ type Record struct {
 	// Generation counts the leases of this VF. A detach carries the generation of its lease, so a
 	// late detach cannot hit the next owner (I8).
 	Generation uint64      `json:"generation"`
-	Phase      Phase       `json:"phase"`
+	Phase      vf.Phase    `json:"phase"`
 	Baseline   vf.Baseline `json:"baseline"`
 	// Since is when the phase began. Released is when the last owner's lease ended; it is zero
 	// for a VF that has had no owner.
@@ -131,22 +100,16 @@ type Lent struct {
 // Held reports whether an owner has the VF or a reservation for it, or may have it because its
 // record is damaged.
 func (r Record) Held() bool {
-	return r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing || r.Phase == Damaged
+	return r.Phase == vf.PhaseConfiguring || r.Phase == vf.PhaseAttached || r.Phase == vf.PhaseReleasing || r.Phase == vf.PhaseDamaged
 }
 
 // IsAside reports whether the VF is in quarantine, also while culvertd retries the reset.
 func (r Record) IsAside() bool { return r.Phase.IsAside(r.Attempts) }
 
-// IsAside is Record.IsAside for a VF in the phase p that has been in quarantine attempts times since
-// it was last free.
-func (p Phase) IsAside(attempts int) bool {
-	return p == Quarantined || p == Releasing && attempts > 0
-}
-
 // Holder names the owner of the VF in messages.
 func (r Record) Holder() string {
 	switch {
-	case r.Phase == Damaged:
+	case r.Phase == vf.PhaseDamaged:
 		return "an unknown owner, since its record in the ledger is damaged"
 	case r.Lease.Owner.IsZero():
 		return "no owner"

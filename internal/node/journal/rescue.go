@@ -59,7 +59,7 @@ func (r *Rescue) rescueRecords(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]R
 	kept := map[vf.ID]bool{}
 	stale := len(c.Faults) > 0 // the last change may be missing
 	for _, rec := range c.Records {
-		if rec.Phase != Damaged && (rec.Phase != Free || !stale) {
+		if rec.Phase != vf.PhaseDamaged && (rec.Phase != vf.PhaseFree || !stale) {
 			kept[rec.ID] = true
 			r.Records = append(r.Records, rec)
 		}
@@ -82,11 +82,11 @@ func (r *Rescue) rescueRecords(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]R
 		if hint.Phase != "" {
 			last = fmt.Sprintf("an earlier version of it says %s, %s, generation %d", hint.Phase, hint.Holder(), hint.Generation)
 		}
-		r.Records = append(r.Records, Record{ID: id, PCI: hint.PCI, Generation: hint.Generation, Phase: Damaged, Reason: lostMark + why + "; " + last})
+		r.Records = append(r.Records, Record{ID: id, PCI: hint.PCI, Generation: hint.Generation, Phase: vf.PhaseDamaged, Reason: lostMark + why + "; " + last})
 		r.noteRepair("VF %s is marked as lost: %s; %s", id, why, last)
 	}
 	for _, rec := range c.Records {
-		if rec.Phase == Damaged {
+		if rec.Phase == vf.PhaseDamaged {
 			lose(rec.ID, strings.TrimPrefix(rec.Reason, lostMark))
 		} else if !kept[rec.ID] {
 			hints[rec.ID] = rec
@@ -123,7 +123,7 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 		return true
 	}
 	for _, rec := range r.Records {
-		if rec.Phase != Configuring && rec.Phase != Attached {
+		if rec.Phase != vf.PhaseConfiguring && rec.Phase != vf.PhaseAttached {
 			continue
 		}
 		for _, w := range rec.Lease.Wanted.Addresses {

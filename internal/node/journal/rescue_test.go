@@ -67,8 +67,8 @@ func TestI1RepairGivesNothingAway(t *testing.T) {
 			marked := map[vf.ID]bool{}
 			for _, r := range c.Records {
 				old, there := was[r.ID]
-				marked[r.ID] = r.Phase == journal.Damaged
-				if there && r.Phase != journal.Damaged && !reflect.DeepEqual(r, old) {
+				marked[r.ID] = r.Phase == vf.PhaseDamaged
+				if there && r.Phase != vf.PhaseDamaged && !reflect.DeepEqual(r, old) {
 					t.Errorf("VF %s: %s", r.ID, cmp.Diff(old, r, addrs))
 				}
 			}
@@ -139,7 +139,7 @@ func TestI4RepairKeepsSharedAddresses(t *testing.T) {
 		errs := []error{tx.SetBoot("boot-1")}
 		for i := range 2 {
 			owner := vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(i), Name: fmt.Sprintf("ns/p%d", i), Interface: "net1"}
-			r := journal.Record{ID: id(i), PCI: vf.PCIAddr{Bus: 1, Function: uint8(i)}, Generation: 1, Phase: journal.Attached}
+			r := journal.Record{ID: id(i), PCI: vf.PCIAddr{Bus: 1, Function: uint8(i)}, Generation: 1, Phase: vf.PhaseAttached}
 			r.Baseline = vf.Baseline{Admin: vf.Admin{MAC: vf.StableMAC(id(i).PF, i)}, Driver: "igbvf", Name: fmt.Sprint("v", i)}
 			r.Lease = journal.Lease{Owner: owner, Network: "blue", Wanted: vf.Spec{Addresses: []vf.Address{{Prefix: netip.PrefixFrom(a, 24)}}}}
 			errs = append(errs, tx.Put(r), tx.HoldAddress(journal.Address{
@@ -222,7 +222,7 @@ func TestRepairOfAnEmptyFile(t *testing.T) {
 	l := openEntry(t, path)
 	err := l.View(func(tx *journal.Tx) error {
 		r, err := tx.Record(id(3))
-		if err != nil || r.Phase != journal.Damaged || !r.Held() || r.PCI != (vf.PCIAddr{Bus: 1}) || tx.Boot() != "boot-now" {
+		if err != nil || r.Phase != vf.PhaseDamaged || !r.Held() || r.PCI != (vf.PCIAddr{Bus: 1}) || tx.Boot() != "boot-now" {
 			t.Errorf("%+v %v, boot %s", r, err, tx.Boot())
 		}
 		return nil
@@ -238,7 +238,7 @@ func TestI1RepairTrustsNoFreeVFOfAFaultyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := openEntry(t, path)
 	r, _ := attachment(0)
-	r.Phase, r.Lease = journal.Free, journal.Lease{}
+	r.Phase, r.Lease = vf.PhaseFree, journal.Lease{}
 	put := func() {
 		t.Helper()
 		if err := l.Update(func(tx *journal.Tx) error { return tx.Put(r) }); err != nil {
@@ -267,11 +267,11 @@ func TestI1RepairTrustsNoFreeVFOfAFaultyFile(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c := readContent(raw); len(c.Faults) == 0 || len(c.Records) != 1 || c.Records[0].Phase != journal.Free {
+	if c := readContent(raw); len(c.Faults) == 0 || len(c.Records) != 1 || c.Records[0].Phase != vf.PhaseFree {
 		t.Fatalf("this is no test: %v %v", c.Faults, c.Records)
 	}
 	rescue, _ := repaired(t, path, nil)
-	if len(rescue.Records) != 1 || rescue.Records[0].Phase != journal.Damaged || rescue.Records[0].PCI != r.PCI {
+	if len(rescue.Records) != 1 || rescue.Records[0].Phase != vf.PhaseDamaged || rescue.Records[0].PCI != r.PCI {
 		t.Errorf("%+v", rescue.Records)
 	}
 }

@@ -83,20 +83,20 @@ func (v *verifier) verifyRecord(r Record) {
 		v.addProblem("I1", object, "one of them is not true, and the VF could be given out twice", "it has two records")
 	}
 	v.records[r.ID] = r
-	if r.Phase == Damaged {
+	if r.Phase == vf.PhaseDamaged {
 		v.addProblem("", object, "its owner is unknown: no other owner gets it, and its PF's VFs stay", "its record is damaged: %s", r.Reason)
 		return
 	}
-	if !r.Phase.isKnown() {
+	if !r.Phase.IsKnown() {
 		v.addProblem("", object, "culvertd does not know what to do with it, and leaves it alone", "its phase is %q", r.Phase)
 	}
 	if r.Generation == 0 {
 		v.addProblem("I8", object, "a late detach could hit the next owner", "its generation is 0")
 	}
-	if r.Phase != Making && r.Baseline.Admin.MAC.IsZero() {
+	if r.Phase != vf.PhaseMaking && r.Baseline.Admin.MAC.IsZero() {
 		v.addProblem("I2", object, "it cannot be reset: its clean state is unknown", "it is %s without a baseline", r.Phase)
 	}
-	if r.Phase != Making && r.PCI.IsZero() {
+	if r.Phase != vf.PhaseMaking && r.PCI.IsZero() {
 		v.addProblem("", object, "it cannot be found on the bus", "it is %s without a PCI address", r.Phase)
 	}
 	v.verifyLease(r, object)
@@ -105,11 +105,11 @@ func (v *verifier) verifyRecord(r Record) {
 func (v *verifier) verifyLease(r Record, object string) {
 	owner := r.Lease.Owner
 	switch r.Phase {
-	case Free, Making:
+	case vf.PhaseFree, vf.PhaseMaking:
 		if !owner.IsZero() {
 			v.addProblem("I1", object, "it could be given out while that owner has it", "it is %s, and yet %s has it", r.Phase, owner)
 		}
-	case Configuring, Attached:
+	case vf.PhaseConfiguring, vf.PhaseAttached:
 		if owner.UID == "" {
 			v.addProblem("I8", object, "no detach can find it", "it is %s for an owner without UID (%q)", r.Phase, owner)
 		}
@@ -120,7 +120,7 @@ func (v *verifier) verifyLease(r Record, object string) {
 func (v *verifier) verifyPlaces(records []Record) {
 	at := map[vf.PCIAddr][]Record{}
 	for _, r := range records {
-		if r.PCI.IsZero() || r.Phase == Damaged {
+		if r.PCI.IsZero() || r.Phase == vf.PhaseDamaged {
 			continue
 		}
 		for _, o := range at[r.PCI] {
@@ -142,7 +142,7 @@ func (v *verifier) verifyAttachments(records []Record) {
 	type attachment struct{ uid, iface string }
 	first := map[attachment]Record{}
 	for _, r := range records {
-		if r.Phase != Configuring && r.Phase != Attached {
+		if r.Phase != vf.PhaseConfiguring && r.Phase != vf.PhaseAttached {
 			continue
 		}
 		key := attachment{r.Lease.Owner.UID, r.Lease.Owner.Interface}
@@ -172,9 +172,9 @@ func (v *verifier) verifyAddress(a Address) {
 		v.addProblem("I4", object, "it could be given out while it has an owner", "it is no address of a network")
 	case !ok:
 		v.addProblem("I4", object, lost, "VF %s holds it for %s, and has no record", a.VF, a.Owner)
-	case r.Phase == Damaged:
+	case r.Phase == vf.PhaseDamaged:
 		// The record of its VF is damaged, so its holder is unknown and the address stays held.
-	case !r.Held() && r.Phase != Quarantined:
+	case !r.Held() && r.Phase != vf.PhaseQuarantined:
 		v.addProblem("I4", object, lost, "VF %s holds it for %s, and is %s", a.VF, a.Owner, r.Phase)
 	case r.Lease.Owner != a.Owner:
 		v.addProblem("I4", object, "one of the two has an address that the other will give back", "it is %s's, but %s has its VF %s", a.Owner, r.Holder(), a.VF)
@@ -200,7 +200,7 @@ func (v *verifier) findTwice(addresses []Address) {
 // findUnheld reports addresses that a lease has but does not hold in the ledger.
 func (v *verifier) findUnheld(records []Record, addresses []Address) {
 	for _, r := range records {
-		if r.Phase != Configuring && r.Phase != Attached {
+		if r.Phase != vf.PhaseConfiguring && r.Phase != vf.PhaseAttached {
 			continue
 		}
 		for _, want := range r.Lease.Wanted.Addresses {

@@ -12,13 +12,13 @@ import (
 
 // sound returns a ledger with a VF in each state that culvertd may leave behind when it dies.
 func sound() ([]journal.Record, []journal.Address) {
-	record := func(i int, phase journal.Phase) journal.Record {
+	record := func(i int, phase vf.Phase) journal.Record {
 		return journal.Record{
 			ID: id(i), PCI: vf.PCIAddr{Bus: 1, Device: uint8(16 + i)}, Generation: 1, Phase: phase,
 			Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.StableMAC(id(i).PF, i)}, Driver: "igbvf", Name: "v"},
 		}
 	}
-	held := func(i int, phase journal.Phase, uid string) (journal.Record, journal.Address) {
+	held := func(i int, phase vf.Phase, uid string) (journal.Record, journal.Address) {
 		r := record(i, phase)
 		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
 		r.Lease = journal.Lease{
@@ -30,7 +30,7 @@ func sound() ([]journal.Record, []journal.Address) {
 	}
 	var records []journal.Record
 	var addresses []journal.Address
-	for i, phase := range []journal.Phase{journal.Configuring, journal.Configuring, journal.Attached, journal.Releasing, journal.Quarantined} {
+	for i, phase := range []vf.Phase{vf.PhaseConfiguring, vf.PhaseConfiguring, vf.PhaseAttached, vf.PhaseReleasing, vf.PhaseQuarantined} {
 		uid := string(phase)
 		if i == 0 {
 			uid = "another"
@@ -39,13 +39,13 @@ func sound() ([]journal.Record, []journal.Address) {
 		records, addresses = append(records, r), append(addresses, a)
 	}
 	// culvertd retries the quarantined VF of an owner that has another VF now.
-	again, a := held(5, journal.Attached, string(journal.Quarantined))
+	again, a := held(5, vf.PhaseAttached, string(vf.PhaseQuarantined))
 	// A VF that is not made yet, so it has neither a baseline nor a PCI address.
-	making := journal.Record{ID: id(6), Generation: 3, Phase: journal.Making}
+	making := journal.Record{ID: id(6), Generation: 3, Phase: vf.PhaseMaking}
 	// A VF of a card that was in the slot before.
-	gone := record(0, journal.Quarantined)
+	gone := record(0, vf.PhaseQuarantined)
 	gone.ID.PF.MAC[0] = 6
-	records = append(records, again, making, record(7, journal.Free), record(8, journal.Releasing), record(9, journal.Quarantined), gone)
+	records = append(records, again, making, record(7, vf.PhaseFree), record(8, vf.PhaseReleasing), record(9, vf.PhaseQuarantined), gone)
 	return records, append(addresses, a)
 }
 
@@ -67,7 +67,7 @@ func TestVerify(t *testing.T) {
 		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#7 (0000:01:12.0)"}},
 		"I1 two owners at one place": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
 			last := &r[len(r)-1]
-			last.Phase, last.Lease = journal.Attached, journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "vm"}}
+			last.Phase, last.Lease = vf.PhaseAttached, journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "vm"}}
 			return r, a
 		}, want: []string{"I1 VF 06:00:00:00:00:01/p1#0 (0000:01:10.0)"}},
 		"I1 one attachment, two VFs": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
@@ -103,7 +103,7 @@ func TestVerify(t *testing.T) {
 			return r, a
 		}, want: []string{" VF 02:00:00:00:00:01/p1#7 (0000:01:17.0)"}},
 		"damaged": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
-			r[attached] = journal.Record{ID: id(attached), Phase: journal.Damaged, Reason: "no JSON"}
+			r[attached] = journal.Record{ID: id(attached), Phase: vf.PhaseDamaged, Reason: "no JSON"}
 			return r, a
 		}, want: []string{" VF 02:00:00:00:00:01/p1#2"}},
 		"I4 address of a VF that has no record": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {

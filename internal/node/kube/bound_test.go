@@ -8,16 +8,16 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // A node does not keep the text of a network or an annotation that is too large to be used. The pod
 // that names it gets an error with the size and the limit.
 func TestTooLargeIsNotKept(t *testing.T) {
-	s, config := newAPI(t)
+	s, access := newAPI(t)
 	large := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", 100<<10))
 	fits := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText-100))
 	for i := range 40 {
@@ -25,7 +25,7 @@ func TestTooLargeIsNotKept(t *testing.T) {
 	}
 	s.addNet("d", "fits", fits)
 	s.addPod("d", "a", "u1", map[string]any{netannotation.Networks: strings.Repeat("x", 200<<10), "k8s.v1.cni.cncf.io/other": "y"})
-	c := start(t, config)
+	c := start(t, access)
 	s.addNet("d", "late", large)
 	until(t, "the network that came later", func() bool { return len(c.Networks()) == 42 })
 	kept := 0
@@ -40,11 +40,11 @@ func TestTooLargeIsNotKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = cni.ParseDefinition(n)
+		_, err = config.ParseDefinition(n)
 		if want := fmt.Sprintf("it has %d bytes; want at most 65536", len(large)); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("network %s: %v; want %q", n.Name, err, want)
 		}
-		if _, err := cni.Own(n); !errors.Is(err, vf.ErrInvalid) {
+		if _, err := config.Own(n); !errors.Is(err, vf.ErrInvalid) {
 			t.Errorf("network %s: %v", n.Name, err)
 		}
 	}

@@ -47,21 +47,21 @@ const maxAnnotations = 8 << 10
 type network struct {
 	object `json:",inline"`
 	Spec   struct {
-		Config config `json:"config"`
+		Config networkText `json:"config"`
 	} `json:"spec,omitempty"`
 }
 
-// config is spec.config of a network. A text that is longer than netconf.MaxText is dropped as it
+// networkText is spec.config of a network. A text that is longer than netconf.MaxText is dropped as it
 // is decoded, and its length kept: one list has the networks of all tenants.
-type config struct {
+type networkText struct {
 	text    string
 	dropped int // bytes
 }
 
 // UnmarshalJSON reads a text. It does not decode a text that is too large, which would take three
 // times its size.
-func (c *config) UnmarshalJSON(raw []byte) error {
-	*c = config{}
+func (c *networkText) UnmarshalJSON(raw []byte) error {
+	*c = networkText{}
 	if n := textLength(raw); n > netconf.MaxText {
 		c.dropped = n
 		return nil
@@ -70,7 +70,7 @@ func (c *config) UnmarshalJSON(raw []byte) error {
 		return fmt.Errorf("spec.config: %w", err)
 	}
 	if len(c.text) > netconf.MaxText {
-		*c = config{dropped: len(c.text)}
+		*c = networkText{dropped: len(c.text)}
 	}
 	return nil
 }

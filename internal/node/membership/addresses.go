@@ -11,10 +11,10 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -61,7 +61,7 @@ const maxRuns = 1024
 func (u usable) sharedNetworks(section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
 	out, left := map[string]ipam.Config{}, maxRuns
 	for _, n := range u.networks {
-		configs, err := cni.Own(n)
+		configs, err := config.Own(n)
 		if err != nil {
 			continue
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/trouble"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // findTroubles returns the VFs that pods cannot get or that have no carrier, and the parts of the
@@ -20,7 +20,7 @@ func findTroubles(n api.NodeStatus, pending []api.Problem) trouble.Set {
 		if v.Phase == api.PhaseOutside {
 			out.Add("VF "+v.Name+" ("+v.PCI.String()+")", trouble.Trouble{Begins: "UsedOutside", Ends: "UseEnded", Text: "it is used outside Culvert, and given to no owner: " + v.UsedBy})
 		}
-		if !journal.Phase(v.Phase).IsAside(v.Attempts) {
+		if !vf.Phase(v.Phase).IsAside(v.Attempts) {
 			continue
 		}
 		text := "it is in quarantine and given to no owner: " + v.Reason

@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // keepGrants writes the node's grants into the ledger, before the NodeState requests blocks under
@@ -56,7 +57,7 @@ func withoutGrants(grants, others []blocks.Kept) []blocks.Kept {
 // Only PFs of which Culvert makes VFs count, and PFs that were never read, which may be such.
 func hasStrangers(n api.NodeStatus) bool {
 	return !n.Ready || slices.ContainsFunc(n.VFs, func(v api.VF) bool { return v.Phase == api.PhaseUnmanaged }) ||
-		slices.ContainsFunc(n.PFs, func(pf api.PF) bool { return pf.Error != "" && (pf.WantedVFs != nil || pf.Vendor == "") })
+		slices.ContainsFunc(n.PFs, func(pf api.PF) bool { return pf.Err != "" && (pf.WantedVFs != nil || pf.Vendor == "") })
 }
 
 func sameGrant(a, b blocks.Kept) bool {
@@ -81,7 +82,7 @@ func ledgerOf(tx *journal.Tx) (l blocks.Ledger) {
 		l.Grants = append(l.Grants, k)
 	}
 	l.Held = heldAddresses(tx)
-	damaged := func(r journal.Record) bool { return r.Phase == journal.Damaged }
+	damaged := func(r journal.Record) bool { return r.Phase == vf.PhaseDamaged }
 	l.Partial = tx.UnreadAddresses() > 0 || slices.ContainsFunc(tx.Records(), damaged)
 	return l
 }

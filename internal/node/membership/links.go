@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/trouble"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -42,9 +41,9 @@ func (m *Member) hasNewHealth() bool {
 		switch {
 		case r.IsAside():
 			now.vfs[r.ID] = "quarantined"
-		case m.Node.Engine.IsDark(r):
+		case m.Node.VFs.IsDark(r):
 			now.vfs[r.ID] = "without carrier"
-		case listed && driver == "" && (r.Phase == journal.Free || r.Phase == journal.Attached):
+		case listed && driver == "" && (r.Phase == vf.PhaseFree || r.Phase == vf.PhaseAttached):
 			now.vfs[r.ID] = "without driver"
 		}
 	}

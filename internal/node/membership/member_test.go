@@ -119,7 +119,7 @@ func joined(t *testing.T) (*Member, *fakeCluster) {
 	log := slog.New(slog.DiscardHandler)
 	n := node.New(node.Config{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log})
 	t.Cleanup(func() {
-		n.Engine.Wait()
+		n.VFs.Wait()
 		if err := ledger.Close(); err != nil {
 			t.Error(err)
 		}
@@ -138,7 +138,7 @@ func joined(t *testing.T) (*Member, *fakeCluster) {
 		records, err := n.Records()
 		return status.Assemble(status.Input{Ready: true, Spec: n.Spec(), PFs: pfs, Records: records, Conditions: set.Problems()}), err
 	}
-	return New(Config{NodeName: "n1", Cluster: c, Node: n, Sources: set, Status: picture, Log: log}), c
+	return New(Config{NodeName: "n1", Cluster: c, Writer: c, Node: n, Sources: set, Status: picture, Log: log}), c
 }
 
 func policy(name string, priority int32, vfs int, pools ...string) *v1alpha1.NodePolicy {
@@ -162,7 +162,7 @@ func poolNames(m *Member) []string {
 	return out
 }
 
-func config(text string) map[string]string { return map[string]string{"config.json": text} }
+func pluginConfig(text string) map[string]string { return map[string]string{"config.json": text} }
 
 const (
 	pluginA = `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}]}`
@@ -181,16 +181,16 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 		wrong  string // "": the ConfigMap is right; "-": there is no condition
 	}{
 		{"none", func() {}, []string{}, "-"},
-		{"one", func() { c.plugin = config(pluginA) }, []string{"intel.com/a"}, ""},
-		{"another", func() { c.plugin = config(pluginB) }, []string{"intel.com/b"}, ""},
-		{"no JSON", func() { c.plugin = config(`{"resourceList": [`) }, []string{"intel.com/b"}, "sriovdp-config/config.json:1"},
+		{"one", func() { c.plugin = pluginConfig(pluginA) }, []string{"intel.com/a"}, ""},
+		{"another", func() { c.plugin = pluginConfig(pluginB) }, []string{"intel.com/b"}, ""},
+		{"no JSON", func() { c.plugin = pluginConfig(`{"resourceList": [`) }, []string{"intel.com/b"}, "sriovdp-config/config.json:1"},
 		{"half of it good", func() {
-			c.plugin = config(`{"resourceList": [{"resourceName": "c"}, {"resourceName": "d", "deviceType": "accelerator"}]}`)
+			c.plugin = pluginConfig(`{"resourceList": [{"resourceName": "c"}, {"resourceName": "d", "deviceType": "accelerator"}]}`)
 		}, []string{"intel.com/c", "intel.com/d"}, "resources: 1; intel.com/d is not served: sriovdp-config/config.json:1: resourceList[1].deviceType"},
 		{"only other nodes", func() { c.plugin = map[string]string{"other": pluginB} }, []string{}, ""},
 		{"this node before all", func() { c.plugin = map[string]string{"n1": pluginB, "config.json": pluginA} }, []string{"intel.com/b"}, ""},
 		{"nothing at all", func() { c.plugin = map[string]string{} }, []string{"intel.com/b"}, "it has no key config.json"},
-		{"mended", func() { c.plugin = config(pluginA) }, []string{"intel.com/a"}, ""},
+		{"mended", func() { c.plugin = pluginConfig(pluginA) }, []string{"intel.com/a"}, ""},
 		{"a policy comes first", func() { c.policies = append(c.policies, policy("p", 0, -1, "first")) }, []string{"x/first", "intel.com/a"}, ""},
 		{"deleted", func() { c.plugin = nil }, []string{"x/first"}, "-"},
 	} {
@@ -224,7 +224,7 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 // The ConfigMap waits until the policies are known: its pools would take the place of theirs.
 func TestDevicePluginConfigWaitsForPolicies(t *testing.T) {
 	m, c := joined(t)
-	c.plugin, c.unheard = config(pluginA), map[string]bool{"policies": true}
+	c.plugin, c.unheard = pluginConfig(pluginA), map[string]bool{"policies": true}
 	if m.readSpec(); len(poolNames(m)) != 0 {
 		t.Errorf("%v before the policies are known", poolNames(m))
 	}

@@ -72,7 +72,7 @@ func changesOwnersOnly(a, b *v1alpha1.NodeStateStatus) bool {
 }
 
 // unserved lists the phases of VFs that are not given out. No attach and no detach passes through them.
-var unserved = []string{string(journal.Making), api.PhaseUnmanaged, api.PhaseMissing}
+var unserved = []string{string(vf.PhaseMaking), api.PhaseUnmanaged, api.PhaseMissing}
 
 // withoutOwners returns a NodeState without the parts that attaches, detaches and tenants' Services
 // change. A VF without carrier stays.
@@ -95,7 +95,7 @@ func withoutOwners(s v1alpha1.NodeStateStatus) v1alpha1.NodeStateStatus {
 func (m *Member) hasUnconfirmed(state *v1alpha1.NodeStateStatus) bool {
 	type attachment struct{ sandbox, network, at string }
 	of := func(v v1alpha1.VFState) (attachment, bool) {
-		if v.Phase != string(journal.Attached) || v.Owner == nil || v.Owner.Kind != vf.OwnerPod {
+		if v.Phase != string(vf.PhaseAttached) || v.Owner == nil || v.Owner.Kind != vf.OwnerPod {
 			return attachment{}, false
 		}
 		return attachment{v.Owner.UID, v.Network, v.Owner.Interface}, true

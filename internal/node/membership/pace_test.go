@@ -32,7 +32,7 @@ func newChurn(t *testing.T) *churn {
 	m, c := joined(t)
 	w := &churn{T: t, m: m, c: c, now: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), more: func(*api.NodeStatus) {}}
 	m.Status = func(context.Context) (api.NodeStatus, error) {
-		n := api.NodeStatus{Ready: true, PFs: []api.PF{{Name: "enp1s0"}}, Pools: []api.Pool{{Name: "x/a"}}}
+		n := api.NodeStatus{Ready: true, PFs: []api.PF{{PF: vf.PF{Name: "enp1s0"}}}, Pools: []api.Pool{{Name: "x/a"}}}
 		pf, pool := &n.PFs[0].VFs, &n.Pools[0].VFs
 		for i, owner := range &w.owners {
 			v := api.VF{Name: fmt.Sprint("enp1s0#", i), Phase: "free"}
@@ -327,7 +327,7 @@ func TestI9StateNamesThePod(t *testing.T) {
 	m.look(t)
 	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
 		r := tx.Records()[0]
-		r.Phase, r.Lease = journal.Attached, journal.Lease{Owner: owner("s1", "net1"), PodUID: uid}
+		r.Phase, r.Lease = vf.PhaseAttached, journal.Lease{Owner: owner("s1", "net1"), PodUID: uid}
 		return tx.Put(r)
 	})
 	if err != nil {
@@ -353,12 +353,12 @@ func TestI9StateHasTheNetworkOfTheSandbox(t *testing.T) {
 				}
 			}
 			r := tx.Records()[i]
-			r.Phase = journal.Free
+			r.Phase = vf.PhaseFree
 			r.Lease = journal.Lease{}
 			if err := tx.Put(r); err != nil {
 				return err
 			}
-			r.Phase = journal.Attached
+			r.Phase = vf.PhaseAttached
 			r.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: sandbox, Name: "d/a", Interface: "net2"}, Network: "net1"}
 			return tx.Put(r)
 		})

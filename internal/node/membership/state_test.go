@@ -127,7 +127,7 @@ func TestNewsAreToldOnce(t *testing.T) {
 		{func() { quarantined = true }, []string{"Warning Quarantined VF enp1s0#3 (): it is in quarantine and given to no owner: stuck; last held by pod d/a"}},
 		{func() { outside = true }, []string{"Warning UsedOutside VF enp1s0#4 (): it is used outside Culvert, and given to no owner: a VLAN is on it"}},
 		{func() { outside = false }, []string{"Normal UseEnded VF enp1s0#4 (): that is over: "}},
-		{func() { c.plugin = config("{") }, []string{"Warning NotAsWanted ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: "}},
+		{func() { c.plugin = pluginConfig("{") }, []string{"Warning NotAsWanted ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: "}},
 		{func() { c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 1), policy("b", 0, 2)} },
 			[]string{"Warning NotAsWanted NodePolicies a, b: PF enp1s0: policies a, b contradict each other"}},
 		{func() { quarantined, c.policies = false, nil }, []string{"Normal AsWanted NodePolicies a, b: that is over: ", "Normal Recovered VF enp1s0#3 "}},
@@ -162,7 +162,7 @@ func TestWaitForARetryIsToldOnce(t *testing.T) {
 	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
 		all := tx.Records()
 		r := all[1]
-		r.Phase, r.Reason, r.Attempts, r.NextRetry = journal.Quarantined, "stuck", 3, now.Add(40*time.Second)
+		r.Phase, r.Reason, r.Attempts, r.NextRetry = vf.PhaseQuarantined, "stuck", 3, now.Add(40*time.Second)
 		return tx.Put(r)
 	})
 	if err != nil {

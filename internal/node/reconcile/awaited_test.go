@@ -68,7 +68,7 @@ func TestI2BaselineHasUdevsName(t *testing.T) {
 	err = l.View(func(tx *journal.Tx) error {
 		records := tx.Records()
 		for _, r := range records {
-			if r.Phase != journal.Free || r.Baseline.Name != k.named[r.PCI] {
+			if r.Phase != vf.PhaseFree || r.Baseline.Name != k.named[r.PCI] {
 				t.Errorf("VF %s is %s and called %q, want %q", r.PCI, r.Phase, r.Baseline.Name, k.named[r.PCI])
 			}
 		}

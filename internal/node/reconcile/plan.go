@@ -65,7 +65,7 @@ func (p PFPlan) Refused() error {
 	}
 	var who []string
 	for _, r := range p.Hurts {
-		if r.Lease.Owner.Kind == "" && r.Phase != journal.Damaged {
+		if r.Lease.Owner.Kind == "" && r.Phase != vf.PhaseDamaged {
 			who = append(who, fmt.Sprintf("vf %d: %s", r.ID.Index, r.Holder()))
 			continue
 		}
@@ -152,7 +152,7 @@ func (p *PFPlan) addChange(index int, attribute, from, to string) {
 // planVF adds the changes of an existing VF: its MAC and its driver. A VF that has an owner
 // changes after its release.
 func (p *PFPlan) planVF(spec desired.Spec, v vf.State, rec *journal.Record) {
-	if rec != nil && (rec.Held() || rec.Phase == journal.Quarantined) {
+	if rec != nil && (rec.Held() || rec.Phase == vf.PhaseQuarantined) {
 		return
 	}
 	pool, pooled := spec.PoolOf(p.PF, v.ID.Index, v)
@@ -162,7 +162,7 @@ func (p *PFPlan) planVF(spec desired.Spec, v vf.State, rec *journal.Record) {
 	if want := vf.StableMAC(p.PF.ID, v.ID.Index); v.Admin.MAC != want {
 		p.addChange(v.ID.Index, "mac", cmp.Or(v.Admin.MAC.String(), "none"), want.String())
 	}
-	if mtu := p.Want.MTUOfVFs(p.PF); p.Managed && rec != nil && rec.Phase == journal.Free && hasOtherMTU(mtu, rec.Baseline) {
+	if mtu := p.Want.MTUOfVFs(p.PF); p.Managed && rec != nil && rec.Phase == vf.PhaseFree && hasOtherMTU(mtu, rec.Baseline) {
 		p.addChange(v.ID.Index, "mtu", fmt.Sprint(rec.Baseline.MTU), fmt.Sprint(mtu))
 	}
 	if want, ok := driverChange(p.Want, pool, pooled, v); ok {
@@ -193,7 +193,7 @@ func findHolders(pf vf.PF, records []journal.Record) []journal.Record {
 		case rec != nil && rec.Held():
 			out = append(out, *rec)
 		case rec == nil && DescribePlans(v) != "":
-			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached,
+			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: vf.PhaseAttached,
 				Lease: journal.Lease{Owner: vf.Owner{Name: DescribePlans(v)}}})
 		}
 	}
@@ -211,14 +211,14 @@ func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Reco
 	for i, v := range p.PF.VFs {
 		all[i] = v.PCI
 	}
-	used, err := r.Keeper.Outside(ctx, all...)
+	used, err := r.VFs.Outside(ctx, all...)
 	if err != nil {
 		return nil, fmt.Errorf("culvertd cannot tell whether a VF without a lease is in use, so it does not change the number of VFs: %w", err)
 	}
 	var out []journal.Record
 	for _, v := range p.PF.VFs {
 		if use, ok := used[v.PCI]; ok {
-			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached, Lease: journal.Lease{Owner: vf.Owner{Name: use.String()}}})
+			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: vf.PhaseAttached, Lease: journal.Lease{Owner: vf.Owner{Name: use.String()}}})
 		}
 	}
 	return out, nil

@@ -70,11 +70,11 @@ func (r *Reconciler) nextTask(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	switch {
 	case isNewcomer(rec):
 		return func() error { return r.takeOver(ctx, spec, pf, v) }
-	case rec.Phase == journal.Making:
+	case rec.Phase == vf.PhaseMaking:
 		return func() error { return r.finishVF(ctx, spec, pf, v, *rec) }
-	case rec.Phase == journal.Free && (changesBaseline(r.prepareSteps(spec, pf, v), rec.Baseline) || isReboundOutside(spec, pf, v, rec.Baseline)):
+	case rec.Phase == vf.PhaseFree && (changesBaseline(r.prepareSteps(spec, pf, v), rec.Baseline) || isReboundOutside(spec, pf, v, rec.Baseline)):
 		return func() error { return r.replaceBaseline(ctx, spec, pf, v) }
-	case rec.Phase == journal.Free:
+	case rec.Phase == vf.PhaseFree:
 		want, _ := spec.ForPF(pf)
 		if mtu := want.MTUOfVFs(pf); hasOtherMTU(mtu, rec.Baseline) {
 			return func() error { return r.resizeMTU(ctx, v, mtu) }
@@ -94,7 +94,7 @@ func isReboundOutside(spec desired.Spec, pf vf.PF, v vf.State, b vf.Baseline) bo
 // replaceBaseline takes a free VF back to Making and records a new baseline, unless the VF gets
 // an owner first.
 func (r *Reconciler) replaceBaseline(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
-	_, err := r.Keeper.WithIdle(ctx, v.ID, func(seen journal.Record) error {
+	_, err := r.VFs.WithIdle(ctx, v.ID, func(seen journal.Record) error {
 		making, ok, err := r.backToMaking(seen)
 		if err != nil || !ok {
 			return err
@@ -109,10 +109,10 @@ func (r *Reconciler) replaceBaseline(ctx context.Context, spec desired.Spec, pf 
 func (r *Reconciler) backToMaking(seen journal.Record) (making journal.Record, ok bool, err error) {
 	err = r.Ledger.Update(func(tx *journal.Tx) error {
 		now, err := tx.Record(seen.ID)
-		if err != nil || now.Phase != journal.Free || now.Generation != seen.Generation {
+		if err != nil || now.Phase != vf.PhaseFree || now.Generation != seen.Generation {
 			return err
 		}
-		now.Phase = journal.Making
+		now.Phase = vf.PhaseMaking
 		now.Generation++
 		making, ok = now, true
 		return tx.Put(now)
@@ -184,7 +184,7 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	if err := r.checkPrepared(spec, pf, st); err != nil {
 		return err
 	}
-	rec.PCI, rec.Phase, rec.Baseline = v.PCI, journal.Free, vf.BaselineOf(st)
+	rec.PCI, rec.Phase, rec.Baseline = v.PCI, vf.PhaseFree, vf.BaselineOf(st)
 	want, _ := spec.ForPF(pf)
 	if mtu := want.MTUOfVFs(pf); hasOtherMTU(mtu, rec.Baseline) {
 		// A VF whose driver refuses the MTU can still be given out. Status reports the problem.
@@ -250,7 +250,7 @@ func (r *Reconciler) probePF(ctx context.Context, pf vf.PF) error {
 		return nil
 	}
 	for _, v := range pf.VFs {
-		ran, err := r.Keeper.WithIdle(ctx, v.ID, func(journal.Record) error {
+		ran, err := r.VFs.WithIdle(ctx, v.ID, func(journal.Record) error {
 			return r.Hardware.Probe(ctx, pf, v.ID.Index)
 		})
 		if ran || err != nil {

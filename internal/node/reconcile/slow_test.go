@@ -44,7 +44,7 @@ func TestI7SlowPFDelaysNobody(t *testing.T) {
 	h.faults.Fail(nil)
 	h.pass(t)
 	for _, r := range h.all(t) {
-		if r.Phase != journal.Free {
+		if r.Phase != vf.PhaseFree {
 			t.Errorf("VF %s is %s in the end", r.ID, r.Phase)
 		}
 	}
@@ -55,7 +55,7 @@ func (h *host) free(t *testing.T) int {
 	t.Helper()
 	pfs := map[vf.PFID]int{}
 	for _, r := range h.all(t) {
-		if r.Phase == journal.Free {
+		if r.Phase == vf.PhaseFree {
 			pfs[r.ID.PF]++
 		}
 	}
@@ -126,7 +126,7 @@ func TestForcedApplyIsNotDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.Wait()
+	h.VFs.Wait()
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	h.faults.Fail(func(m faulty.Moment, s step.Step) error {
 		if _, ok := s.(step.SetPFMTU); ok && m == faulty.Before {

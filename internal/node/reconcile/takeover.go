@@ -26,10 +26,10 @@ func (r *Reconciler) findNewcomers(ctx context.Context, pf vf.PF, records []jour
 	if len(all) == 0 {
 		return nil, nil
 	}
-	return r.Keeper.Outside(ctx, all...)
+	return r.VFs.Outside(ctx, all...)
 }
 
-func isNewcomer(rec *journal.Record) bool { return rec == nil || rec.Phase == journal.Damaged }
+func isNewcomer(rec *journal.Record) bool { return rec == nil || rec.Phase == vf.PhaseDamaged }
 
 // takeOver takes over an unused VF that is not in the ledger. Another program made it, or its
 // record was lost, so it may still have its last owner's settings, which takeOver removes. The VF
@@ -38,7 +38,7 @@ func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	if err := checkBinding(spec, pf, v); err != nil {
 		return err
 	}
-	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making}
+	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: vf.PhaseMaking}
 	err := r.Ledger.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.FreeAddresses(v.ID), tx.Put(rec))
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -154,7 +155,7 @@ func TestProblemsOfAnUnreadPF(t *testing.T) {
 	in := node(t)
 	in.PFs = slices.DeleteFunc(in.PFs, func(pf vf.PF) bool { return pf.Name != "enp1s0f0" })
 	in.Spec = spec(t, "pfs: [{name: enp1s0f0, vfs: 7}]\npools: [{name: fast, selectors: {pfNames: [enp1s0f0]}}]")
-	in.Records = slices.DeleteFunc(in.Records, func(r journal.Record) bool { return r.ID.PF != in.PFs[0].ID || r.Phase != journal.Attached })
+	in.Records = slices.DeleteFunc(in.Records, func(r journal.Record) bool { return r.ID.PF != in.PFs[0].ID || r.Phase != vf.PhaseAttached })
 	if len(in.Records) != 2 {
 		t.Fatalf("%d VFs have owners, want 2", len(in.Records))
 	}
@@ -200,15 +201,15 @@ func TestHostBond(t *testing.T) {
 func TestDifferences(t *testing.T) {
 	pf := igb(0, 1)
 	for _, tc := range []struct {
-		phase journal.Phase
+		phase vf.Phase
 		want  int
 	}{
-		{journal.Free, 1}, {journal.Quarantined, 1}, {journal.Attached, 1},
-		{journal.Making, 0}, {journal.Configuring, 0}, {journal.Releasing, 0},
+		{vf.PhaseFree, 1}, {vf.PhaseQuarantined, 1}, {vf.PhaseAttached, 1},
+		{vf.PhaseMaking, 0}, {vf.PhaseConfiguring, 0}, {vf.PhaseReleasing, 0},
 	} {
 		r, v := free(pf.VFs[0]), pf.VFs[0]
 		r.Phase = tc.phase
-		if tc.phase == journal.Attached {
+		if tc.phase == vf.PhaseAttached {
 			r.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Netns: "/run/netns/a"}
 			v.Link = nil
 		}
@@ -216,12 +217,12 @@ func TestDifferences(t *testing.T) {
 			t.Errorf("%s, untouched: %v", tc.phase, got)
 		}
 		v.Admin.SpoofChk = vf.No
-		if got := findDifferences(r, v); tc.phase != journal.Making && len(got) != tc.want {
+		if got := findDifferences(r, v); tc.phase != vf.PhaseMaking && len(got) != tc.want {
 			t.Errorf("%s: %v", tc.phase, got)
 		}
 	}
 	r := free(pf.VFs[0])
-	r.Phase, r.Lease = journal.Attached, journal.Lease{Netns: "/run/netns/a", Wanted: vf.Spec{Interface: "net1"}}
+	r.Phase, r.Lease = vf.PhaseAttached, journal.Lease{Netns: "/run/netns/a", Wanted: vf.Spec{Interface: "net1"}}
 	if got := vf.Differences(findDifferences(r, pf.VFs[0])); got == "" {
 		t.Error("a netdevice that is back on the host is no difference")
 	}
@@ -257,7 +258,7 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 	for _, v := range pf.VFs[:3] { // the last two are not in the ledger
 		in.Records = append(in.Records, free(v))
 	}
-	in.Records[1].Phase, in.Records[1].Lease.Owner = journal.Attached, vf.Owner{Kind: vf.OwnerPod, Name: "default/a", UID: "a"}
+	in.Records[1].Phase, in.Records[1].Lease.Owner = vf.PhaseAttached, vf.Owner{Kind: vf.OwnerPod, Name: "default/a", UID: "a"}
 	qemu := vf.Use{By: vf.Process{PID: 12, Name: "qemu"}}
 	in.Uses = map[vf.PCIAddr]vf.Use{pf.VFs[0].PCI: qemu, pf.VFs[1].PCI: qemu, pf.VFs[4].PCI: qemu}
 	usedBy := func() (out []string) {
@@ -290,5 +291,30 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 	in.Spec = spec(t, "pfs: [{name: enp1s0f0, vfs: 5}]")
 	if diff := cmp.Diff([]string{qemu.String(), "", "", "", qemu.String()}, usedBy()); diff != "" {
 		t.Errorf("nothing is to change: -want +got:\n%s", diff)
+	}
+}
+
+// The status of a PF has the kernel's report without addresses and VFs, which scripts have never
+// found there.
+func TestStatusHidesPartsOfTheReport(t *testing.T) {
+	pf := vf.PF{
+		Name: "a", MAC: vf.MAC{2}, Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")}, OwnAddrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")},
+		NumVFs: 1, VFs: []vf.State{{}}, SpeedMbps: 1000,
+	}
+	text, err := json.Marshal(pfOf(pf, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"mac", "addrs", "ownAddrs", "numVFs"} {
+		if fields[key] != nil {
+			t.Errorf("it has %s: %s", key, text)
+		}
+	}
+	if _, isCounts := fields["vfs"].(map[string]any); !isCounts || fields["speedMbps"] != 1000.0 {
+		t.Errorf("%s", text)
 	}
 }

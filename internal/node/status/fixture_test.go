@@ -65,7 +65,7 @@ func igbvf(pf vf.PF, i int) vf.State {
 }
 
 func free(v vf.State) journal.Record {
-	return journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Free, Baseline: vf.BaselineOf(v), Since: now.Add(-3 * time.Hour)}
+	return journal.Record{ID: v.ID, PCI: v.PCI, Phase: vf.PhaseFree, Baseline: vf.BaselineOf(v), Since: now.Add(-3 * time.Hour)}
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -88,13 +88,13 @@ func node(t *testing.T) Input {
 	attachPod(&in, &f0.VFs[1], 1, "a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z", "default/sriov-net1", "2001:db8:91::3/64", vf.Spec{})
 	f0.VFs[1].Admin.SpoofChk = vf.No // changed outside Culvert
 	q := &in.Records[3]
-	q.Phase, q.Reason, q.Attempts, q.NextRetry = journal.Quarantined, "reset: set vf 3 vlan none on PF 0000:01:00.0: invalid argument", 3, now.Add(26*time.Second)
+	q.Phase, q.Reason, q.Attempts, q.NextRetry = vf.PhaseQuarantined, "reset: set vf 3 vlan none on PF 0000:01:00.0: invalid argument", 3, now.Add(26*time.Second)
 	q.Since = now.Add(-4 * time.Minute)
 	f0.VFs[3].Admin.VLAN.ID = 7
 	f0.VFs[4].Link.MTU = 9000 // a free VF that was changed
-	in.Records[5].Phase, in.Records[5].Baseline = journal.Making, vf.Baseline{}
+	in.Records[5].Phase, in.Records[5].Baseline = vf.PhaseMaking, vf.Baseline{}
 	gone := free(vf.State{ID: vf.ID{PF: f1.ID, Index: 6}, PCI: vf.PCIAddr{Bus: 1, Device: 0x11, Function: 6}})
-	gone.Phase = journal.Attached
+	gone.Phase = vf.PhaseAttached
 	gone.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "8a1c", Name: "db1"}, Wanted: vf.Spec{Driver: vf.DriverVFIO}}
 	in.Records = append(in.Records, gone)
 	f1.VFs[4].Driver, f1.VFs[4].Link = vf.DriverVFIO, nil
@@ -107,7 +107,7 @@ func node(t *testing.T) Input {
 // attachPod gives record i, which is of VF v, to a pod.
 func attachPod(in *Input, v *vf.State, i int, name, network, prefix string, want vf.Spec) {
 	r := &in.Records[i]
-	r.Phase, r.Generation, r.Since = journal.Attached, 3, now.Add(-90*time.Second)
+	r.Phase, r.Generation, r.Since = vf.PhaseAttached, 3, now.Add(-90*time.Second)
 	want.Interface = "net1"
 	want.Addresses = []vf.Address{{Prefix: netip.MustParsePrefix(prefix)}}
 	v.Admin = want.Over(v.Admin)

@@ -13,7 +13,7 @@ import (
 func TestGuard(t *testing.T) {
 	v := igb(0, 1).VFs[0]
 	r := free(v)
-	r.Phase = journal.Attached
+	r.Phase = vf.PhaseAttached
 	r.Lease = journal.Lease{
 		Netns: "/run/netns/a", Power: vf.PowerNone,
 		Wanted: vf.Spec{Guard: vf.GuardIP, Interface: "net1", Addresses: []vf.Address{{Prefix: netip.MustParsePrefix("10.1.0.2/24")}}},
@@ -42,7 +42,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: %+v, not %s (%s)", name, g, tt.want, tt.reason)
 		}
 	}
-	r.Phase = journal.Releasing
+	r.Phase = vf.PhaseReleasing
 	if g := guardOf(r, v); g != nil {
 		t.Errorf("a VF that is being released: %+v", g)
 	}

@@ -42,7 +42,7 @@ func ledgerSandbox(s journal.Sandbox) api.LedgerSandbox {
 		out.Pod = ""
 	}
 	if s.Damage != "" {
-		out.Phase = string(journal.Damaged)
+		out.Phase = string(vf.PhaseDamaged)
 	}
 	for _, n := range s.Networks {
 		network := api.LedgerSandboxNetwork{Name: n.Name, Interface: n.Interface, Result: n.Result}
@@ -55,7 +55,7 @@ func ledgerSandbox(s journal.Sandbox) api.LedgerSandbox {
 }
 
 func damagedRecords(records []journal.Record) []journal.Record {
-	return slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Phase != journal.Damaged })
+	return slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Phase != vf.PhaseDamaged })
 }
 
 // shownBaseline returns a baseline without the attributes that only serve comparisons, so that
@@ -72,7 +72,7 @@ func ledgerRecord(r journal.Record) api.LedgerRecord {
 		Reason: r.Reason, Attempts: r.Attempts, NextRetry: r.NextRetry,
 		Network: r.Lease.Network, Pool: r.Lease.Pool, Netns: r.Lease.Netns, Bond: r.Lease.Bond,
 	}
-	if r.Phase != journal.Making && r.Phase != journal.Damaged {
+	if r.Phase != vf.PhaseMaking && r.Phase != vf.PhaseDamaged {
 		out.Baseline = shownBaseline(r)
 	}
 	if !r.Lease.Owner.IsZero() {

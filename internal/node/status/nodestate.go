@@ -11,8 +11,8 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/excerpt"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -91,7 +91,7 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 	o := v1alpha1.PFState{
 		Name: pf.Name, ID: pf.ID.String(), PCI: pf.PCI.String(), Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int32(pf.NUMA),
 		Carrier: pf.Carrier, Flapping: pf.Flapping, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
-		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Error, maxReason),
+		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Err, maxReason),
 	}
 	if pf.Flapping {
 		o.Carrier, o.SpeedMbps = false, 0 // else each change of the link would be a write
@@ -116,8 +116,8 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 
 func toVFState(v api.VF) v1alpha1.VFState {
 	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: firstAddresses(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason), NoCarrier: v.NoCarrier}
-	if journal.Phase(v.Phase).IsAside(v.Attempts) { // each retry would be a write otherwise
-		o.Phase = string(journal.Quarantined)
+	if vf.Phase(v.Phase).IsAside(v.Attempts) { // each retry would be a write otherwise
+		o.Phase = string(vf.PhaseQuarantined)
 	}
 	if v.Missing {
 		o.Phase = api.PhaseMissing
@@ -142,7 +142,7 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 	}
 	ids := map[string]vf.PFID{}
 	for _, pf := range s.Status.PFs {
-		ids[pf.Name] = FromPFState(pf).ID
+		ids[pf.Name] = nodestate.ToPF(pf).ID
 	}
 	for _, v := range s.Status.VFs {
 		out.VFs = append(out.VFs, fromVFState(s.Name, v, ids))
@@ -154,7 +154,7 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 		}
 	}
 	for _, p := range s.Status.PFs {
-		pf := pfOf(FromPFState(p), slices.DeleteFunc(slices.Clone(out.VFs), func(v api.VF) bool { return v.PF != p.Name }))
+		pf := pfOf(nodestate.ToPF(p), slices.DeleteFunc(slices.Clone(out.VFs), func(v api.VF) bool { return v.PF != p.Name }))
 		if p.WantedVFs != nil {
 			n := int(*p.WantedVFs)
 			pf.WantedVFs = &n
@@ -171,31 +171,6 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 	out.Ready = ready != nil && ready.Status == metav1.ConditionTrue
 	out.Problems = stateProblems(s.Status)
 	return out
-}
-
-// FromPFState converts a PF of a NodeState to the PF that a network or a policy is
-// compared with. An address that culvertd did not know stays zero.
-func FromPFState(s v1alpha1.PFState) vf.PF {
-	pf := vf.PF{
-		Name: s.Name, Vendor: s.Vendor, Device: s.Device, Driver: s.Driver, NUMA: int(s.NUMA), IOMMUGroup: -1,
-		Up: s.Carrier, Carrier: s.Carrier, Flapping: s.Flapping, SpeedMbps: int(s.SpeedMbps), MTU: int(s.MTU), MaxMTU: int(s.MaxMTU),
-		TotalVFs: int(s.TotalVFs), NumVFs: int(s.NumVFs), RDMA: s.RDMA, Err: s.Error,
-	}
-	pf.PCI, _ = vf.ParsePCIAddr(s.PCI)
-	pf.ID, _ = vf.ParsePFID(s.ID)
-	for _, f := range s.Faults {
-		pf.Faults = append(pf.Faults, vf.Fault(f))
-	}
-	if m := s.Master; m != nil {
-		pf.Master = &vf.Master{Name: m.Name, Kind: m.Kind, Mode: vf.BondMode(m.Mode)}
-	}
-	for _, setting := range s.Unable {
-		if pf.Abilities == nil {
-			pf.Abilities = vf.Abilities{}
-		}
-		pf.Abilities[vf.Setting(setting)] = vf.No
-	}
-	return pf
 }
 
 func fromVFState(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
@@ -218,20 +193,4 @@ func fromVFState(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF
 		o.Bond, o.Netdevice = &vf.Bond{Mode: vf.BondMode(v.Bond.Mode), Links: int(v.Bond.Links)}, ""
 	}
 	return o
-}
-
-// CountAiling counts the VFs of each PF, by the PF's name, that are in quarantine, and those without
-// carrier although their PF has a link.
-func CountAiling(vfs []v1alpha1.VFState) (aside, dark map[string]int) {
-	aside, dark = map[string]int{}, map[string]int{}
-	for _, v := range vfs {
-		pf := v.Name[:max(0, strings.LastIndexByte(v.Name, '#'))]
-		if v.Phase == string(journal.Quarantined) {
-			aside[pf]++
-		}
-		if v.NoCarrier {
-			dark[pf]++
-		}
-	}
-	return aside, dark
 }

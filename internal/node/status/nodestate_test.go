@@ -11,7 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -99,7 +99,7 @@ func TestToNodeState(t *testing.T) {
 	seven := 7
 	n := api.NodeStatus{
 		Version: "v1",
-		PFs: []api.PF{{Name: "enp1s0", PCI: vf.PCIAddr{Bus: 1}, WantedVFs: &seven, TotalVFs: 7, Abilities: vf.Abilities{vf.Settings()[0]: vf.No, vf.Settings()[1]: vf.Yes},
+		PFs: []api.PF{{PF: vf.PF{Name: "enp1s0", PCI: vf.PCIAddr{Bus: 1}, TotalVFs: 7, Abilities: vf.Abilities{vf.Settings()[0]: vf.No, vf.Settings()[1]: vf.Yes}}, WantedVFs: &seven,
 			VFs: api.Counts{Total: 4, Used: 1, Free: 2, Quarantined: 1}}},
 		VFs: []api.VF{
 			{Name: "enp1s0#0", Phase: "attached", Owner: &owner, Network: "n", Addresses: []string{"10.0.0.2/24"}, Pool: "x/a"},
@@ -157,16 +157,16 @@ func TestFlappingPF(t *testing.T) {
 
 // A VF in quarantine whose reset is retried is still in quarantine in the NodeState and its counts.
 func TestRetryInNodeState(t *testing.T) {
-	for phase, attempts := range map[journal.Phase]int{journal.Quarantined: 1, journal.Releasing: 1} {
+	for phase, attempts := range map[vf.Phase]int{vf.PhaseQuarantined: 1, vf.PhaseReleasing: 1} {
 		v := api.VF{Name: "enp1s0#0", Phase: string(phase), Attempts: attempts}
-		if aside, _ := CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
+		if aside, _ := nodestate.CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
 			t.Errorf("%s: it is not in quarantine", phase)
 		}
 		if c := countVFs([]api.VF{v}); c.Quarantined != 1 {
 			t.Errorf("%s: counts %+v", phase, c)
 		}
 	}
-	if v := toVFState(api.VF{Phase: string(journal.Releasing)}); v.Phase != string(journal.Releasing) {
+	if v := toVFState(api.VF{Phase: string(vf.PhaseReleasing)}); v.Phase != string(vf.PhaseReleasing) {
 		t.Errorf("a first release is %s", v.Phase)
 	}
 }

@@ -118,7 +118,7 @@ func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record
 
 // holderOf returns the owner who would lose the VF; an unknown owner if the record is damaged.
 func holderOf(r journal.Record) vf.Owner {
-	if r.Phase == journal.Damaged {
+	if r.Phase == vf.PhaseDamaged {
 		return vf.Owner{Kind: "unknown owner (damaged record)"}
 	}
 	return r.Lease.Owner

@@ -74,7 +74,7 @@ func TestPlanRefusesTooMany(t *testing.T) {
 func TestPlanNamesHolders(t *testing.T) {
 	pf := igb(0, 1)
 	r := free(pf.VFs[0])
-	r.Phase, r.Lease.Owner = journal.Attached, vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}
+	r.Phase, r.Lease.Owner = vf.PhaseAttached, vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}
 	p := planOf(t, "pools: [{name: a}]", "pools: [{name: a, deviceType: vfio-pci}]", []vf.PF{pf}, []journal.Record{r})
 	want := api.Plan{PFs: []api.PFPlan{{PF: "enp1s0f0", PCI: pf.PCI, Changes: []api.Change{
 		{Op: api.Modify, Object: "VF 0", Attribute: "driver", From: "igbvf", To: desired.VFIO, Note: "once it is given back"},

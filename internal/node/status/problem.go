@@ -8,7 +8,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/desired"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -118,10 +117,10 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	what := fmt.Sprintf("vf %d of %s", v.Index, v.PF)
 	show := "culvert vf show " + v.Name
 	switch {
-	case v.Phase == string(journal.Quarantined):
+	case v.Phase == string(vf.PhaseQuarantined):
 		problem.Reason = what + " is quarantined: " + v.Reason
 		problem.Next = fmt.Sprintf("%s; %s", p.describeRetry(v), show)
-	case v.Phase == string(journal.Damaged):
+	case v.Phase == string(vf.PhaseDamaged):
 		problem.Reason = fmt.Sprintf("the ledger's record of %s is damaged: %s", what, v.Reason)
 		problem.Next = "culvertd gives it to no owner; once the kernel shows that it is unused, culvertd takes it over again; culvert ledger check says more"
 	case v.Unread:
@@ -139,7 +138,7 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 		problem.Since = time.Time{}
 		problem.Reason = what + " is used outside Culvert: " + v.UsedBy
 		problem.Next = "culvertd leaves it to that user and gives it to no other; it is reset when that use ends"
-	case len(v.Differences) > 0 && v.Phase == string(journal.Free):
+	case len(v.Differences) > 0 && v.Phase == string(vf.PhaseFree):
 		problem.Since = time.Time{}
 		problem.Reason = what + " is free, but " + vf.Differences(v.Differences)
 		problem.Next = "culvertd resets it before it is given out"

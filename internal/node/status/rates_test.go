@@ -16,7 +16,7 @@ func TestRates(t *testing.T) {
 	pf := igb(0, 2)
 	pf.Driver = "i40e"
 	r := free(pf.VFs[0])
-	r.Phase, r.Lease = journal.Attached, journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Wanted: vf.Spec{MaxTxRate: ptr(uint32(170))}}
+	r.Phase, r.Lease = vf.PhaseAttached, journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Wanted: vf.Spec{MaxTxRate: ptr(uint32(170))}}
 	pf.VFs[0].Admin.MaxTxRate = 170
 	st := Assemble(Input{Now: now, PFs: []vf.PF{pf}, Records: []journal.Record{r, free(pf.VFs[1])}})
 	want := []api.Rate{{Setting: vf.SetMaxTxRate, Asked: ptr(uint32(170)), Accepted: 170, Effective: 150}}

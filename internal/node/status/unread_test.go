@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -34,7 +33,7 @@ func TestI7UnreadPFKeepsItsOwners(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			in := node(t)
 			for i := range in.Records {
-				if in.Records[i].Phase == journal.Attached {
+				if in.Records[i].Phase == vf.PhaseAttached {
 					in.Records[i].Lease.Pool = "intel.com/vfs"
 				}
 			}
@@ -52,7 +51,7 @@ func TestI7UnreadPFKeepsItsOwners(t *testing.T) {
 				if of {
 					hiddenVFs++
 				}
-				if !of || v.Phase != string(journal.Attached) {
+				if !of || v.Phase != string(vf.PhaseAttached) {
 					continue
 				}
 				if got := s.VFs[i]; got.Phase != v.Phase || got.Pool != "intel.com/vfs" || len(got.Addresses) != 1 || got.Owner == nil {
@@ -68,7 +67,7 @@ func TestI7UnreadPFKeepsItsOwners(t *testing.T) {
 				t.Errorf("%d VFs of the PF are told, not 7", hiddenVFs)
 			}
 			for _, pf := range n.PFs {
-				if pf.Error != "" && pf.VFs.Free > 0 {
+				if pf.Err != "" && pf.VFs.Free > 0 {
 					t.Errorf("PF %s has %+v, and nobody can have one", pf.Name, pf.VFs)
 				}
 			}

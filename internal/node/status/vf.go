@@ -8,7 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -96,17 +96,17 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 			v.Differences = findDifferences(r, st)
 		}
 	}
-	if pod := p.Given[st.PCI]; pod != "" && (!known || r.Phase == journal.Free) {
+	if pod := p.Given[st.PCI]; pod != "" && (!known || r.Phase == vf.PhaseFree) {
 		v.Phase, v.Owner = api.PhaseGiven, &vf.Owner{Kind: vf.OwnerPod, Name: pod}
 		v.Since, v.Differences = time.Time{}, nil // the pod may change it as it likes
 	}
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC
 	}
-	if v.UsedBy = p.findUser(pf, st); v.UsedBy != "" && v.Phase == string(journal.Free) {
+	if v.UsedBy = p.findUser(pf, st); v.UsedBy != "" && v.Phase == string(vf.PhaseFree) {
 		v.Phase, v.Since, v.Differences = api.PhaseOutside, time.Time{}, nil // the user may change it as it likes
 	}
-	v.NoCarrier = p.Dark[st.ID] && r.Phase == journal.Attached
+	v.NoCarrier = p.Dark[st.ID] && r.Phase == vf.PhaseAttached
 	v.Rates = ratesOf(v, st.Admin)
 	return v
 }
@@ -131,7 +131,7 @@ func (p picture) findUser(pf vf.PF, st vf.State) string {
 func (p picture) fillLease(v *api.VF, r journal.Record) {
 	v.Phase, v.Since, v.Generation = string(r.Phase), r.Since, r.Generation
 	v.Reason, v.Attempts, v.NextRetry = r.Reason, r.Attempts, r.NextRetry
-	if r.Phase != journal.Making && r.Phase != journal.Damaged { // then it has a baseline
+	if r.Phase != vf.PhaseMaking && r.Phase != vf.PhaseDamaged { // then it has a baseline
 		v.Baseline = shownBaseline(r)
 	}
 	if !r.Lease.Owner.IsZero() {
@@ -173,7 +173,7 @@ func ratesOf(v api.VF, accepted vf.Admin) []api.Rate {
 // guardOf returns the guard of an attached VF and how far it holds; nil for a lease without one.
 func guardOf(r journal.Record, st vf.State) *api.Guard {
 	w := r.Lease.Wanted
-	if w.Guard == "" || r.Phase != journal.Attached {
+	if w.Guard == "" || r.Phase != vf.PhaseAttached {
 		return nil
 	}
 	g := &api.Guard{Mode: w.Guard, Degree: vf.GuardNot}
@@ -210,10 +210,10 @@ func mergeAddresses(wanted []vf.Address, held []journal.Address) []string {
 // difference says nothing.
 func findDifferences(r journal.Record, st vf.State) []vf.Difference {
 	switch r.Phase {
-	case journal.Free, journal.Quarantined:
+	case vf.PhaseFree, vf.PhaseQuarantined:
 		return r.Baseline.Diff(st)
-	case journal.Attached:
-		all := attach.LeaseDiff(r, st)
+	case vf.PhaseAttached:
+		all := lease.Diff(r, st)
 		if st.Link == nil && r.Lease.Netns != "" { // it is in a netns that was not listed
 			all = slices.DeleteFunc(all, func(d vf.Difference) bool { return d.Attribute == "interface" })
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/suggest"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -77,15 +78,15 @@ func parseArguments(s string) (arguments, error) {
 // parseName reads the name or the UID of a pod, or the name of its namespace, which ends up in messages,
 // tables and the ledger. Runtimes that know no pods leave it empty.
 func parseName(s string) (string, error) {
-	if s != "" && !isIdentifier(s) {
-		return "", fmt.Errorf("%s: %s, at most %d", excerpt.Quote(s), wantName, longestName)
+	if s != "" && !config.IsName(s) {
+		return "", fmt.Errorf("%s: %s, at most %d", excerpt.Quote(s), config.WantName, config.LongestName)
 	}
 	return s, nil
 }
 
 // quoteKey returns an unknown key for a message.
 func quoteKey(s string) string {
-	if isIdentifier(s) {
+	if config.IsName(s) {
 		return s
 	}
 	return excerpt.Quote(s)

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-func requestFor(c Config) attach.Request {
+func requestFor(c config.Config) attach.Request {
 	req, err := buildRequest(c, arguments{}, api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x"})
 	if err != nil {
 		return attach.Request{}

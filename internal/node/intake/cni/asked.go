@@ -9,6 +9,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -20,20 +21,20 @@ import (
 // args.cni, else its own and those of CNI_ARGS.
 //
 // An IPAM plugin of another project reads these keys itself, see delegateIPAM.
-func (c Config) fillRequested(a arguments, req *attach.Request) error {
+func fillRequested(c config.Config, a arguments, req *attach.Request) error {
 	if c.IPAM.IsDelegated() {
 		return nil
 	}
-	if err := c.fillAddresses(a, req); err != nil {
+	if err := fillAddresses(c, a, req); err != nil {
 		return err
 	}
-	return c.checkRoom(*req)
+	return checkRoom(c, *req)
 }
 
 // checkRoom refuses a second address of a family where results have no room for it.
-func (c Config) checkRoom(req attach.Request) error {
+func checkRoom(c config.Config, req attach.Request) error {
 	if ok, err := version.GreaterThanOrEqualTo(c.Version, "0.3.0"); err != nil || ok {
-		return nil //nolint:nilerr // ParseConfig has read the version
+		return nil //nolint:nilerr // config.Parse has read the version
 	}
 	count := map[bool]int{}
 	for _, set := range req.IPAM.Sets {
@@ -50,7 +51,7 @@ func (c Config) checkRoom(req attach.Request) error {
 	return nil
 }
 
-func (c Config) fillAddresses(a arguments, req *attach.Request) (err error) {
+func fillAddresses(c config.Config, a arguments, req *attach.Request) (err error) {
 	if req.IPAM, err = c.IPAM.AddRanges(c.Ranges); err != nil {
 		return err
 	}
@@ -59,17 +60,17 @@ func (c Config) fillAddresses(a arguments, req *attach.Request) (err error) {
 	}
 	listed := splitList(a.ip)
 	if c.IPAM.Type != ipam.TypeStatic {
-		req.Addresses, err = c.parseAddresses(slices.Concat(listed, c.ArgIPs, c.IPs))
+		req.Addresses, err = parseAddresses(c, slices.Concat(listed, c.ArgIPs, c.IPs))
 		return err
 	}
 	asked := c.ArgIPs
 	if len(c.IPs) > 0 {
 		asked = c.IPs
 	}
-	if req.Addresses, err = c.parseAddresses(asked); err != nil || len(asked) > 0 {
+	if req.Addresses, err = parseAddresses(c, asked); err != nil || len(asked) > 0 {
 		return err
 	}
-	more, err := c.parseAddresses(listed)
+	more, err := parseAddresses(c, listed)
 	if err != nil {
 		return err
 	}
@@ -106,9 +107,9 @@ func splitList(value string) (out []string) {
 // becomes a full-length prefix, which leaves the length to the network's
 // range; the static addresses of ipam have no range. A lenient network without addresses
 // has none by name either, as the SR-IOV CNI plugin does it (ignoresIPs).
-func (c Config) parseAddresses(asked []string) ([]netip.Prefix, error) {
+func parseAddresses(c config.Config, asked []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
-	if c.ignoresIPs() {
+	if ignoresIPs(c) {
 		return nil, nil
 	}
 	for _, s := range asked {
@@ -133,4 +134,4 @@ func (c Config) parseAddresses(asked []string) ([]netip.Prefix, error) {
 }
 
 // ignoresIPs reports whether addresses that are asked for by name are left out.
-func (c Config) ignoresIPs() bool { return c.Lenient && c.IPAM.IsZero() }
+func ignoresIPs(c config.Config) bool { return c.Lenient && c.IPAM.IsZero() }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -92,12 +93,12 @@ func TestAskedAddressesOfOldVersions(t *testing.T) {
 // A network of type sriov without ipam ignores the addresses that a request names, like the SR-IOV
 // CNI plugin. A network of type culvert refuses the request.
 func TestAskedAddressesWithoutIPAM(t *testing.T) {
-	c := Config{Name: "n", Lenient: true}
-	if got, err := c.parseAddresses([]string{"10.0.0.5"}); err != nil || len(got) != 0 || !c.ignoresIPs() {
+	c := config.Config{Name: "n", Lenient: true}
+	if got, err := parseAddresses(c, []string{"10.0.0.5"}); err != nil || len(got) != 0 || !ignoresIPs(c) {
 		t.Errorf("%v, %v", got, err)
 	}
 	c.Lenient = false
-	if got, err := c.parseAddresses([]string{"10.0.0.5"}); !errors.Is(err, vf.ErrInvalid) || c.ignoresIPs() {
+	if got, err := parseAddresses(c, []string{"10.0.0.5"}); !errors.Is(err, vf.ErrInvalid) || ignoresIPs(c) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

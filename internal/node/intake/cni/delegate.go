@@ -13,6 +13,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/attach"
@@ -32,7 +33,7 @@ const (
 // runs when the interface is in the sandbox, since the dhcp plugin sends from the interface. The
 // plugin gets what ipam.ExecAdd of the CNI project gives it: the call's environment, and the whole
 // configuration.
-func (h *Handler) delegateIPAM(r api.CNIRequest, c *Config, req *attach.Request, ask Ask) {
+func (h *Handler) delegateIPAM(r api.CNIRequest, c *config.Config, req *attach.Request, ask Ask) {
 	req.Delegation = &journal.Delegation{
 		Plugin: c.IPAM.Type, Network: c.Name, ContainerID: r.ContainerID, Interface: r.IfName, Netns: r.Netns, Args: r.Args, Path: r.Path,
 	}
@@ -54,7 +55,7 @@ func (h *Handler) delegateIPAM(r api.CNIRequest, c *Config, req *attach.Request,
 
 // ownSection replaces an ipam section of type whereabouts by one that Culvert serves, unless the
 // whereabouts plugin serves it (ServesWhereabouts).
-func (h *Handler) ownSection(ctx context.Context, c *Config) error {
+func (h *Handler) ownSection(ctx context.Context, c *config.Config) error {
 	if c.IPAM.Type != ipam.TypeWhereabouts {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (h *Handler) ownSection(ctx context.Context, c *Config) error {
 			return err
 		}
 	}
-	own, err := c.whereabouts()
+	own, err := c.Whereabouts()
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ var errNotInstalled = errors.New("the plugin is not installed")
 
 // notInstalled adds to the error of a plugin that is not installed how to correct it. The error
 // wraps errNotInstalled.
-func notInstalled(err error, c Config) error {
+func notInstalled(err error, c config.Config) error {
 	if !errors.Is(err, vf.ErrNotFound) {
 		return err
 	}
@@ -94,7 +95,7 @@ func parseDelegated(out []byte, version string) (ipam.Config, ipam.DNS, error) {
 	if err := netconf.CheckSize(len(out)); err != nil {
 		return ipam.Config{}, ipam.DNS{}, err
 	}
-	r, err := DecodeResult(out, version)
+	r, err := config.DecodeResult(out, version)
 	if err != nil {
 		return ipam.Config{}, ipam.DNS{}, fmt.Errorf("%w: not a result: %w", vf.ErrInvalid, err)
 	}
@@ -142,7 +143,7 @@ func delegatedRoutes(r *current.Result) (out []vf.Route, err error) {
 // ledger has it (I8), and reports whether the ledger has one. A plugin that is not installed
 // any more keeps no pod from ending: its DEL stays owing.
 func (h *Handler) undoDelegation(ctx context.Context, r api.CNIRequest, ask Ask) (found bool, err error) {
-	held, owed, err := h.engine.Delegations()
+	held, owed, err := h.node.VFs.Delegations()
 	all := slices.Concat(held, owed)
 	return slices.ContainsFunc(all, func(d journal.Delegation) bool { return isOf(d, r) }), errors.Join(err, h.undoThose(ctx, all, r, ask))
 }
@@ -156,7 +157,7 @@ func isOf(d journal.Delegation, r api.CNIRequest) bool {
 // attachment of which the ledger has no delegation: the plugin that Culvert replaced may have
 // made it, and its address would stay taken. A failure keeps no pod from ending.
 func (h *Handler) releaseUnrecorded(ctx context.Context, r api.CNIRequest, ask Ask) {
-	c, err := ParseConfig(r.Config)
+	c, err := config.Parse(r.Config)
 	if err != nil || ask == nil {
 		return
 	}
@@ -174,7 +175,7 @@ func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api
 		if !isOf(d, r) {
 			continue
 		}
-		if c, err := ParseConfig(r.Config); err == nil && c.IPAM.Type == d.Plugin {
+		if c, err := config.Parse(r.Config); err == nil && c.IPAM.Type == d.Plugin {
 			d.Config = r.Config // with the prevResult
 		}
 		if r.Path != "" {
@@ -192,7 +193,7 @@ func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api
 // died in an ADD. It goes on after the delegation that was tried last, so that DELs that always
 // fail or hang do not keep it from the others. A later call repeats the DELs that fail.
 func (h *Handler) payOwed(ctx context.Context, ask Ask) {
-	_, owed, err := h.engine.Delegations()
+	_, owed, err := h.node.VFs.Delegations()
 	if err != nil || len(owed) == 0 || ask == nil {
 		return
 	}
@@ -242,7 +243,7 @@ func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask
 	if err != nil {
 		return err
 	}
-	return h.engine.Undone(d)
+	return h.node.VFs.Undone(d)
 }
 
 // undoFailed undoes the work that the IPAM plugin may have done for an ADD that failed. The caller
@@ -251,14 +252,14 @@ func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask
 // addresses.
 func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d journal.Delegation, cause error) {
 	if errors.Is(cause, errNotInstalled) {
-		if err := h.engine.Undone(d); err != nil {
+		if err := h.node.VFs.Undone(d); err != nil {
 			h.Log.Warn("forget a plugin that did not run", "container", r.ContainerID, "err", err)
 		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
 	defer cancel()
-	_, owed, err := h.engine.Delegations()
+	_, owed, err := h.node.VFs.Delegations()
 	err = errors.Join(err, h.undoThose(ctx, owed, r, ask))
 	if err != nil {
 		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", r.ContainerID, "err", err)
@@ -267,8 +268,8 @@ func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d j
 
 // collectDelegations runs the DELs of plugins for the attachments of a network that GC does
 // not keep.
-func (h *Handler) collectDelegations(ctx context.Context, c Config, ask Ask) error {
-	held, _, err := h.engine.Delegations()
+func (h *Handler) collectDelegations(ctx context.Context, c config.Config, ask Ask) error {
+	held, _, err := h.node.VFs.Delegations()
 	errs := []error{err}
 	for _, d := range held {
 		keep := d.Network != c.Name
@@ -287,7 +288,7 @@ func (h *Handler) collectDelegations(ctx context.Context, c Config, ask Ask) err
 
 // passOn runs a command of the plugin that gives a network's addresses; nil where there is
 // none, or where it does not have that command.
-func (h *Handler) passOn(ctx context.Context, r api.CNIRequest, c Config, ask Ask) error {
+func (h *Handler) passOn(ctx context.Context, r api.CNIRequest, c config.Config, ask Ask) error {
 	if err := h.ownSection(ctx, &c); err != nil || !c.IPAM.IsDelegated() {
 		return err
 	}

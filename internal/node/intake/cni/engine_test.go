@@ -88,7 +88,7 @@ func (m *memory) Attach(ctx context.Context, req attach.Request) (journal.Record
 		mac = *spec.MAC
 	}
 	rec := journal.Record{
-		ID: vf.ID{Index: i}, PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: uint8(i)}, Phase: journal.Attached,
+		ID: vf.ID{Index: i}, PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: uint8(i)}, Phase: vf.PhaseAttached,
 		Lease: journal.Lease{Owner: req.Owner, Network: req.Network, Pool: req.Pool, Netns: req.Netns, LinkMAC: mac, MTU: 1500, Request: req.Raw},
 	}
 	if m.vfio {

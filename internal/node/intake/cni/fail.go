@@ -9,6 +9,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/strictjson"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -35,7 +36,6 @@ var (
 )
 
 var (
-	errVersion     = errors.New("not served")
 	errEnvironment = errors.New("invalid environment variable")
 	errDiffers     = errors.New("not as it was attached")
 	errUndecodable = errors.New("not a configuration")
@@ -48,7 +48,7 @@ var outcomes = []struct {
 	code    uint
 	details string
 }{
-	{errVersion, types.ErrIncompatibleCNIVersion, "set cniVersion in the network configuration"},
+	{config.ErrVersion, types.ErrIncompatibleCNIVersion, "set cniVersion in the network configuration"},
 	{errEnvironment, types.ErrInvalidEnvironmentVariables, "the container runtime sets it; see the CNI specification, section 2"},
 	{errUndecodable, types.ErrDecodingFailure, "correct the network configuration"},
 	{ErrUnknown, types.ErrUnknownContainer, "the attachment is gone; delete the pod or add the attachment again"},

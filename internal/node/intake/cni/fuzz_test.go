@@ -2,7 +2,6 @@ package cni
 
 import (
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,41 +10,24 @@ import (
 	"github.com/containernetworking/cni/pkg/types/create"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/vf"
+	"github.com/culvert-net/culvert/internal/network/config"
 )
 
-// A configuration that is accepted names its network and pool by identifiers, and its result is one
-// of its version. Any other configuration is refused with a documented error that is short and
-// printable.
-func FuzzParseConfig(f *testing.F) {
+// The result of any configuration that is accepted is one of its version.
+func FuzzResult(f *testing.F) {
 	f.Add(with(`"vlan":100,"vlanQoS":5,"ipam":{"type":"host-local","subnet":"10.0.0.0/24"}`))
 	f.Add(with(`"prevResult":{"interfaces":[{"name":"eth0","sandbox":"/n"}],"ips":[{"interface":7,"address":"10.0.0.9/24"}],"routes":[{"dst":"::/0"}],"dns":{}}`))
 	f.Add(strings.ReplaceAll(with(`"prevResult":{"ips":[{"version":"4","address":"10.0.0.9/24"}]}`), "1.1.0", "0.3.1"))
-	f.Add(with(`"logFile":"/etc/cron.d/x","deviceID":"../../etc","pool":"../a","runtimeConfig":{"CNIDeviceInfoFile":"/etc/passwd","mac":"02:00:00:00:00:01"}`))
-	f.Add(with(`"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"../x"}],"dns":{"nameservers":["x"]}`))
+	f.Add(with(`"prevResult":{"ips":[{"":"","s":""}]}`))
 	f.Add(strict(`"bond":{"links":3,"mode":"active-backup","arpInterval":50,"arpIPTargets":["10.0.0.1"],"primary":"enp1s0","antiAffinity":"nic"},"deviceIDs":["3b:01.0","3b:01.1","3c:01.0"]`))
 	f.Add(strict(`"bond":{"mode":"802.3ad","force":true}`))
-	f.Add(strict(`"segment":"storage"`))
-	f.Add(with(`"segment":"-Storage.\u0000"`))
 	f.Fuzz(func(t *testing.T, raw string) {
-		c, err := ParseConfig([]byte(raw))
+		c, err := config.Parse([]byte(raw))
 		if err != nil {
-			if !errors.Is(err, vf.ErrInvalid) && !errors.Is(err, errVersion) {
-				t.Fatalf("undocumented error %v", err)
-			}
-			wantShort(t, err.Error())
 			return
 		}
-		if !isIdentifier(c.Name) || !isIdentifier(strings.Replace(c.Pool+"x", "/", "", 1)) {
-			t.Fatalf("network %q, pool %q", c.Name, c.Pool)
-		}
-		for _, o := range c.Valid {
-			if !isIdentifier(o.UID) || !isIfName(o.Interface) {
-				t.Fatalf("attachment %+v", o)
-			}
-		}
-		if b := c.Bond; b != nil {
-			checkBond(t, c)
+		if c.Bond != nil {
+			checkBondResult(t, c)
 			return
 		}
 		rec, err := newMemory(1).Attach(t.Context(), requestFor(c))
@@ -75,20 +57,20 @@ func wantShort(t *testing.T, text string) {
 // The answer to any environment is JSON, and an error is short and has a code. The names of an
 // attachment can stand in a message, a table and, except for the netns, in a path.
 func FuzzInvocation(f *testing.F) {
-	config := with(pool)
+	whole := with(pool)
 	for _, command := range []string{cmdAdd, cmdDel, cmdCheck, cmdGC, cmdStatus, cmdVersion, ""} {
-		f.Add(command, "c1", "/run/netns/x", "net1", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=a", "/opt/cni/bin", config)
+		f.Add(command, "c1", "/run/netns/x", "net1", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=a", "/opt/cni/bin", whole)
 	}
-	f.Add(cmdAdd, "../c", "/proc/1/ns/net\n", "../net1", "MAC=02:00:00:00:00:01;;IP==;", "/tmp/../x", config)
-	f.Add(cmdAdd, "c1", "/run/../etc", "-v", "K8S_POD_NAME=\x1b[2J;K8S_POD_NAMESPACE=a/b", "", config)
+	f.Add(cmdAdd, "../c", "/proc/1/ns/net\n", "../net1", "MAC=02:00:00:00:00:01;;IP==;", "/tmp/../x", whole)
+	f.Add(cmdAdd, "c1", "/run/../etc", "-v", "K8S_POD_NAME=\x1b[2J;K8S_POD_NAMESPACE=a/b", "", whole)
 	f.Add(cmdDel, strings.Repeat("c", 300), "", "net%d", "IP=10.0.0.5", "", "")
-	f.Fuzz(func(t *testing.T, command, container, netns, ifName, args, path, config string) {
+	f.Fuzz(func(t *testing.T, command, container, netns, ifName, args, path, text string) {
 		e := newMemory(2)
-		params, err := json.Marshal(api.CNIRequest{Command: command, ContainerID: container, Netns: netns, IfName: ifName, Args: args, Path: path, Config: []byte(config)})
+		params, err := json.Marshal(api.CNIRequest{Command: command, ContainerID: container, Netns: netns, IfName: ifName, Args: args, Path: path, Config: []byte(text)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := (&Handler{engine: e}).Serve(t.Context(), params, nil)
+		v, err := (&Handler{node: partsOf(e)}).Serve(t.Context(), params, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,8 +88,8 @@ func FuzzInvocation(f *testing.F) {
 		for _, rec := range e.leases {
 			l := rec.Lease
 			pod := strings.Split(l.Owner.Name, "/")
-			if !isIdentifier(l.Owner.UID) || !isIdentifier(l.Network) || !isIfName(l.Wanted.Interface) || len(pod) > 2 ||
-				l.Owner.Name != "" && !isIdentifier(pod[0]) || l.Netns != "" && (!filepath.IsAbs(l.Netns) || strings.Contains(l.Netns, "/../")) {
+			if !config.IsName(l.Owner.UID) || !config.IsName(l.Network) || !config.IsIfName(l.Wanted.Interface) || len(pod) > 2 ||
+				l.Owner.Name != "" && !config.IsName(pod[0]) || l.Netns != "" && (!filepath.IsAbs(l.Netns) || strings.Contains(l.Netns, "/../")) {
 				t.Fatalf("attached: %+v", l)
 			}
 		}

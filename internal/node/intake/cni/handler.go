@@ -14,39 +14,40 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// attachments is the part of attach.Engine that serves one attachment.
-type attachments interface {
+// engine is attach.Engine.
+type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
 	AttachBond(context.Context, attach.Request) (attach.Bonded, error)
-	Detach(context.Context, vf.Owner) error
 	Check(context.Context, vf.Owner, attach.Request) error
-}
-
-// node is the part of attach.Engine that serves all attachments of the node.
-type node interface {
-	Collect(ctx context.Context, network string, valid []vf.Owner) error
 	Ready(context.Context, attach.Request) error
 	// HasRDMA reports whether one of the VFs has an RDMA device.
 	HasRDMA(...journal.Record) bool
 }
 
-// delegations is the part of attach.Engine that remembers the calls of IPAM plugins.
+// resets is the part of reset.Resetter that ends attachments.
+type resets interface {
+	Detach(context.Context, vf.Owner) error
+	Collect(ctx context.Context, network string, valid []vf.Owner) error
+}
+
+// delegations is the part of hold.VFs that remembers the calls of IPAM plugins.
 type delegations interface {
 	Delegations() (held, owed []journal.Delegation, err error)
 	Undone(journal.Delegation) error
 }
 
-// engine is attach.Engine.
-type engine interface {
-	attachments
-	node
-	delegations
+// Parts are the parts of a node that serve attachments.
+type Parts struct {
+	Engine engine
+	Resets resets
+	VFs    delegations
 }
 
 // Handler answers the shim.
@@ -61,16 +62,16 @@ type Handler struct {
 	// ServesWhereabouts reports whether Culvert gives out the addresses of networks with ipam
 	// of type whereabouts; else the plugin of that name does. Nil stands for true.
 	ServesWhereabouts func(context.Context) (bool, error)
-	engine            engine
+	node              Parts
 	resolvDirs        []string // where resolvConf may be
 
 	mu       sync.Mutex         // guards lastOwed
 	lastOwed journal.Delegation // the last one whose DEL payOwed tried
 }
 
-// New makes a handler over an engine.
-func New(e engine) *Handler {
-	return &Handler{Log: slog.New(slog.DiscardHandler), engine: e, resolvDirs: resolvDirs()}
+// New makes a handler over the parts of a node.
+func New(p Parts) *Handler {
+	return &Handler{Log: slog.New(slog.DiscardHandler), node: p, resolvDirs: resolvDirs()}
 }
 
 // Serve is an rpc.DialogHandler: an api.CNIRequest in, an api.CNIResponse out. An
@@ -124,7 +125,7 @@ func (h *Handler) addNetwork(ctx context.Context, r api.CNIRequest, ask Ask) ([]
 	if err := h.choosePool(ctx, r, &c, &req); err != nil {
 		return nil, err
 	}
-	if c.DNS, err = c.findDNS(h.resolvDirs); err != nil {
+	if c.DNS, err = findDNS(c, h.resolvDirs); err != nil {
 		return nil, err
 	}
 	if err := h.askPower(ctx, r, &req); err != nil {
@@ -149,16 +150,16 @@ func (h *Handler) addNetwork(ctx context.Context, r api.CNIRequest, ask Ask) ([]
 
 // attachAs attaches a VF or a bond and returns the result. An IPAM plugin of another project adds
 // its DNS settings to c meanwhile.
-func (h *Handler) attachAs(ctx context.Context, c *Config, req attach.Request, r api.CNIRequest) ([]byte, error) {
+func (h *Handler) attachAs(ctx context.Context, c *config.Config, req attach.Request, r api.CNIRequest) ([]byte, error) {
 	if req.Bond != nil {
-		bonded, err := h.engine.AttachBond(ctx, req)
+		bonded, err := h.node.Engine.AttachBond(ctx, req)
 		if err != nil {
 			return nil, err
 		}
 		h.reportGuard(ctx, r, req, bonded.Members...)
 		return formatBond(*c, bonded, r.IfName, r.Netns)
 	}
-	rec, err := h.engine.Attach(ctx, req)
+	rec, err := h.node.Engine.Attach(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (h *Handler) reportGuard(ctx context.Context, r api.CNIRequest, req attach.
 	if err != nil || req.Spec.Guard == "" || a.podName == "" || h.Cluster == nil {
 		return
 	}
-	degree, reason := vf.GuardDegree(req.Power, h.engine.HasRDMA(vfs...))
+	degree, reason := vf.GuardDegree(req.Power, h.node.Engine.HasRDMA(vfs...))
 	if reason == "" {
 		return
 	}
@@ -211,7 +212,7 @@ func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing [
 		texts = append(texts, "network "+network+": "+strings.Join(c.Warnings, "; "))
 		h.Log.Warn("network configuration", "net", network, "owner", a.ownerOf(r.ContainerID, r.IfName), "warnings", c.Warnings)
 	}
-	if c.ignoresIPs() && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
+	if ignoresIPs(c) && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
 		texts = append(texts, fmt.Sprintf("network %s: addresses are asked for, and it has no ipam section, so the interface gets none: add one", network))
 	}
 	h.emitEvents(ctx, r, "NetworkSettingIgnored", texts...)
@@ -249,7 +250,7 @@ func (h *Handler) delNetwork(ctx context.Context, r api.CNIRequest, ask Ask) err
 		a = arguments{}
 	}
 	undone, undoErr := h.undoDelegation(ctx, r, ask)
-	err = h.engine.Detach(ctx, a.ownerOf(r.ContainerID, r.IfName))
+	err = h.node.Resets.Detach(ctx, a.ownerOf(r.ContainerID, r.IfName))
 	if errors.Is(err, vf.ErrNotFound) {
 		err = nil
 	}
@@ -269,7 +270,7 @@ func (h *Handler) checkNetwork(ctx context.Context, r api.CNIRequest, ask Ask) e
 	}
 	switch {
 	case slices.Index(api.CNIVersions(), c.Version) < slices.Index(api.CNIVersions(), "0.4.0"):
-		return fmt.Errorf("cniVersion %q: %w for CHECK; want 0.4.0 or later", c.Version, errVersion)
+		return fmt.Errorf("cniVersion %q: %w for CHECK; want 0.4.0 or later", c.Version, config.ErrVersion)
 	case c.DisableCheck:
 		return nil
 	case c.Prev == nil:
@@ -282,7 +283,7 @@ func (h *Handler) checkNetwork(ctx context.Context, r api.CNIRequest, ask Ask) e
 	if err := h.passOn(ctx, r, c, ask); err != nil {
 		return err
 	}
-	err = h.engine.Check(ctx, req.Owner, expected)
+	err = h.node.Engine.Check(ctx, req.Owner, expected)
 	switch {
 	case errors.Is(err, vf.ErrNotFound):
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -299,13 +300,13 @@ func (h *Handler) collectGarbage(ctx context.Context, r api.CNIRequest, ask Ask)
 	}
 	switch {
 	case c.Version != api.CNINewest:
-		return fmt.Errorf("cniVersion %q: %w for GC; want 1.1.0", c.Version, errVersion)
+		return fmt.Errorf("cniVersion %q: %w for GC; want 1.1.0", c.Version, config.ErrVersion)
 	case c.DisableGC:
 		return nil
 	case c.Valid == nil:
 		return fmt.Errorf("cni.dev/valid-attachments: %w: missing; without it GC would take every VF of network %s from its owner", vf.ErrInvalid, c.Name)
 	}
-	err = errors.Join(h.collectDelegations(ctx, c, ask), h.engine.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, r, c, ask))
+	err = errors.Join(h.collectDelegations(ctx, c, ask), h.node.Resets.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, r, c, ask))
 	h.payOwed(ctx, ask)
 	return err
 }
@@ -317,7 +318,7 @@ func (h *Handler) checkStatus(ctx context.Context, r api.CNIRequest, ask Ask) er
 	if err != nil {
 		return err
 	}
-	err = h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool, Segment: c.Segment})
+	err = h.node.Engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool, Segment: c.Segment})
 	if err == nil && c.Version == api.CNINewest { // earlier plugins have no STATUS
 		err = h.passOn(ctx, r, c, ask)
 	}
@@ -328,22 +329,22 @@ func (h *Handler) checkStatus(ctx context.Context, r api.CNIRequest, ask Ask) er
 }
 
 // configOf reads the configuration of an invocation.
-func configOf(r api.CNIRequest) (Config, error) {
+func configOf(r api.CNIRequest) (config.Config, error) {
 	if !json.Valid(r.Config) {
-		_, err := ParseConfig(r.Config)
-		return Config{}, fmt.Errorf("%w: %w", errUndecodable, err)
+		_, err := config.Parse(r.Config)
+		return config.Config{}, fmt.Errorf("%w: %w", errUndecodable, err)
 	}
-	return ParseConfig(r.Config)
+	return config.Parse(r.Config)
 }
 
 // parseRequest reads everything that ADD and CHECK need. The lease keeps their configuration, so it
 // is bounded. The configuration of GC may be longer, since it has the list of valid attachments.
-func parseRequest(r api.CNIRequest) (Config, attach.Request, error) {
+func parseRequest(r api.CNIRequest) (config.Config, attach.Request, error) {
 	if err := netconf.CheckSize(len(r.Config)); err != nil {
-		return Config{}, attach.Request{}, err
+		return config.Config{}, attach.Request{}, err
 	}
 	if err := Valid(r); err != nil {
-		return Config{}, attach.Request{}, err
+		return config.Config{}, attach.Request{}, err
 	}
 	c, err := configOf(r)
 	if err != nil {
@@ -357,7 +358,7 @@ func parseRequest(r api.CNIRequest) (Config, attach.Request, error) {
 	return c, req, err
 }
 
-func buildRequest(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
+func buildRequest(c config.Config, a arguments, r api.CNIRequest) (attach.Request, error) {
 	spec := c.Spec
 	spec.Interface = r.IfName
 	for _, mac := range []*vf.MAC{a.mac, c.MAC} { // the later one counts
@@ -373,5 +374,5 @@ func buildRequest(c Config, a arguments, r api.CNIRequest) (attach.Request, erro
 	if err := checkBondName(r.IfName, c.Bond); err != nil {
 		return req, err
 	}
-	return req, c.fillRequested(a, &req)
+	return req, fillRequested(c, a, &req)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/attach"
@@ -40,7 +41,7 @@ type pools interface {
 // attachment definition, the pool of another definition that it shares, the AddressPool that it
 // names, or the pool of its network_name of whereabouts. A network of a file, or of a host without
 // Kubernetes, keeps the pool of its CNI name.
-func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, req *attach.Request) error {
+func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *config.Config, req *attach.Request) error {
 	if c.IPAM.IsZero() {
 		return nil
 	}
@@ -82,7 +83,7 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, r
 	if err != nil {
 		return err
 	}
-	return c.fillRequested(a, req)
+	return fillRequested(*c, a, req)
 }
 
 // declaredSection returns the section of a network of a namespace that names an AddressPool.
@@ -134,7 +135,7 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 	if err != nil {
 		return ipam.Config{}, err
 	}
-	configs, err := Own(d)
+	configs, err := config.Own(d)
 	if err != nil {
 		return ipam.Config{}, err
 	}
@@ -149,7 +150,7 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 
 // findDefinition returns the network attachment definition to which a request belongs; the zero
 // value stands for a file on the node.
-func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
+func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c config.Config) (api.NetworkDefinition, error) {
 	if r.Definition == "" {
 		return h.findAnnotated(ctx, r, c)
 	}
@@ -165,7 +166,7 @@ func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c Config
 // interface. It returns the definition, among those that the pod's annotations name, that has the
 // request's configuration. If the annotations leave the choice open, the request is refused, and
 // the kubelet tries again: a wrong pool would give an address twice.
-func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
+func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c config.Config) (api.NetworkDefinition, error) {
 	a, err := parseArguments(r.Args)
 	if err != nil || a.podName == "" {
 		return api.NetworkDefinition{}, err
@@ -242,11 +243,11 @@ func elementsOf(pod api.Pod) (out []podNetwork, err error) {
 
 // hasSection reports whether a definition has a network of c's name and addresses. Warnings do not
 // count: Multus writes the section anew, so keys come in another order and values in another form.
-func hasSection(d api.NetworkDefinition, c Config) bool {
-	configs, err := Own(d)
+func hasSection(d api.NetworkDefinition, c config.Config) bool {
+	configs, err := config.Own(d)
 	c.IPAM.Warnings = nil
-	return err == nil && slices.ContainsFunc(configs, func(o Config) bool {
-		if section, err := o.whereabouts(); err == nil && c.IPAM.Pool != "" {
+	return err == nil && slices.ContainsFunc(configs, func(o config.Config) bool {
+		if section, err := o.Whereabouts(); err == nil && c.IPAM.Pool != "" {
 			o.IPAM = section
 		}
 		o.IPAM.Warnings = nil

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -62,7 +63,7 @@ func (e *requestEngine) Attach(ctx context.Context, req attach.Request) (journal
 func poolOfADD(t *testing.T, c cluster, p pools, r api.CNIRequest) (string, attach.Request) {
 	t.Helper()
 	e := &requestEngine{memory: newMemory(1)}
-	h := New(e)
+	h := New(partsOf(e))
 	h.Cluster, h.Pools = c, p
 	if _, err := h.Run(t.Context(), r, nil); err != nil {
 		if len(e.leases) > 0 {
@@ -307,5 +308,23 @@ func TestPodKeepsTheAddressOfItsName(t *testing.T) {
 				t.Errorf("events, -want +got\n%s", d)
 			}
 		})
+	}
+}
+
+// The definition of a whereabouts network is found by the section that Culvert serves in its place.
+// A definition with another name or range is not that of the network.
+func TestWhereaboutsNetworkHasItsDefinition(t *testing.T) {
+	const text = `{"cniVersion":"1.0.0","name":"n","type":"sriov","ipam":{"type":"whereabouts","range":"10.5.0.0/24"}}`
+	c, err := config.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := New(partsOf(newMemory(1))).ownSection(t.Context(), &c); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{text: true, strings.Replace(text, "10.5", "10.6", 1): false, strings.Replace(text, `"n"`, `"m"`, 1): false} {
+		if got := hasSection(api.NetworkDefinition{Namespace: "d", Name: "x", Config: text}, c); got != want {
+			t.Errorf("%s has the section: %t", text, got)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -27,7 +28,7 @@ func resolvDirs() []string {
 
 // findDNS returns the DNS of a result: the network's dns section, else that of
 // ipam, else the file that ipam.resolvConf names, which is in one of dirs.
-func (c Config) findDNS(dirs []string) (ipam.DNS, error) {
+func findDNS(c config.Config, dirs []string) (ipam.DNS, error) {
 	switch {
 	case !c.DNS.IsZero():
 		return c.DNS, nil
@@ -102,5 +103,5 @@ func readResolvConf(r io.Reader) (ipam.DNS, error) {
 // isNoWord reports whether s is longer than a domain name, or has characters that a terminal would
 // act upon.
 func isNoWord(s string) bool {
-	return len(s) > longestName+1 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
+	return len(s) > config.LongestName+1 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

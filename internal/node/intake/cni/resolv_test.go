@@ -2,10 +2,13 @@ package cni
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +23,7 @@ func addResolving(t *testing.T, dir, file string) api.CNIResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := (&Handler{engine: newMemory(1), resolvDirs: []string{dir}}).Serve(t.Context(), params, nil)
+	v, err := (&Handler{node: partsOf(newMemory(1)), resolvDirs: []string{dir}}).Serve(t.Context(), params, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,5 +95,12 @@ func TestResolvConfIsNowhereElse(t *testing.T) {
 		if resp.Exit == 0 || !strings.Contains(string(resp.Stdout), "ipam.resolvConf") || !strings.Contains(string(resp.Stdout), says) || strings.Contains(string(resp.Stdout), "10.6.6.6") {
 			t.Errorf("%.100q: exit %d: %s", path, resp.Exit, resp.Stdout)
 		}
+	}
+}
+
+// A file that can be read only in part counts as unreadable.
+func TestResolvConfThatBreaksOff(t *testing.T) {
+	if _, err := readResolvConf(iotest.ErrReader(io.ErrUnexpectedEOF)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%v", err)
 	}
 }

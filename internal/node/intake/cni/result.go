@@ -12,6 +12,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -25,13 +26,13 @@ import (
 // sandbox, the admin MAC and the MTU, like the SR-IOV CNI plugin's result: Multus leaves
 // interfaces without a sandbox out of the network-status, by which KubeVirt and DPDK programs
 // find them.
-func formatResult(c Config, rec journal.Record, netns string) ([]byte, error) {
+func formatResult(c config.Config, rec journal.Record, netns string) ([]byte, error) {
 	return formatLease(c, rec.Lease, interfaceEntry(rec, netns, c.Version))
 }
 
 // formatLease writes the CNI result of an attachment with these interfaces, of which the first
 // has the lease's addresses.
-func formatLease(c Config, lease journal.Lease, entries ...*current.Interface) ([]byte, error) {
+func formatLease(c config.Config, lease journal.Lease, entries ...*current.Interface) ([]byte, error) {
 	r := &current.Result{CNIVersion: api.CNINewest}
 	if c.Prev != nil {
 		r = c.Prev

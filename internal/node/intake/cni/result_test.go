@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/journal"
 )
 
@@ -117,11 +118,11 @@ func TestTheLeaseHasTheConfiguration(t *testing.T) {
 	var rec journal.Record
 	for _, rec = range e.leases {
 	}
-	c, err := ParseConfig(rec.Lease.Request)
+	c, err := config.Parse(rec.Lease.Request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.DNS, err = c.findDNS(resolvDirs()); err != nil {
+	if c.DNS, err = findDNS(c, resolvDirs()); err != nil {
 		t.Fatal(err)
 	}
 	again, err := formatResult(c, rec, rec.Lease.Netns)

@@ -25,8 +25,8 @@ func leaveOutUndeclared(r api.CNIRequest) (api.CNIRequest, []string) {
 	if err != nil {
 		return r, nil
 	}
-	config, missing := withoutUndeclaredArgs(p)
-	r.Config = config
+	text, missing := withoutUndeclaredArgs(p)
+	r.Config = text
 	for _, asked := range []struct {
 		capability, key string
 		is              bool
@@ -46,8 +46,8 @@ func leaveOutUndeclared(r api.CNIRequest) (api.CNIRequest, []string) {
 // withoutUndeclaredArgs returns the configuration of a plugin without the keys that
 // Plugin.LeaveOutUndeclared takes out of its args.cni.
 func withoutUndeclaredArgs(p netconf.Plugin) (json.RawMessage, []string) {
-	var config, args, asked map[string]json.RawMessage // keys count as they are written
-	if json.Unmarshal(p.Raw, &config) != nil || json.Unmarshal(config["args"], &args) != nil || json.Unmarshal(args["cni"], &asked) != nil {
+	var whole, args, asked map[string]json.RawMessage // keys count as they are written
+	if json.Unmarshal(p.Raw, &whole) != nil || json.Unmarshal(whole["args"], &args) != nil || json.Unmarshal(args["cni"], &asked) != nil {
 		return p.Raw, nil
 	}
 	rest, missing := p.LeaveOutUndeclared(asked)
@@ -55,7 +55,7 @@ func withoutUndeclaredArgs(p netconf.Plugin) (json.RawMessage, []string) {
 		return p.Raw, nil
 	}
 	raw, err1 := json.Marshal(rest)
-	raw, err2 := netconf.SetKeys(config["args"], map[string]json.RawMessage{"cni": raw})
+	raw, err2 := netconf.SetKeys(whole["args"], map[string]json.RawMessage{"cni": raw})
 	changed, err3 := p.With(map[string]json.RawMessage{"args": raw})
 	if errors.Join(err1, err2, err3) != nil { // a text that could be read causes no error
 		return p.Raw, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/kube"
+	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
@@ -84,14 +85,14 @@ func TestRealWhereaboutsIsDelegatedTo(t *testing.T) {
 
 	err = d.ledger.Update(func(tx *journal.Tx) error { // as a culvertd leaves it that died in the ADD of c2
 		for _, r := range tx.Records() {
-			if r.Phase == journal.Attached {
-				r.Phase = journal.Configuring
+			if r.Phase == vf.PhaseAttached {
+				r.Phase = vf.PhaseConfiguring
 				return tx.Put(r)
 			}
 		}
 		return errors.New("no pod has a VF")
 	})
-	if err := errors.Join(err, d.Engine.Replay(t.Context())); err != nil {
+	if err := errors.Join(err, d.Upkeep.Replay(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	wantAllocated("2")

@@ -101,7 +101,7 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			if d.unfit == "" && lately && d.vfio && !before.lists(st.PCI) { // its device nodes work without an ADD
 				d.unfit = describeUnread(pf)
 			}
-			if d.unfit == "" && (unused || rec.Phase != journal.Free) && h.newer(rec, before.listed) {
+			if d.unfit == "" && (unused || rec.Phase != vf.PhaseFree) && h.newer(rec, before.listed) {
 				d.unfit = findDriverProblem(pool, st, rec.Phase)
 				d.soon = d.soon || d.unfit != ""
 			}
@@ -212,33 +212,33 @@ func findUnread(pfs []vf.PF, listed time.Time, whole map[vf.PCIAddr]wholePF, now
 func (d *device) judgeRecord(rec journal.Record, known bool, ours func(journal.Record) bool, given string) {
 	switch {
 	case !known && given != "":
-	case !known || rec.Phase == journal.Making:
+	case !known || rec.Phase == vf.PhaseMaking:
 		d.unfit, d.soon = "it is being made", true
-	case rec.Phase == journal.Free:
+	case rec.Phase == vf.PhaseFree:
 		d.free = true
-	case rec.Phase == journal.Quarantined:
+	case rec.Phase == vf.PhaseQuarantined:
 		d.unfit = fmt.Sprintf("it is in quarantine (%s): see culvert vf show %s", rec.Reason, d.pci)
-	case rec.Phase == journal.Damaged:
+	case rec.Phase == vf.PhaseDamaged:
 		d.unfit = fmt.Sprintf("its record in the ledger is damaged (%s): culvert ledger check says more", rec.Reason)
 	case ours(rec):
-		d.soon = rec.Phase == journal.Releasing
+		d.soon = rec.Phase == vf.PhaseReleasing
 	default:
 		d.unfit = "held by " + rec.Lease.Owner.String()
-		d.soon = rec.Phase == journal.Releasing
+		d.soon = rec.Phase == vf.PhaseReleasing
 	}
 }
 
 // findDriverProblem returns why a VF's driver keeps the VF from being given out. A VF that is being
 // given or taken back may have any driver or none. A VF that a pod has may have any driver, since
 // the pod may change it.
-func findDriverProblem(pool desired.Pool, st vf.State, phase journal.Phase) string {
+func findDriverProblem(pool desired.Pool, st vf.State, phase vf.Phase) string {
 	vfio, wanted := st.Driver == vf.DriverVFIO, pool.KindOf(st)
 	switch {
-	case phase != journal.Free && phase != journal.Attached:
+	case phase != vf.PhaseFree && phase != vf.PhaseAttached:
 		return ""
 	case st.Driver == "":
 		return "no driver is bound to it"
-	case phase != journal.Free:
+	case phase != vf.PhaseFree:
 		return ""
 	case wanted == desired.VFIO && !vfio:
 		return fmt.Sprintf("driver %s is bound to it, not %s", st.Driver, vf.DriverVFIO)

@@ -36,7 +36,7 @@ func (h host) mayServePods() bool {
 		for _, st := range pf.VFs {
 			pool, in := h.spec.PoolOf(pf, st.ID.Index, st)
 			rec, known := records[st.ID]
-			if in && (!known || rec.Phase == journal.Free && findDriverProblem(pool, st, rec.Phase) != "") {
+			if in && (!known || rec.Phase == vf.PhaseFree && findDriverProblem(pool, st, rec.Phase) != "") {
 				return true
 			}
 		}

@@ -210,7 +210,7 @@ func (p *Plugin) readHost(spec desired.Spec) (host, error) {
 // state is the state of a record at the last reading, and the latest time at which it can have
 // begun. That time is by the monotonic clock, unlike Record.Since.
 type state struct {
-	phase      journal.Phase
+	phase      vf.Phase
 	generation uint64
 	since      time.Time
 }

@@ -507,7 +507,7 @@ func TestUnreadForAMoment(t *testing.T) {
 		newer:  func(_ journal.Record, listed time.Time) bool { return listed.Equal(before) },
 	}
 	for i := range 4 {
-		h.records = append(h.records, journal.Record{ID: vf.ID{Index: i}, Phase: journal.Free})
+		h.records = append(h.records, journal.Record{ID: vf.ID{Index: i}, Phase: vf.PhaseFree})
 	}
 	got := h.devicesByPool(func(journal.Record) bool { return true })["x/net"]
 	for i, healthy := range []bool{true, false, false, true} {
@@ -547,7 +547,7 @@ func TestVFsOfDoubtfulPFsComeLast(t *testing.T) {
 	h := host{
 		spec:       desired.Spec{Pools: []desired.Pool{{Name: "net", Prefix: "x", AsBound: true}}},
 		newer:      func(journal.Record, time.Time) bool { return true },
-		records:    []journal.Record{{ID: dark, Phase: journal.Attached}, {ID: vf.ID{PF: dark.PF, Index: 1}, Phase: journal.Free}, {ID: vf.ID{PF: vf.PFID{Port: "two"}}, Phase: journal.Free}},
+		records:    []journal.Record{{ID: dark, Phase: vf.PhaseAttached}, {ID: vf.ID{PF: dark.PF, Index: 1}, Phase: vf.PhaseFree}, {ID: vf.ID{PF: vf.PFID{Port: "two"}}, Phase: vf.PhaseFree}},
 		isDark:     func(r journal.Record) bool { return r.ID == dark },
 		isDoubtful: func(pf vf.PF, _ []journal.Record) bool { return pf.ID.Port == "one" },
 	}
@@ -589,7 +589,7 @@ func TestPoolOverTwoSegmentsIsUnhealthy(t *testing.T) {
 			{Name: "a", ID: ids[0].PF, Up: true, Carrier: true, VFs: []vf.State{{ID: ids[0], Driver: "igbvf", Link: &vf.Link{}}}},
 			{Name: "b", ID: ids[1].PF, Up: true, Carrier: true, VFs: []vf.State{{ID: ids[1], Driver: "igbvf", Link: &vf.Link{}}}},
 		},
-		records: []journal.Record{{ID: ids[0], Phase: journal.Free}, {ID: ids[1], Phase: journal.Attached}},
+		records: []journal.Record{{ID: ids[0], Phase: vf.PhaseFree}, {ID: ids[1], Phase: vf.PhaseAttached}},
 		newer:   func(journal.Record, time.Time) bool { return true },
 	}
 	yes := func(journal.Record) bool { return true }

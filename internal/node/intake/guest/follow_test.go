@@ -84,7 +84,7 @@ func following(t *testing.T, l *libvirtFake, problems func() []api.Problem) (*Fo
 		t.Fatal(err)
 	}
 	err = ledger.Update(func(tx *journal.Tx) error {
-		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Index: 0}, Generation: 1, Phase: journal.Attached,
+		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Index: 0}, Generation: 1, Phase: vf.PhaseAttached,
 			Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: uuidOf(1), Name: "web", Interface: "net1"}}})
 	})
 	if err != nil {
@@ -218,7 +218,7 @@ func TestLibvirtIsNotMissedWithoutGuests(t *testing.T) {
 	f, _ := following(t, l, func() []api.Problem { return nil })
 	says(t, f, "libvirt: it does not run")
 	if err := f.ledger.Update(func(tx *journal.Tx) error {
-		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Index: 0}, Generation: 1, Phase: journal.Making})
+		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Index: 0}, Generation: 1, Phase: vf.PhaseMaking})
 	}); err != nil {
 		t.Fatal(err)
 	}

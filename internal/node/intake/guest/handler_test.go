@@ -38,13 +38,13 @@ func (e *fakeEngine) Attach(_ context.Context, req attach.Request) (journal.Reco
 	if req.VF == e.fails {
 		return journal.Record{}, fmt.Errorf("VF %s: no luck", req.VF)
 	}
-	rec := journal.Record{ID: idOf(req.VF), PCI: req.VF, Phase: journal.Attached, Lease: journal.Lease{Owner: req.Owner, Wanted: req.Spec, Pool: "x/a"}}
+	rec := journal.Record{ID: idOf(req.VF), PCI: req.VF, Phase: vf.PhaseAttached, Lease: journal.Lease{Owner: req.Owner, Wanted: req.Spec, Pool: "x/a"}}
 	return rec, e.ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
 }
 
 func (e *fakeEngine) End(_ context.Context, rec journal.Record) error {
 	e.asked = append(e.asked, "end "+short(rec.PCI))
-	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
+	rec.Phase, rec.Lease = vf.PhaseFree, journal.Lease{}
 	return e.ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
 }
 
@@ -93,19 +93,19 @@ func handler(t testing.TB, held ...string) (*Handler, *fakeEngine) {
 		t.Fatal(err)
 	}
 	e := &fakeEngine{ledger: l}
-	return New(e, l), e
+	return New(Parts{Engine: e, Resets: e, VFs: e}, l), e
 }
 
 func recordOf(t testing.TB, n int, held []string) journal.Record {
 	t.Helper()
-	rec := journal.Record{ID: idOf(place(n)), PCI: place(n), Phase: journal.Free, Generation: 1}
+	rec := journal.Record{ID: idOf(place(n)), PCI: place(n), Phase: vf.PhaseFree, Generation: 1}
 	for _, line := range held {
 		f := strings.Fields(line)
 		if f[0] != short(place(n)) {
 			continue
 		}
-		rec.Phase = journal.Phase(f[1])
-		if rec.Phase == journal.Quarantined {
+		rec.Phase = vf.Phase(f[1])
+		if rec.Phase == vf.PhaseQuarantined {
 			rec.Reason = "it does not go"
 			continue
 		}
@@ -372,7 +372,7 @@ func TestDetach(t *testing.T) {
 			if diff := cmp.Diff(tc.asked, e.asked); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if done, ok := answer.(api.GuestDetached); ok && (len(done.VFs) != len(tc.asked) || done.VFs[0].Phase != string(journal.Free)) {
+			if done, ok := answer.(api.GuestDetached); ok && (len(done.VFs) != len(tc.asked) || done.VFs[0].Phase != string(vf.PhaseFree)) {
 				t.Errorf("%+v", done)
 			}
 		})

@@ -53,7 +53,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	for _, w := range wants {
 		rec, known := recordAt(records, w.VF)
 		if why := findObstacle(rec, who); known && why != "" {
-			no.addReason(why, h.engine.Room(ctx, rec.PCI))
+			no.addReason(why, h.node.Engine.Room(ctx, rec.PCI))
 		}
 		switch {
 		case w.Err != nil && mayBeVF(records, w):
@@ -136,7 +136,7 @@ func (h *Handler) grantVF(ctx context.Context, req attach.Request) (rec journal.
 	for _, r := range mine {
 		named := r.Lease.Owner.Interface == req.Owner.Interface
 		switch {
-		case r.Phase != journal.Attached: // the engine waits for it
+		case r.Phase != vf.PhaseAttached: // the engine waits for it
 		case r.PCI == req.VF && named && isSameLease(r, req) && !r.Lease.Opened:
 			return r, true, nil
 		case r.PCI == req.VF || named:
@@ -146,7 +146,7 @@ func (h *Handler) grantVF(ctx context.Context, req attach.Request) (rec journal.
 	if err := h.endLeases(ctx, stale); err != nil {
 		return rec, false, err
 	}
-	rec, err = h.engine.Attach(ctx, req)
+	rec, err = h.node.Engine.Attach(ctx, req)
 	return rec, false, err
 }
 
@@ -187,10 +187,10 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: port.UUID, Name: port.Name}
 	if why := findObstacle(rec, who); why != "" {
 		var no refusal
-		no.addReason(why, h.engine.Room(ctx, rec.PCI))
+		no.addReason(why, h.node.Engine.Room(ctx, rec.PCI))
 		return no.formatAnswer(who, "take it out of the network, too"), nil
 	}
-	if rec.Phase == journal.Attached {
+	if rec.Phase == vf.PhaseAttached {
 		return api.GuestAnswer{}, nil
 	}
 	return h.grantAll(ctx, []attach.Request{requestFor(rec, who, port.Want)})
@@ -234,7 +234,7 @@ func (h *Handler) endLeases(ctx context.Context, leases []journal.Record) error 
 	var g errgroup.Group
 	for i, rec := range leases {
 		g.Go(func() error {
-			errs[i] = h.engine.End(ctx, rec)
+			errs[i] = h.node.Resets.End(ctx, rec)
 			return nil
 		})
 	}
@@ -267,7 +267,7 @@ func requestFor(rec journal.Record, who vf.Owner, w guest.Want) attach.Request {
 func findObstacle(rec journal.Record, who vf.Owner) string {
 	mine := rec.Lease.Owner.Kind == who.Kind && rec.Lease.Owner.UID == who.UID
 	switch {
-	case rec.Phase == journal.Quarantined:
+	case rec.Phase == vf.PhaseQuarantined:
 		return fmt.Sprintf("VF %s, which is quarantined (%s)", rec.PCI, rec.Reason)
 	case rec.Held() && !mine:
 		return fmt.Sprintf("VF %s, which is %s: %s by %s", rec.PCI, rec.Phase, vf.ErrHeld, rec.Holder())

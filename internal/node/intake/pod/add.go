@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -170,7 +171,7 @@ func (h *Handler) readSandbox(id string) (sb journal.Sandbox, found bool, err er
 // network, which every pod has, gets none.
 func (h *Handler) emitEvents(w wish) {
 	for _, n := range w.sandbox.Networks {
-		if r, err := cni.DecodeResult(n.Result, n.Version); err == nil && (!n.Default || w.pod.Annotations[netannotation.DefaultNetwork] != "") {
+		if r, err := config.DecodeResult(n.Result, n.Version); err == nil && (!n.Default || w.pod.Annotations[netannotation.DefaultNetwork] != "") {
 			h.emitEvent(w.pod, journal.Normal, "AddedInterface", describeAdded(n, r))
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -20,7 +19,7 @@ const bond = `{"type":"culvert","cniVersion":"1.1.0","name":"pair","bond":{"link
 // members returns the VFs of the pod's bond, by the ledger.
 func (w *world) members() (out []string) {
 	for _, r := range w.content().Records {
-		if r.Phase == journal.Attached && r.Lease.Bond != nil && r.Lease.Owner.Interface == "net1" {
+		if r.Phase == vf.PhaseAttached && r.Lease.Bond != nil && r.Lease.Owner.Interface == "net1" {
 			out = append(out, r.PCI.String()+" "+r.Lease.Wanted.Interface)
 		}
 	}
@@ -102,7 +101,7 @@ func TestPodWithABondOfOnePF(t *testing.T) {
 	w.asks("pair")
 	all := w.vfs()
 	given := map[vf.PCIAddr]string{all[0]: "d/a", all[1]: "d/a"}
-	w.engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	w.node.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string { return given[a] }, nil
 	}
 	w.given["d/a/intel.com/fast"] = []vf.PCIAddr{all[0], all[1]}
@@ -125,7 +124,7 @@ func TestI1BondBesideMultus(t *testing.T) {
 	w := newWorldOn(t, hostFile, 2)
 	all := w.vfs()
 	given := map[vf.PCIAddr]string{all[0]: "d/a", all[4]: "d/other", all[6]: "d/a"}
-	w.engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	w.node.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string { return given[a] }, nil
 	}
 	w.asks("")

@@ -9,8 +9,8 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -26,7 +26,7 @@ func listFiles(dir string) ([]string, error) {
 }
 
 func loadFile(file string) (netconf.List, error) {
-	l, err := cni.ReadFile(file)
+	l, err := config.ReadFile(file)
 	if err != nil {
 		return l, fmt.Errorf("%s: %w", filepath.Base(file), err)
 	}

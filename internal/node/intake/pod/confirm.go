@@ -4,6 +4,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // publishStatus writes the network-status after the answer to the runtime, and with it the
@@ -42,7 +43,7 @@ func (h *Handler) confirmVFs(p api.Pod, sb journal.Sandbox) (netannotation.Confi
 	out := netannotation.Confirmation{Pod: p.UID, At: h.Now().UTC()} // before the ledger is read
 	records, err := journal.ReadRecords(h.Ledger)
 	for _, r := range records {
-		if r.Phase != journal.Attached || r.Lease.Owner.UID != sb.ID {
+		if r.Phase != vf.PhaseAttached || r.Lease.Owner.UID != sb.ID {
 			continue
 		}
 		v := netannotation.ConfirmedVF{Interface: r.Lease.Owner.Interface, Network: sb.NetworkOf(r.Lease.Owner.Interface), Pool: r.Lease.Pool}

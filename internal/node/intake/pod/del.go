@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -79,7 +80,7 @@ func (h *Handler) leasedNetworks(id string) (out []journal.SandboxNetwork) {
 			continue
 		}
 		p, err := netconf.ParsePlugin(r.Lease.Request)
-		c, wrong := cni.ParseConfig(r.Lease.Request)
+		c, wrong := config.Parse(r.Lease.Request)
 		if err := errors.Join(err, wrong); err != nil {
 			h.Log.Warn("DEL of a VF by its lease", "container", id, "vf", r.ID, "err", err)
 			continue
@@ -123,7 +124,7 @@ func (h *Handler) giveBack(ctx context.Context, id string) error {
 	leases, err := h.leaseOwners(func(o vf.Owner) bool { return o.UID == id })
 	errs := []error{err}
 	for _, o := range leases {
-		errs = append(errs, h.Engine.Detach(ctx, o))
+		errs = append(errs, h.Resets.Detach(ctx, o))
 	}
 	return errors.Join(errs...)
 }

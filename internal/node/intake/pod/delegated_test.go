@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // The IPAM plugin of another project gives the addresses of a pod's network. It runs when the
@@ -64,11 +65,11 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 		if got := dhcp(w); !slices.Equal(got, []string{"ADD dhcp c1 net1", "DEL dhcp c1 net1"}) {
 			t.Errorf("calls: %v", got)
 		}
-		if held, owed, err := w.engine.Delegations(); err != nil || len(held)+len(owed) != 0 {
+		if held, owed, err := w.node.VFs.Delegations(); err != nil || len(held)+len(owed) != 0 {
 			t.Errorf("held %v, owed %v, %v", held, owed, err)
 		}
 		records, err := journal.ReadRecords(w.ledger)
-		if err != nil || slices.ContainsFunc(records, func(r journal.Record) bool { return r.Phase != journal.Free }) {
+		if err != nil || slices.ContainsFunc(records, func(r journal.Record) bool { return r.Phase != vf.PhaseFree }) {
 			t.Errorf("VFs that are not free: %v, %v", records, err)
 		}
 	})
@@ -83,14 +84,14 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 		if err := errors.Join(err, w.pods.Resume(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if _, owed, err := w.engine.Delegations(); err != nil || len(owed) != 1 {
+		if _, owed, err := w.node.VFs.Delegations(); err != nil || len(owed) != 1 {
 			t.Errorf("owed %v, %v", owed, err)
 		}
 		w.del()
 		if got := dhcp(w); !slices.Equal(got, []string{"ADD dhcp c1 net1", "DEL dhcp c1 net1"}) {
 			t.Errorf("calls: %v", got)
 		}
-		if _, owed, err := w.engine.Delegations(); err != nil || len(owed) != 0 {
+		if _, owed, err := w.node.VFs.Delegations(); err != nil || len(owed) != 0 {
 			t.Errorf("owed %v, %v", owed, err)
 		}
 		w.clean()

@@ -62,7 +62,7 @@ func (h *Handler) writeDeviceInfos(sb journal.Sandbox, records []journal.Record)
 	for _, n := range sb.Networks {
 		for _, r := range records {
 			owner := r.Lease.Owner
-			if n.DeviceInfo == "" || r.Phase != journal.Attached || owner.UID != sb.ID || owner.Interface != n.Interface || isLaterMember(r) || readDeviceInfo(n) != nil {
+			if n.DeviceInfo == "" || r.Phase != vf.PhaseAttached || owner.UID != sb.ID || owner.Interface != n.Interface || isLaterMember(r) || readDeviceInfo(n) != nil {
 				continue
 			}
 			if err := h.writeDeviceInfo(n, r); err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -23,10 +23,10 @@ func FuzzDefinition(f *testing.F) {
 	f.Add(`{"cniVersion":"9","plugins":[null,{}],"name":""}`, "x", `{"ips":[null]}`)
 	f.Add(`{"type":"culvert","podNetworks":true}`, "x", `[]`)
 	f.Add(`{"type":"macvlan","cniVersion":"1.0.0"}`, "x", `{"ips":[{"address":"10.0.0.1/24","gateway":"10.0.0.2"},{}],"routes":[{"dst":"::/0","gw":"fd00::1"},{}]}`)
-	f.Fuzz(func(t *testing.T, config, key, result string) {
-		nad := api.NetworkDefinition{Namespace: "d", Name: "name", Config: config}
-		_, _ = cni.Own(nad)
-		d, err := cni.ParseDefinition(nad)
+	f.Fuzz(func(t *testing.T, text, key, result string) {
+		nad := api.NetworkDefinition{Namespace: "d", Name: "name", Config: text}
+		_, _ = config.Own(nad)
+		d, err := config.ParseDefinition(nad)
 		if err != nil || len(d.Plugins) == 0 {
 			return
 		}
@@ -40,10 +40,10 @@ func FuzzDefinition(f *testing.F) {
 		setDefinition(&n, d)
 		for _, p := range n.Plugins {
 			if !api.IsPluginType(p.Type) || p.IsMeta() {
-				t.Fatalf("%s: plugin %+v", config, p)
+				t.Fatalf("%s: plugin %+v", text, p)
 			}
 			if again, err := netconf.ParsePlugin(p.Raw); err != nil || again.Type != p.Type || !maps.Equal(again.Capabilities, p.Capabilities) {
-				t.Fatalf("%s: plugin %+v of the text %s: %+v, %v", config, p, p.Raw, again, err)
+				t.Fatalf("%s: plugin %+v of the text %s: %+v, %v", text, p, p.Raw, again, err)
 			}
 			if _, err := (chain{n: n}).composeConfig(p, nil, nil); err != nil {
 				t.Fatal(err)
@@ -57,7 +57,7 @@ func FuzzDefinition(f *testing.F) {
 		_, _ = inVersion(n.Result, "1.0.0")
 		w := wish{sandbox: journal.Sandbox{Networks: []journal.SandboxNetwork{n}}, gateways: map[int][]netip.Addr{}, ownGateways: []int{0}}
 		_ = w.findOwnGateways()
-		if r, err := cni.DecodeResult(n.Result, n.Version); err == nil {
+		if r, err := config.DecodeResult(n.Result, n.Version); err == nil {
 			_ = describeAdded(n, r)
 		}
 	})

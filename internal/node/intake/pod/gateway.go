@@ -7,7 +7,7 @@ import (
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -49,7 +49,7 @@ func (w *wish) routedOver(gateway netip.Addr, index int) (other int, taken bool)
 func (w *wish) findOwnGateways() error {
 	for _, i := range w.ownGateways {
 		n := w.sandbox.Networks[i]
-		r, err := cni.DecodeResult(n.Result, n.Version)
+		r, err := config.DecodeResult(n.Result, n.Version)
 		if err != nil {
 			return fmt.Errorf("network %s (%s): result of version %s: %w: %w", n.Name, n.Interface, n.Version, vf.ErrInvalid, err)
 		}

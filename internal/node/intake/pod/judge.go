@@ -72,7 +72,7 @@ func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []stri
 }
 
 // judgePlugins reads the configurations of Culvert's plugins with the settings that the pod asks
-// for. cni.Judge judges the network itself.
+// for. config.Judge judges the network itself.
 func (h *Handler) judgePlugins(w *wish, n journal.SandboxNetwork) error {
 	alone := n
 	alone.Runtime = nil

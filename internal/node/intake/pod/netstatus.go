@@ -11,7 +11,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/types/create"
 
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -80,7 +80,7 @@ func keepGateways(gateways []string, moved map[bool]bool) []string {
 
 func (h *Handler) oneStatus(n journal.SandboxNetwork) (networkStatus, error) {
 	s := networkStatus{Name: n.Name, Interface: n.Interface, Default: n.Default, DeviceInfo: readDeviceInfo(n)}
-	r, err := cni.DecodeResult(n.Result, n.Version)
+	r, err := config.DecodeResult(n.Result, n.Version)
 	if err != nil {
 		return s, fmt.Errorf("result of version %s: %w: %w", n.Version, vf.ErrInvalid, err)
 	}

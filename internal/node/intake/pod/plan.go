@@ -14,9 +14,9 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -178,7 +178,7 @@ func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, p
 	if err := netconf.CheckSize(len(nad.Config)); err != nil { // before it is parsed
 		return netconf.List{}, nad, err
 	}
-	l, err := cni.ParseDefinition(nad)
+	l, err := config.ParseDefinition(nad)
 	if err == nil && len(l.Plugins) == 0 {
 		l, err = namedIn(h.ConfDir, nad.Name)
 	}
@@ -211,7 +211,7 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	}
 	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins, lacking))...)
 	if resource != "" {
-		vfs, err := given.nextDevices(ctx, resource, cni.VFsOf(d), h.findPF)
+		vfs, err := given.nextDevices(ctx, resource, config.VFsOf(d), h.findPF)
 		if err != nil {
 			return n, err
 		}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -37,8 +37,8 @@ func describeUntrusted(networks []journal.SandboxNetwork) (out []string) {
 
 // isUntrusted reports whether a network has a VF without trust.
 func isUntrusted(n journal.SandboxNetwork) bool {
-	configs, err := cni.OwnConfigs(netconf.List{Name: n.Network, Version: n.Version, Plugins: n.Plugins})
-	return err == nil && slices.ContainsFunc(configs, func(c cni.Config) bool {
+	configs, err := config.OwnConfigs(netconf.List{Name: n.Network, Version: n.Version, Plugins: n.Plugins})
+	return err == nil && slices.ContainsFunc(configs, func(c config.Config) bool {
 		trust := *c.Spec.Switch(vf.SetTrust)
 		return trust == nil || !*trust
 	})

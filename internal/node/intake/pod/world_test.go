@@ -16,7 +16,6 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node"
-	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
@@ -187,7 +186,7 @@ type world struct {
 	*testing.T
 	k       *fake.Kernel
 	ledger  *journal.Ledger
-	engine  *attach.Engine
+	node    *node.Node
 	host    *host
 	cluster *cluster
 	given   map[string][]vf.PCIAddr // by namespace/pod/resource
@@ -229,12 +228,12 @@ func newWorldOn(t *testing.T, host string, pfs int) *world {
 	if err := errors.Join(node.Start(t.Context()), node.Reconciler.Pass(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	w.ledger, w.engine, w.whole = l, node.Engine, w.k.String()
-	t.Cleanup(node.Engine.Wait)
-	single := cni.New(node.Engine)
+	w.ledger, w.node, w.whole = l, node, w.k.String()
+	t.Cleanup(node.VFs.Wait)
+	single := cni.New(cni.Parts{Engine: node.Engine, Resets: node.Resets, VFs: node.VFs})
 	single.Cluster, w.single = w.cluster, single
 	w.pods = pod.New(pod.Config{
-		Networks: single, Ledger: l, Engine: node.Engine, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Devices: w.devices,
+		Networks: single, Ledger: l, Resets: node.Resets, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Devices: w.devices,
 		ConfDir: w.confDir, DeviceInfo: filepath.Join(w.dir, "devinfo"),
 	})
 	return w
@@ -333,7 +332,7 @@ func (w *world) del() {
 // clean checks that no plugin, sandbox, address or file is left, and that the machine is as before.
 func (w *world) clean() {
 	w.Helper()
-	w.engine.Wait()
+	w.node.VFs.Wait()
 	if left := w.host.left(); len(left) > 0 {
 		w.Errorf("plugins still have %v", left)
 	}

@@ -104,7 +104,7 @@ func (w *world) agent() *Agent {
 func (w *world) attach(index int, pod, sandbox, iface, netns string) {
 	w.t.Helper()
 	err := w.ledger.Update(func(tx *journal.Tx) error {
-		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Index: index}, Phase: journal.Attached, Generation: 1,
+		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Index: index}, Phase: vf.PhaseAttached, Generation: 1,
 			Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, UID: sandbox, Name: pod, Interface: iface}, Netns: netns, Network: "anything"}})
 	})
 	if err != nil {

@@ -83,7 +83,7 @@ func (c *clientFinder) attachments() (out []attachment, err error) {
 	err = c.ledger.View(func(tx *journal.Tx) error {
 		for _, r := range tx.Records() {
 			owner := r.Lease.Owner
-			if r.Phase != journal.Attached || owner.Kind != vf.OwnerPod {
+			if r.Phase != vf.PhaseAttached || owner.Kind != vf.OwnerPod {
 				continue
 			}
 			of, known := c.networks[owner.UID]

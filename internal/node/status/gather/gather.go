@@ -90,7 +90,7 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 func findChanged(before, after []journal.Record) map[vf.ID]bool {
 	type moment struct {
 		generation uint64
-		phase      journal.Phase
+		phase      vf.Phase
 	}
 	was, out := map[vf.ID]moment{}, map[vf.ID]bool{}
 	for _, r := range before {
@@ -140,7 +140,7 @@ func (g *Gatherer) readGiven(ctx context.Context) (given map[vf.PCIAddr]string, 
 func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record) map[vf.PCIAddr][]vf.Process {
 	var handed []vf.PCIAddr
 	for _, r := range records {
-		if r.Phase == journal.Attached && r.Lease.Wanted.Driver == vf.DriverVFIO || r.Phase == journal.Quarantined {
+		if r.Phase == vf.PhaseAttached && r.Lease.Wanted.Driver == vf.DriverVFIO || r.Phase == vf.PhaseQuarantined {
 			handed = append(handed, r.PCI)
 		}
 	}
@@ -187,7 +187,7 @@ func (g *Gatherer) readUses(ctx context.Context, records []journal.Record, pfs [
 func (g *Gatherer) findDark(records []journal.Record) map[vf.ID]bool {
 	out := map[vf.ID]bool{}
 	for _, r := range records {
-		if g.Node.Engine.IsDark(r) {
+		if g.Node.VFs.IsDark(r) {
 			out[r.ID] = true
 		}
 	}
@@ -204,7 +204,7 @@ func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) m
 	var group errgroup.Group
 	group.SetLimit(readers)
 	for i, r := range records {
-		if r.Phase != journal.Attached {
+		if r.Phase != vf.PhaseAttached {
 			continue
 		}
 		group.Go(func() error {

@@ -46,8 +46,8 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	n := node.New(node.Config{Kernel: h.kernel, Ledger: l, BootID: "boot 1"})
-	n.Engine.Now = func() time.Time { return h.now }
-	t.Cleanup(func() { n.Engine.Wait(); _ = l.Close() })
+	n.VFs.Now = func() time.Time { return h.now }
+	t.Cleanup(func() { n.VFs.Wait(); _ = l.Close() })
 	spec, err := desired.Parse("host.yaml", []byte("pfs: [{name: enp1s0, vfs: 4}]\npools:\n"+
 		"- {name: net, prefix: x, selectors: [{pfNames: ['enp1s0#0-1']}]}\n- {name: user, prefix: x, deviceType: vfio-pci, selectors: [{pfNames: ['enp1s0#2-3']}]}\n"))
 	if err != nil {
@@ -118,7 +118,7 @@ func TestStatusOfASoundNode(t *testing.T) {
 	if user.Owner == nil || user.Owner.Kind != vf.OwnerGuest || user.Guard != nil || len(user.OpenBy) > 0 {
 		t.Errorf("the VF of the guest: %+v", user)
 	}
-	if free.Phase != string(journal.Free) || free.Owner != nil {
+	if free.Phase != string(vf.PhaseFree) || free.Owner != nil {
 		t.Errorf("a free VF: %+v", free)
 	}
 	if h.log.Len() > 0 {

@@ -4,12 +4,12 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/intake/cni"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// addWarnings adds to each VF the warnings of intake/cni about the configuration in its lease, and
+// addWarnings adds to each VF the warnings of network/config about the configuration in its lease, and
 // a warning if its guard does not hold whole.
 func addWarnings(vfs []api.VF, records []journal.Record) {
 	requests := map[vf.ID][]byte{}
@@ -20,7 +20,7 @@ func addWarnings(vfs []api.VF, records []journal.Record) {
 	}
 	for i := range vfs {
 		if request := requests[vfs[i].ID]; len(request) > 0 {
-			if c, err := cni.ParseConfig(request); err == nil {
+			if c, err := config.Parse(request); err == nil {
 				vfs[i].Warnings = c.Warnings
 			}
 		}

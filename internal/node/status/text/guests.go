@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/screen"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Guests draws `culvert vm list`: one line for each VF that a guest has.
@@ -68,7 +68,7 @@ func GuestDetached(done api.GuestDetached) string {
 	}
 	for _, v := range done.VFs {
 		fmt.Fprintf(&b, "VF %s, which %s had as %s, is %s", v.VF, v.Guest, v.Guest.Interface, v.Phase)
-		if v.Phase == string(journal.Quarantined) {
+		if v.Phase == string(vf.PhaseQuarantined) {
 			fmt.Fprintf(&b, ": %s: culvertd tries again", v.Reason)
 		}
 		b.WriteByte('\n')

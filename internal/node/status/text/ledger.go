@@ -8,8 +8,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/screen"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Ledger draws `culvert ledger dump`: the content of the ledger, VF by VF, and the addresses.
@@ -41,7 +41,7 @@ func Ledger(l api.Ledger, o Options) string {
 	a.WriteBelow(&b, o.Look)
 	writeSandboxes(&b, l.Sandboxes, o)
 	for _, r := range l.Records {
-		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems name damaged records
+		if r.Reason != "" && r.Phase != string(vf.PhaseDamaged) { // the problems name damaged records
 			b.WriteByte('\n')
 			writeEntry(&b, o, 0, "", excerpt.Clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
 		}

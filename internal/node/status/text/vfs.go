@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/screen"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -85,7 +84,7 @@ func formatOwner(v api.VF) string {
 // is empty for other VFs, and in the picture of a cluster, which does not have that.
 func formatRunning(v api.VF) string {
 	switch {
-	case v.Node != "" || v.Missing || v.Unread || v.Owner == nil || v.Owner.Kind != vf.OwnerGuest || v.Phase != string(journal.Attached):
+	case v.Node != "" || v.Missing || v.Unread || v.Owner == nil || v.Owner.Kind != vf.OwnerGuest || v.Phase != string(vf.PhaseAttached):
 		return ""
 	case len(v.OpenBy) > 0:
 		return "running"
@@ -97,11 +96,11 @@ func formatRunning(v api.VF) string {
 func phaseCell(v api.VF) screen.Cell {
 	c := screen.Cell{Text: v.Phase}
 	switch v.Phase {
-	case string(journal.Attached), api.PhaseGiven:
+	case string(vf.PhaseAttached), api.PhaseGiven:
 		c.Style = screen.Cyan
-	case string(journal.Quarantined), string(journal.Damaged):
+	case string(vf.PhaseQuarantined), string(vf.PhaseDamaged):
 		c.Style = screen.Red
-	case string(journal.Free):
+	case string(vf.PhaseFree):
 	default:
 		c.Style = screen.Yellow
 	}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/vf"
+)
+
+// ParseDefinition reads spec.config of a network attachment definition: the configuration of
+// one plugin, or a list. It is the zero List where the configuration is a file on the nodes. A
+// network without a name gets the definition's, as Multus does it. A definition whose
+// configuration was dropped is an error with its size. An error wraps vf.ErrInvalid and comes
+// with the plugins that could be read.
+func ParseDefinition(n api.NetworkDefinition) (netconf.List, error) {
+	if err := netconf.CheckSize(n.Dropped); err != nil {
+		return netconf.List{}, err
+	}
+	if strings.TrimSpace(n.Config) == "" {
+		return netconf.List{}, nil
+	}
+	l, err := parseDefinition([]byte(n.Config), n.Name)
+	if err != nil {
+		return l, fmt.Errorf("spec.config: %w", err)
+	}
+	return l, nil
+}
+
+func parseDefinition(raw []byte, name string) (netconf.List, error) {
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &top); err != nil {
+		return netconf.List{}, fmt.Errorf("%w: not a JSON object: %w", vf.ErrInvalid, err)
+	}
+	if top == nil {
+		return netconf.List{}, fmt.Errorf("%w: not a JSON object: null", vf.ErrInvalid)
+	}
+	if s := string(top["name"]); s == "" || s == `""` {
+		top["name"] = netconf.String(name)
+	}
+	plugins, isList := top["plugins"]
+	p, err := netconf.ParsePlugin(raw)
+	if err != nil && !isList {
+		return netconf.List{}, err
+	}
+	if raw, err = json.Marshal(top); err != nil {
+		return netconf.List{}, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	if isList {
+		return parseList(raw, plugins)
+	}
+	return parseSingle(raw, p)
+}
+
+// parseSingle reads the configuration of a single plugin as a list of one plugin.
+func parseSingle(raw []byte, p netconf.Plugin) (netconf.List, error) {
+	l := netconf.List{Plugins: []netconf.Plugin{p}}
+	var head struct {
+		Name         string `json:"name"`
+		CNIVersion   string `json:"cniVersion"`
+		DisableCheck bool   `json:"disableCheck"`
+		DisableGC    bool   `json:"disableGC"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return l, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	l.Name, l.Version, l.DisableCheck, l.DisableGC = head.Name, head.CNIVersion, head.DisableCheck, head.DisableGC
+	return l.Checked()
+}
+
+// parseList reads a list. Other plugins get their configurations as libcni writes them, which is
+// what runtimes and Multus hand over. Culvert's own plugins keep their text, in which duplicate
+// keys are still visible.
+func parseList(raw []byte, plugins json.RawMessage) (netconf.List, error) {
+	var (
+		partial netconf.List
+		texts   []json.RawMessage
+	)
+	_ = json.Unmarshal(plugins, &texts) // libcni reports the error
+	for _, text := range texts {
+		if p, err := netconf.ParsePlugin(text); err == nil {
+			partial.Plugins = append(partial.Plugins, p)
+		}
+	}
+	read, err := libcni.NetworkConfFromBytes(raw)
+	if err != nil {
+		return partial, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	l, err := listOf(read)
+	for i := range l.Plugins {
+		if len(texts) == len(l.Plugins) && l.Plugins[i].IsOwn() {
+			l.Plugins[i].Raw = texts[i]
+		}
+	}
+	return l, err
+}
+
+// ReadFile reads a file of the runtime's folder of network configurations.
+func ReadFile(path string) (netconf.List, error) {
+	if strings.HasSuffix(path, ".conflist") {
+		read, err := libcni.NetworkConfFromFile(path)
+		if err != nil {
+			return netconf.List{}, err
+		}
+		return listOf(read)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return netconf.List{}, err
+	}
+	p, err := netconf.ParsePlugin(raw)
+	if err != nil {
+		return netconf.List{}, err
+	}
+	return parseSingle(raw, p)
+}
+
+// listOf converts what libcni read.
+func listOf(read *libcni.NetworkConfigList) (netconf.List, error) {
+	l := netconf.List{Name: read.Name, Version: read.CNIVersion, DisableCheck: read.DisableCheck, DisableGC: read.DisableGC}
+	for _, plugin := range read.Plugins {
+		p, err := netconf.ParsePlugin(plugin.Bytes)
+		if err != nil {
+			return l, err
+		}
+		l.Plugins = append(l.Plugins, p)
+	}
+	return l.Checked()
+}
+
+// OwnConfigs returns the configurations of the plugins of a list that Culvert
+// serves. The error is Parse's.
+func OwnConfigs(l netconf.List) ([]Config, error) {
+	var out []Config
+	for i, p := range l.Plugins {
+		if !p.IsOwn() {
+			continue
+		}
+		err := netconf.CheckSize(len(p.Raw))
+		var c Config
+		if err == nil {
+			c, err = parse(p.Raw, &l)
+		}
+		if err != nil && len(l.Plugins) > 1 {
+			err = fmt.Errorf("plugins[%d]: %w", i, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for j := range c.Warnings {
+			if len(l.Plugins) > 1 {
+				c.Warnings[j] = fmt.Sprintf("plugins[%d]: %s", i, c.Warnings[j])
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Own returns the configurations of those plugins of a network attachment definition that Culvert
+// serves. It returns none if all plugins are of other projects, or if the configuration is a file
+// on the nodes.
+func Own(n api.NetworkDefinition) ([]Config, error) {
+	if err := netconf.CheckSize(len(n.Config)); err != nil { // before it is parsed
+		return nil, err
+	}
+	l, err := ParseDefinition(n)
+	if err != nil {
+		return nil, err
+	}
+	return OwnConfigs(l)
+}

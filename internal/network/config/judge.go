@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/netconf"
+)
+
+// Judgement says whether nodes can use a NetworkAttachmentDefinition, as far as its text shows.
+// The admission webhook and culvert net check get it from Judge, and nodes read networks by the
+// same parsers.
+type Judgement struct {
+	// List are the plugins that could be read; none where the configuration is a file on the
+	// nodes.
+	List netconf.List
+	// Own are the configurations of Culvert's plugins.
+	Own []Config
+	// Warnings lists accepted settings that the author may not have meant.
+	Warnings []string
+	// Err is the reason why nodes refuse a pod that asks for the network. If List has none of
+	// Culvert's plugins, nodes refuse it only where culvertd sets up the networks of pods.
+	Err error
+}
+
+// Judge reads a network attachment definition as the nodes do.
+func Judge(n api.NetworkDefinition) Judgement {
+	l, err := ParseDefinition(n)
+	j := Judgement{List: l, Err: err}
+	if err == nil {
+		if j.Own, err = OwnConfigs(l); err != nil {
+			j.Err = fmt.Errorf("spec.config: %w", err)
+		}
+	}
+	if err := netconf.CheckSize(len(n.Config)); err != nil {
+		j.Warnings = append(j.Warnings, "spec.config: culvertd refuses a pod that asks for this network, where it serves pods without Multus: "+err.Error())
+	}
+	for _, c := range j.Own {
+		for _, w := range c.Warnings {
+			j.Warnings = append(j.Warnings, "spec.config: "+w)
+		}
+	}
+	return j
+}
