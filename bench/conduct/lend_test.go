@@ -69,7 +69,7 @@ func TestRateIsLentForARun(t *testing.T) {
 	}
 	srv.Handle(api.MethodStatus, func(context.Context, json.RawMessage) (any, error) {
 		return api.NodeStatus{
-			PFs: []api.PF{{Name: "enp1s0", Driver: "ixgbe", SpeedMbps: 10000}}, VFs: []api.VF{{PCI: pci, PF: "enp1s0", Owner: &vf.Owner{UID: "c"}}},
+			PFs: []api.PF{{PF: vf.PF{Name: "enp1s0", Driver: "ixgbe", SpeedMbps: 10000}}}, VFs: []api.VF{{PCI: pci, PF: "enp1s0", Owner: &vf.Owner{UID: "c"}}},
 		}, nil
 	})
 	ctx, cancel := context.WithCancel(t.Context())

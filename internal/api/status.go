@@ -48,50 +48,24 @@ type Counts struct {
 	Unmanaged   int `json:"unmanaged"` // on the bus, but Culvert neither made them nor took them over
 }
 
-// PF is a Physical Function.
+// PF is a Physical Function: the kernel's report, and what Culvert adds. The report has no addresses,
+// no NumVFs and no VFs here: VFs counts them, and NodeStatus.VFs lists them. Name is the PCI address
+// of a PF without a netdevice.
 type PF struct {
-	Name       string     `json:"name"` // netdevice, else PCI address
-	ID         vf.PFID    `json:"id"`   // permanent MAC
-	PCI        vf.PCIAddr `json:"pci"`
-	Vendor     string     `json:"vendor"`
-	Device     string     `json:"device"`
-	Driver     string     `json:"driver"`
-	NUMA       int        `json:"numa"`       // -1: unknown or none
-	IOMMUGroup int        `json:"iommuGroup"` // -1: unknown or none
-	Up         bool       `json:"up"`
-	Carrier    bool       `json:"carrier"`
-	SpeedMbps  int        `json:"speedMbps"` // 0: unknown or no link
-	// CarrierLosses is how often the netdevice has lost its carrier since its driver made it.
-	CarrierLosses uint32 `json:"carrierLosses,omitempty"`
-	// Flapping is whether the netdevice has lost its carrier too often of late. The kubelet then
-	// gives no VF of the PF to a pod.
-	Flapping bool `json:"flapping,omitempty"`
-	// Faults are the kinds of the errors that the PF and its VFs had of late.
-	Faults []vf.Fault `json:"faults,omitempty"`
+	vf.PF
 	// Errors has the errors of the PF and its VFs since culvertd started.
-	Errors    vf.ErrorCounts `json:"errors,omitzero"`
-	MTU       int            `json:"mtu"`
-	MaxMTU    int            `json:"maxMTU"` // 0: unknown
-	Autoprobe vf.Tri         `json:"autoprobe,omitzero"`
-	Abilities vf.Abilities   `json:"abilities"`
+	Errors vf.ErrorCounts `json:"errors,omitzero"`
 	// Rates describes the send rates that the PF accepts for a VF at present; empty if Culvert does
 	// not know the driver.
 	Rates string `json:"rates,omitempty"`
-	RDMA  bool   `json:"rdma,omitempty"` // the PF has an RDMA device
-	// Port is the netdevice that has the link of a PF that has none of its own.
-	Port string `json:"port,omitempty"`
-	// Master is the interface of the host of which the PF is a member, as a bond. FailOver
-	// describes what a VF of the PF does when that bond fails over.
-	Master   *vf.Master `json:"master,omitempty"`
-	FailOver string     `json:"failOver,omitempty"`
+	// FailOver describes what a VF of the PF does when the bond of which the PF is a member fails
+	// over.
+	FailOver string `json:"failOver,omitempty"`
 	// Segment is the name of the L2 segment that the PF is on; empty where it has no name.
 	Segment vf.Segment `json:"segment,omitempty"`
-	// TotalVFs is how many VFs the device can have, WantedVFs how many host.yaml asks for; a nil
-	// WantedVFs leaves the PF alone.
-	TotalVFs  int    `json:"totalVFs"`
+	// WantedVFs is how many VFs host.yaml asks for; nil leaves the PF alone.
 	WantedVFs *int   `json:"wantedVFs,omitempty"`
 	VFs       Counts `json:"vfs"`
-	Error     string `json:"error,omitempty"` // why parts of the PF could not be read
 }
 
 // PhaseUnmanaged is the phase of a VF that is not in the ledger; the others are

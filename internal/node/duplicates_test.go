@@ -46,7 +46,7 @@ func TestDuplicatesAreProblemsOfTheirNetworks(t *testing.T) {
 	t.Cleanup(func() { m.stop(t) })
 	start := time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC)
 	now := start
-	m.node.Engine.Now = func() time.Time { return now }
+	m.node.VFs.Now = func() time.Time { return now }
 	for _, tt := range []struct {
 		name      string
 		after     time.Duration
@@ -139,7 +139,7 @@ func TestBlocksOfOtherNodesAreNotGivenOut(t *testing.T) {
 		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), "node worker02") {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
-		n.Engine.Wait()
+		n.VFs.Wait()
 	}
 }
 

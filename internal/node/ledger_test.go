@@ -48,7 +48,7 @@ func (m *machine) start(t *testing.T, vfs int) {
 
 func (m *machine) stop(t *testing.T) {
 	t.Helper()
-	m.node.Engine.Wait()
+	m.node.VFs.Wait()
 	if err := m.ledger.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 	}
 	got[b.ID], got[a.ID] = b, a // the detach of pod a, whose lease is lost, changes nothing
 	for _, r := range got {
-		if err := m.node.Engine.Detach(t.Context(), r.Lease.Owner); err != nil {
+		if err := m.node.Resets.Detach(t.Context(), r.Lease.Owner); err != nil {
 			t.Error(err)
 		}
 	}

@@ -13,6 +13,10 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
+	"github.com/culvert-net/culvert/internal/node/attach/loan"
+	"github.com/culvert-net/culvert/internal/node/attach/reset"
+	"github.com/culvert-net/culvert/internal/node/attach/upkeep"
 	"github.com/culvert-net/culvert/internal/node/inventory"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
@@ -73,20 +77,27 @@ type Node struct {
 	*sources.Current
 	Ledger     Ledger
 	Inventory  *inventory.Inventory
+	VFs        *hold.VFs
 	Engine     *attach.Engine
+	Resets     *reset.Resetter
+	Loans      *loan.Lender
+	Upkeep     *upkeep.Keeper
 	Reconciler *reconcile.Reconciler
 }
 
 // New returns a Node, which touches nothing until Start.
 func New(c Config) *Node {
 	n := &Node{Current: &sources.Current{}, Ledger: c.Ledger, Inventory: inventory.New(c.Kernel, c.Now)}
-	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
+	n.VFs = hold.New(hold.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log})
+	engine := attach.Config{}
 	if c.Blocks != nil {
 		engine.Blocks = c.Blocks
 	}
-	n.Engine = attach.New(engine)
+	n.Resets, n.Loans = reset.New(n.VFs), loan.New(n.VFs)
+	n.Engine = attach.New(n.VFs, n.Resets, engine)
+	n.Upkeep = upkeep.New(n.VFs, n.Resets, n.Loans, n.Engine, upkeep.Config{})
 	n.Reconciler = reconcile.New(reconcile.Config{
-		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Keeper: n.Engine, Spec: n.Spec, BootID: c.BootID, Log: c.Log,
+		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, VFs: n.VFs, Resets: n.Resets, Upkeep: n.Upkeep, Spec: n.Spec, BootID: c.BootID, Log: c.Log,
 	})
 	return n
 }

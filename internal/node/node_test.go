@@ -29,7 +29,7 @@ func TestProblemsNameThePFThatFails(t *testing.T) {
 	if err := n.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.Engine.Wait)
+	t.Cleanup(n.VFs.Wait)
 	refusal := errors.New("no room on the bus")
 	for _, tt := range []struct {
 		name     string

@@ -45,7 +45,7 @@ func TestLabResetOfAPF(t *testing.T) {
 	if len(l.events) != 1 || !strings.Contains(l.events[0], "VFLost") || !strings.Contains(l.events[0], "restart the pod") {
 		t.Errorf("after a new start of the PF's driver the pod has the events %q", l.events)
 	}
-	if err := l.n.Engine.Detach(t.Context(), l.req.Owner); err != nil {
+	if err := l.n.Resets.Detach(t.Context(), l.req.Owner); err != nil {
 		t.Error("the DEL of the pod that is restarted:", err)
 	}
 	l.attach()
@@ -75,9 +75,9 @@ func newLabPod(t *testing.T) *labPod {
 		t.Fatal(err)
 	}
 	l.n = node.New(node.Config{Kernel: l.k, Ledger: ledger, BootID: "b"})
-	t.Cleanup(l.n.Engine.Wait)
+	t.Cleanup(l.n.VFs.Wait)
 	l.n.SetSpec(spec)
-	l.n.Engine.PodEvent = func(_ journal.Lease, _, reason, text string) { l.events = append(l.events, reason+" "+text) }
+	l.n.Upkeep.PodEvent = func(_ journal.Lease, _, reason, text string) { l.events = append(l.events, reason+" "+text) }
 	if err := l.n.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

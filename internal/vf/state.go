@@ -68,51 +68,52 @@ type Link struct {
 	Bond *BondState `json:"bond,omitempty"`
 }
 
-// PF is the kernel's report about a Physical Function and its VFs.
+// PF is the kernel's report about a Physical Function and its VFs. The status of a node
+// shows it (api.PF).
 type PF struct {
-	ID   PFID    `json:"id"`
-	PCI  PCIAddr `json:"pci"`
-	Name string  `json:"name"` // netdevice; empty when it has none
-	// Port is the netdevice that has the link (carrier, speed, MTU, admin state) of a PF that has
-	// none of its own: on Chelsio cards VFs belong to functions 0 to 3 and the ports to function
-	// 4. Port is empty for other PFs.
-	Port       string `json:"port,omitempty"`
-	Vendor     string `json:"vendor"`
-	Device     string `json:"device"`
-	Driver     string `json:"driver"`
-	NUMA       int    `json:"numa"`
-	IOMMUGroup int    `json:"iommuGroup"`
-	// Master is the interface of the host of which the netdevice is a member, or the port; nil if
-	// there is none.
-	Master *Master `json:"master,omitempty"`
+	Name       string  `json:"name"` // netdevice; empty when it has none
+	ID         PFID    `json:"id"`
+	PCI        PCIAddr `json:"pci"`
+	Vendor     string  `json:"vendor"`
+	Device     string  `json:"device"`
+	Driver     string  `json:"driver"`
+	NUMA       int     `json:"numa"`       // -1: unknown or none
+	IOMMUGroup int     `json:"iommuGroup"` // -1: unknown or none
 	// MAC and Addrs are the present ones of the netdevice, or of the port.
 	MAC   MAC            `json:"mac,omitzero"`
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 	// OwnAddrs are those of Addrs that Culvert added; the kernel keeps the mark.
 	OwnAddrs  []netip.Prefix `json:"ownAddrs,omitempty"`
-	MTU       int            `json:"mtu"`
-	MaxMTU    int            `json:"maxMTU"` // 0: unknown
 	Up        bool           `json:"up"`
 	Carrier   bool           `json:"carrier"`
 	SpeedMbps int            `json:"speedMbps"` // 0: unknown or no link
 	// CarrierLosses is how often the netdevice has lost its carrier since its driver made it.
-	CarrierLosses uint32    `json:"carrierLosses,omitempty"`
-	NumVFs        int       `json:"numVFs"`
-	TotalVFs      int       `json:"totalVFs"`
-	Autoprobe     Tri       `json:"autoprobe"`
-	Abilities     Abilities `json:"abilities"`
-	// RDMA reports whether the PF has an RDMA device.
-	RDMA bool    `json:"rdma,omitempty"`
-	VFs  []State `json:"vfs"`
-
-	// Flapping is whether the link lost its carrier too often; package inventory sets it.
+	CarrierLosses uint32 `json:"carrierLosses,omitempty"`
+	// Flapping is whether the link lost its carrier too often of late; package inventory sets it.
+	// The kubelet then gives no VF of the PF to a pod.
 	Flapping bool `json:"flapping,omitempty"`
-	// Faults are the errors that the PF and its VFs had of late; package inventory sets them.
-	Faults []Fault `json:"faults,omitempty"`
+	// Faults are the kinds of the errors that the PF and its VFs had of late; package inventory sets
+	// them.
+	Faults    []Fault   `json:"faults,omitempty"`
+	MTU       int       `json:"mtu"`
+	MaxMTU    int       `json:"maxMTU"` // 0: unknown
+	Autoprobe Tri       `json:"autoprobe,omitzero"`
+	Abilities Abilities `json:"abilities"`
+	RDMA      bool      `json:"rdma,omitempty"` // whether the PF has an RDMA device
+	// Port is the netdevice that has the link (carrier, speed, MTU, admin state) of a PF that has
+	// none of its own: on Chelsio cards VFs belong to functions 0 to 3 and the ports to function
+	// 4. Port is empty for other PFs.
+	Port string `json:"port,omitempty"`
+	// Master is the interface of the host of which the netdevice is a member, or the port; nil if
+	// there is none.
+	Master   *Master `json:"master,omitempty"`
+	TotalVFs int     `json:"totalVFs"`         // how many VFs the device can have
+	NumVFs   int     `json:"numVFs,omitempty"` // how many VFs the kernel has made
+	VFs      []State `json:"vfs"`
 
 	// Err is the reason why parts of this PF could not be read; the rest is still true (I7: one
 	// broken device never hides the others).
-	Err string `json:"err,omitempty"`
+	Err string `json:"error,omitempty"`
 }
 
 // VF returns the VF with the given index; false if the PF has no such VF.

@@ -40,7 +40,7 @@ const floorProgram = "/usr/local/bin/floor"
 func (k *kubernetes) timeFloor(ctx context.Context, program string) error {
 	k.Step("timing the bare kernel work of an attach, %d times", k.Attachments)
 	n := k.nodes[0]
-	if err := k.Lab.Copy(ctx, n.Name, program, floorProgram); err != nil {
+	if err := k.cluster.Lab.Copy(ctx, n.Name, program, floorProgram); err != nil {
 		return err
 	}
 	const pf, netns = "enp2s0", "floor"

@@ -49,8 +49,8 @@ type KubernetesResult struct {
 // kubernetes is a run of the demo on a cluster.
 type kubernetes struct {
 	*demo
-	*cluster.Cluster
-	found KubernetesResult
+	cluster *cluster.Cluster
+	found   KubernetesResult
 }
 
 // RunKubernetes shows the demo on a cluster of two nodes: it installs Culvert, applies report
@@ -79,7 +79,7 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	if err := d.noteNodes(c.Lab); err != nil {
 		return err
 	}
-	k := &kubernetes{demo: d, Cluster: c, found: KubernetesResult{Result: &d.result, NodesReady: time.Since(start).Seconds()}}
+	k := &kubernetes{demo: d, cluster: c, found: KubernetesResult{Result: &d.result, NodesReady: time.Since(start).Seconds()}}
 	if err := k.play(ctx, floor); err != nil {
 		k.lastWords(ctx)
 		return err
@@ -107,7 +107,7 @@ func (k *kubernetes) lastWords(ctx context.Context) {
 
 // tell runs kubectl and shows what it prints.
 func (k *kubernetes) tell(ctx context.Context, args ...string) error {
-	out, err := k.Kubectl(ctx, args...)
+	out, err := k.cluster.Kubectl(ctx, args...)
 	if err == nil {
 		fmt.Fprintf(k.Steps, "\n  $ kubectl %s\n%s\n\n", strings.Join(args, " "), indentLines(string(out)))
 	}
@@ -131,17 +131,17 @@ func (k *kubernetes) play(ctx context.Context, floor string) error {
 // install installs Culvert and has it make all VFs.
 func (k *kubernetes) install(ctx context.Context) error {
 	k.Step("building Culvert's image, and bringing it to the nodes")
-	if err := k.LoadCulvert(ctx, k.Source); err != nil {
+	if err := k.cluster.LoadCulvert(ctx, k.Source); err != nil {
 		return err
 	}
 	k.Step("kubectl create -f dist/kubernetes/network-attachment-definitions.yaml, kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
 	start := time.Now()
-	if err := k.InstallCulvert(ctx, k.Source); err != nil {
+	if err := k.cluster.InstallCulvert(ctx, k.Source); err != nil {
 		return err
 	}
 	k.found.Installed = time.Since(start).Seconds()
 	k.Step("kubectl apply -f policy.yaml: which VFs there shall be")
-	if _, err := k.KubectlIn(ctx, bytes.NewReader(demoPolicy), "apply", "-f", "-"); err != nil {
+	if _, err := k.cluster.KubectlIn(ctx, bytes.NewReader(demoPolicy), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	if err := k.await(ctx, "each node offers 7 VFs of each pool", k.offered); err != nil {
@@ -151,7 +151,7 @@ func (k *kubernetes) install(ctx context.Context) error {
 		return err
 	}
 	for _, n := range k.nodes { // the demo asks the nodes by it below; installing does not need it
-		if err := k.Lab.Copy(ctx, n.Name, filepath.Join(k.Source, "build/bin/culvert"), "/usr/local/bin/culvert"); err != nil {
+		if err := k.cluster.Lab.Copy(ctx, n.Name, filepath.Join(k.Source, "build/bin/culvert"), "/usr/local/bin/culvert"); err != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (k *kubernetes) await(ctx context.Context, what string, so func(context.Con
 
 func (k *kubernetes) offered(ctx context.Context) error {
 	var nodes list
-	if err := k.Get(ctx, &nodes, "nodes"); err != nil {
+	if err := k.cluster.Get(ctx, &nodes, "nodes"); err != nil {
 		return err
 	}
 	for _, n := range nodes.Items {
@@ -239,7 +239,7 @@ func (l list) vfAddresses() (map[string][]netip.Addr, error) {
 func (k *kubernetes) addresses(ctx context.Context, selector ...string) (pods list, all map[string][]netip.Addr, err error) {
 	err = k.await(ctx, "network-status of all pods", func(ctx context.Context) (err error) {
 		pods = list{}
-		if err := k.Get(ctx, &pods, append([]string{"pods"}, selector...)...); err != nil {
+		if err := k.cluster.Get(ctx, &pods, append([]string{"pods"}, selector...)...); err != nil {
 			return err
 		}
 		all, err = pods.vfAddresses()
@@ -262,13 +262,13 @@ func (k *kubernetes) addresses(ctx context.Context, selector ...string) (pods li
 func (k *kubernetes) runReport(ctx context.Context) error {
 	k.Step("kubectl apply -f r0-xl710.yaml: report R0's network and pods, as they stand")
 	objects := func(args ...string) error {
-		_, err := k.KubectlIn(ctx, bytes.NewReader(reportObjects), append(args, "-f", "-")...)
+		_, err := k.cluster.KubectlIn(ctx, bytes.NewReader(reportObjects), append(args, "-f", "-")...)
 		return err
 	}
 	if err := objects("apply"); err != nil {
 		return err
 	}
-	if _, err := k.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout="+patience.String()); err != nil {
+	if _, err := k.cluster.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout="+patience.String()); err != nil {
 		return err
 	}
 	if err := k.tell(ctx, "get", "pods", "--output", "wide"); err != nil {
@@ -298,7 +298,7 @@ func (k *kubernetes) runReport(ctx context.Context) error {
 	if err := k.tell(ctx, "get", "nodestates,addresspools"); err != nil {
 		return err
 	}
-	if err := k.showServices(ctx, addresses["hello-world"][0]); err != nil {
+	if err := (services{k}).showServices(ctx, addresses["hello-world"][0]); err != nil {
 		return err
 	}
 	k.Step("kubectl delete -f r0-xl710.yaml")
@@ -316,16 +316,16 @@ func (k *kubernetes) burst(ctx context.Context) error {
 		for i := range count {
 			objects.WriteString(podManifest(fmt.Sprintf("burst-%d", i), "", networks[i%len(networks)].name))
 		}
-		if _, err := k.KubectlIn(ctx, strings.NewReader(objects.String()), "apply", "-f", "-"); err != nil {
+		if _, err := k.cluster.KubectlIn(ctx, strings.NewReader(objects.String()), "apply", "-f", "-"); err != nil {
 			return err
 		}
-		if _, err := k.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--selector", "demo", "--timeout="+patience.String()); err != nil {
+		if _, err := k.cluster.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--selector", "demo", "--timeout="+patience.String()); err != nil {
 			return err
 		}
 		if _, _, err := k.addresses(ctx, "--selector", "demo"); err != nil {
 			return err
 		}
-		if _, err := k.Kubectl(ctx, "delete", "pod", "--selector", "demo", "--wait"); err != nil {
+		if _, err := k.cluster.Kubectl(ctx, "delete", "pod", "--selector", "demo", "--wait"); err != nil {
 			return err
 		}
 		k.found.Pods += count

@@ -44,18 +44,23 @@ const (
 	beforeDelete = 18 * time.Second
 )
 
+// services is the part of the demo that shows Services.
+type services struct {
+	k *kubernetes
+}
+
 // showServices ends the story of report R0 in another way than the report: its headless Service
 // finds the VF, and a ClusterIP is balanced over VFs while one of its two pods is deleted.
-func (k *kubernetes) showServices(ctx context.Context, hello netip.Addr) error {
-	k.Step("controller.serviceNetworks: default/sriov-net1, so that report R0's Service is served over it as it stands")
-	if _, err := k.Kubectl(ctx, "--namespace", cluster.Namespace, "patch", "deployment", "culvert-controller", "--type=json", "--patch",
+func (v services) showServices(ctx context.Context, hello netip.Addr) error {
+	v.k.Step("controller.serviceNetworks: default/sriov-net1, so that report R0's Service is served over it as it stands")
+	if _, err := v.k.cluster.Kubectl(ctx, "--namespace", cluster.Namespace, "patch", "deployment", "culvert-controller", "--type=json", "--patch",
 		`[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--service-networks=default/sriov-net1"}]`); err != nil {
 		return err
 	}
-	if err := k.AwaitCulvert(ctx); err != nil {
+	if err := v.k.cluster.AwaitCulvert(ctx); err != nil {
 		return err
 	}
-	if err := k.askHeadless(ctx, hello); err != nil {
+	if err := v.askHeadless(ctx, hello); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "culvert-demo-")
@@ -63,43 +68,43 @@ func (k *kubernetes) showServices(ctx context.Context, hello netip.Addr) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	built, err := requests.Build(ctx, k.Source, dir)
+	built, err := requests.Build(ctx, v.k.Source, dir)
 	if err != nil {
 		return err
 	}
-	site, err := requests.Install(ctx, k.Cluster, built, k.nodes[0].Name, k.nodes[1].Name)
+	site, err := requests.Install(ctx, v.k.cluster, built, v.k.nodes[0].Name, v.k.nodes[1].Name)
 	if err != nil {
 		return err
 	}
-	return k.askClusterIP(ctx, site)
+	return v.askClusterIP(ctx, site)
 }
 
 // askHeadless asks another pod for the Service's address, and has it make requests by name.
-func (k *kubernetes) askHeadless(ctx context.Context, hello netip.Addr) error {
+func (v services) askHeadless(ctx context.Context, hello netip.Addr) error {
 	const name = "hello-world.default.svc.cluster.local"
-	err := k.await(ctx, "DNS answers the VF's address", func(ctx context.Context) error {
-		out, err := k.Kubectl(ctx, "exec", "testpod1", "--", "getent", "ahostsv4", name)
-		k.found.Service.Headless = nil
+	err := v.k.await(ctx, "DNS answers the VF's address", func(ctx context.Context) error {
+		out, err := v.k.cluster.Kubectl(ctx, "exec", "testpod1", "--", "getent", "ahostsv4", name)
+		v.k.found.Service.Headless = nil
 		for line := range strings.Lines(string(out)) {
 			addr, parseErr := netip.ParseAddr(strings.Fields(line + " -")[0])
-			if parseErr == nil && !slices.Contains(k.found.Service.Headless, addr) {
-				k.found.Service.Headless = append(k.found.Service.Headless, addr)
+			if parseErr == nil && !slices.Contains(v.k.found.Service.Headless, addr) {
+				v.k.found.Service.Headless = append(v.k.found.Service.Headless, addr)
 			}
 		}
-		if want := []netip.Addr{hello}; !slices.Equal(k.found.Service.Headless, want) {
-			return errors.Join(err, fmt.Errorf("it answers %v, and the pod's VF has %v", k.found.Service.Headless, want))
+		if want := []netip.Addr{hello}; !slices.Equal(v.k.found.Service.Headless, want) {
+			return errors.Join(err, fmt.Errorf("it answers %v, and the pod's VF has %v", v.k.found.Service.Headless, want))
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := k.tell(ctx, "exec", "testpod1", "--", "getent", "ahostsv4", name); err != nil {
+	if err := v.k.tell(ctx, "exec", "testpod1", "--", "getent", "ahostsv4", name); err != nil {
 		return err
 	}
 	const count = 20
-	k.found.Service.PathProved, err = k.provePath(ctx, "hello-world", func() (int, error) {
-		_, err := k.Kubectl(ctx, "exec", "testpod1", "--", "bash", "-euc",
+	v.k.found.Service.PathProved, err = v.provePath(ctx, "hello-world", func() (int, error) {
+		_, err := v.k.cluster.Kubectl(ctx, "exec", "testpod1", "--", "bash", "-euc",
 			fmt.Sprintf("for ((i = 0; i < %d; i++)); do curl --silent --fail --max-time 20 http://%s:8080 >/dev/null; done", count, name))
 		return count, err
 	})
@@ -108,10 +113,10 @@ func (k *kubernetes) askHeadless(ctx context.Context, hello netip.Addr) error {
 
 // provePath reports whether a pod's VF counted the requests that do makes, and its overlay interface
 // did not.
-func (k *kubernetes) provePath(ctx context.Context, pod string, do func() (count int, err error)) (bool, error) {
+func (v services) provePath(ctx context.Context, pod string, do func() (count int, err error)) (bool, error) {
 	received := func() (over [2]int, err error) {
 		for i, name := range []string{"net1", "eth0"} {
-			out, err := k.Kubectl(ctx, "exec", pod, "--", "cat", "/sys/class/net/"+name+"/statistics/rx_packets")
+			out, err := v.k.cluster.Kubectl(ctx, "exec", pod, "--", "cat", "/sys/class/net/"+name+"/statistics/rx_packets")
 			if err == nil {
 				over[i], err = strconv.Atoi(strings.TrimSpace(string(out)))
 			}
@@ -131,33 +136,33 @@ func (k *kubernetes) provePath(ctx context.Context, pod string, do func() (count
 	}
 	after, err := received()
 	vf, overlay := after[0]-before[0], after[1]-before[1]
-	fmt.Fprintf(k.Steps, "         %d requests: %s received %d packets over its VF, and %d over the overlay\n", count, pod, vf, overlay)
+	fmt.Fprintf(v.k.Steps, "         %d requests: %s received %d packets over its VF, and %d over the overlay\n", count, pod, vf, overlay)
 	proved := vf >= 4*count && overlay < count/2 // a connection has at least four packets each way
 	if !proved {
-		k.noteProblem("%d requests to pod %s went over its VF with %d packets, and over the overlay with %d", count, pod, vf, overlay)
+		v.k.noteProblem("%d requests to pod %s went over its VF with %d packets, and over the overlay with %d", count, pod, vf, overlay)
 	}
 	return proved, err
 }
 
 // askClusterIP makes requests by a ClusterIP with two backends while its endpoints change and one
 // of them is deleted, and compares the ClusterIP with the address of the remaining one.
-func (k *kubernetes) askClusterIP(ctx context.Context, s requests.Site) error {
-	k.Step("a ClusterIP with two backends over sriov-net1: %d requests a second, a connection for each, while one backend is deleted", load)
-	near, far := k.nodes[0].Name, k.nodes[1].Name
+func (v services) askClusterIP(ctx context.Context, s requests.Site) error {
+	v.k.Step("a ClusterIP with two backends over sriov-net1: %d requests a second, a connection for each, while one backend is deleted", load)
+	near, far := v.k.nodes[0].Name, v.k.nodes[1].Name
 	objects := s.Client("asker", near, "sriov-net1") + s.Backend("web", "web-a", near, "sriov-net1") + s.Backend("web", "web-b", far, "sriov-net1") +
 		s.Service("web", "app", "web", map[string]string{"culvert.dev/network": "sriov-net1"})
-	if _, err := k.KubectlIn(ctx, strings.NewReader(objects), "apply", "-f", "-"); err != nil {
+	if _, err := v.k.cluster.KubectlIn(ctx, strings.NewReader(objects), "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := k.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "asker", "web-a", "web-b", "--timeout="+patience.String()); err != nil {
+	if _, err := v.k.cluster.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "asker", "web-a", "web-b", "--timeout="+patience.String()); err != nil {
 		return err
 	}
-	ip, err := k.Kubectl(ctx, "get", "service", "web", "--output", "jsonpath={.spec.clusterIP}")
+	ip, err := v.k.cluster.Kubectl(ctx, "get", "service", "web", "--output", "jsonpath={.spec.clusterIP}")
 	if err != nil {
 		return err
 	}
 	target := string(ip) + ":80"
-	err = k.await(ctx, "both backends answer", func(ctx context.Context) error {
+	err = v.k.await(ctx, "both backends answer", func(ctx context.Context) error {
 		l, err := s.Call(ctx, "asker", near, requests.Call{Target: target, PerSecond: 20, For: time.Second})
 		if err == nil && (len(l.Failed()) > 0 || len(l.Servers()) != 2) {
 			return fmt.Errorf("%d of %d requests failed, the others were answered by %v", len(l.Failed()), len(l), l.Servers())
@@ -167,26 +172,26 @@ func (k *kubernetes) askClusterIP(ctx context.Context, s requests.Site) error {
 	if err != nil {
 		return err
 	}
-	if err := k.tell(ctx, "describe", "service", "web"); err != nil {
+	if err := v.k.tell(ctx, "describe", "service", "web"); err != nil {
 		return err
 	}
-	if err := k.loseBackend(ctx, s, target); err != nil {
+	if err := v.loseBackend(ctx, s, target); err != nil {
 		return err
 	}
-	if err := k.compareClusterIP(ctx, s, target); err != nil {
+	if err := v.compareClusterIP(ctx, s, target); err != nil {
 		return err
 	}
-	_, err = k.KubectlIn(ctx, strings.NewReader(objects), "delete", "--ignore-not-found", "--wait", "-f", "-")
+	_, err = v.k.cluster.KubectlIn(ctx, strings.NewReader(objects), "delete", "--ignore-not-found", "--wait", "-f", "-")
 	return err
 }
 
 // loseBackend makes requests while a backend leaves the Service and joins it by its label, and is
 // then deleted.
-func (k *kubernetes) loseBackend(ctx context.Context, s requests.Site, target string) error {
+func (v services) loseBackend(ctx context.Context, s requests.Site, target string) error {
 	var all requests.Log
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		all, err = s.Call(gctx, "asker", k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: beforeDelete + k.effort().afterDelete})
+		all, err = s.Call(gctx, "asker", v.k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: beforeDelete + v.k.effort().afterDelete})
 		return err
 	})
 	begun := time.Now()
@@ -195,7 +200,7 @@ func (k *kubernetes) loseBackend(ctx context.Context, s requests.Site, target st
 	g.Go(func() error {
 		for time.Since(begun) < beforeDelete-5*time.Second {
 			for _, label := range []string{"app-", "app=web"} {
-				at, err := k.changeEndpoint(gctx, s, "label", "pod", "web-b", label)
+				at, err := v.changeEndpoint(gctx, s, "label", "pod", "web-b", label)
 				if err != nil {
 					return err
 				}
@@ -206,22 +211,22 @@ func (k *kubernetes) loseBackend(ctx context.Context, s requests.Site, target st
 		}
 		since := time.Now()
 		var err error
-		gone, err = k.changeEndpoint(gctx, s, "delete", "pod", "web-b", "--wait=false")
-		k.found.Service.DeletedAfter = milliseconds(gone.Sub(since))
+		gone, err = v.changeEndpoint(gctx, s, "delete", "pod", "web-b", "--wait=false")
+		v.k.found.Service.DeletedAfter = milliseconds(gone.Sub(since))
 		return err
 	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	k.judgeLoad(all, left, gone)
+	v.judgeLoad(all, left, gone)
 	return nil
 }
 
 // changeEndpoint runs kubectl and returns when the controller then changed the Service's
 // EndpointSlices. It leaves time for requests after that.
-func (k *kubernetes) changeEndpoint(ctx context.Context, s requests.Site, args ...string) (time.Time, error) {
+func (v services) changeEndpoint(ctx context.Context, s requests.Site, args ...string) (time.Time, error) {
 	since := time.Now()
-	if _, err := k.Kubectl(ctx, args...); err != nil {
+	if _, err := v.k.cluster.Kubectl(ctx, args...); err != nil {
 		return time.Time{}, err
 	}
 	at, err := s.EndpointChanged(ctx, "web", since)
@@ -237,8 +242,8 @@ func (k *kubernetes) changeEndpoint(ctx context.Context, s requests.Site, args .
 }
 
 // judgeLoad reads from the log of requests how fast connections followed changes, and what failed.
-func (k *kubernetes) judgeLoad(all requests.Log, left []time.Time, gone time.Time) {
-	r := &k.found.Service
+func (v services) judgeLoad(all requests.Log, left []time.Time, gone time.Time) {
+	r := &v.k.found.Service
 	r.Requests, r.PerSecond, r.Errors = len(all), all.PerSecond(), len(all.Failed())
 	var follow []float64
 	for _, at := range left {
@@ -250,17 +255,17 @@ func (k *kubernetes) judgeLoad(all requests.Log, left []time.Time, gone time.Tim
 	}
 	r.ErrorsOnDelete = len(all.After(gone.Add(tolerance)).Failed())
 	late := all.After(gone.Add(r.excused())).Failed()
-	fmt.Fprintf(k.Steps, "         %d requests, %.0f a second, answered by %v; %d failed, %d of them begun more than %s after the endpoint became not ready\n",
+	fmt.Fprintf(v.k.Steps, "         %d requests, %.0f a second, answered by %v; %d failed, %d of them begun more than %s after the endpoint became not ready\n",
 		r.Requests, r.PerSecond, all.Servers(), r.Errors, r.ErrorsOnDelete, tolerance)
 	early := slices.DeleteFunc(all.Failed(), func(one requests.Request) bool { return !one.End().Before(gone.Add(-r.untilNotReady())) })
 	if len(early) > 0 {
-		k.noteProblem("%d requests by ClusterIP failed before a backend was deleted: %+v", len(early), early[0])
+		v.k.noteProblem("%d requests by ClusterIP failed before a backend was deleted: %+v", len(early), early[0])
 	}
 	if len(late) > 0 {
-		k.noteProblem("%d requests by ClusterIP failed that began more than %s after the deleted endpoint became not ready: %+v", len(late), r.excused(), late[0])
+		v.k.noteProblem("%d requests by ClusterIP failed that began more than %s after the deleted endpoint became not ready: %+v", len(late), r.excused(), late[0])
 	}
 	if r.PerSecond < wantLoad {
-		fmt.Fprintf(k.Steps, "         this machine makes fewer than %d requests a second: run the demo without other load\n", wantLoad)
+		fmt.Fprintf(v.k.Steps, "         this machine makes fewer than %d requests a second: run the demo without other load\n", wantLoad)
 	}
 }
 
@@ -278,8 +283,8 @@ func (r ServiceResult) untilNotReady() time.Duration {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // compareClusterIP compares requests by ClusterIP with those to the pod's own VF address, in turns.
-func (k *kubernetes) compareClusterIP(ctx context.Context, s requests.Site, target string) error {
-	_, addresses, err := k.addresses(ctx, "--selector", "pod=web-a")
+func (v services) compareClusterIP(ctx context.Context, s requests.Site, target string) error {
+	_, addresses, err := v.k.addresses(ctx, "--selector", "pod=web-a")
 	if err != nil {
 		return err
 	}
@@ -287,7 +292,7 @@ func (k *kubernetes) compareClusterIP(ctx context.Context, s requests.Site, targ
 		return fmt.Errorf("pod web-a has the addresses %v, want one", addresses["web-a"])
 	}
 	own := netip.AddrPortFrom(addresses["web-a"][0], requests.Port).String()
-	rates, err := s.Compare(ctx, "asker", requests.Compare{Targets: []string{target, own}, Rounds: k.effort().targetRounds, For: 2 * time.Second})
+	rates, err := s.Compare(ctx, "asker", requests.Compare{Targets: []string{target, own}, Rounds: v.k.effort().targetRounds, For: 2 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -298,13 +303,13 @@ func (k *kubernetes) compareClusterIP(ctx context.Context, s requests.Site, targ
 		}
 		ratios = append(ratios, round[0]/round[1])
 	}
-	k.found.Service.ClusterIPRatio = bench.Median(ratios)
-	fmt.Fprintf(k.Steps, "         by ClusterIP %.2f times the requests a second of the pod's own address: %.2f\n", k.found.Service.ClusterIPRatio, ratios)
-	proved, err := k.provePath(ctx, "web-a", func() (int, error) {
-		l, err := s.Call(ctx, "asker", k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: 2 * time.Second})
+	v.k.found.Service.ClusterIPRatio = bench.Median(ratios)
+	fmt.Fprintf(v.k.Steps, "         by ClusterIP %.2f times the requests a second of the pod's own address: %.2f\n", v.k.found.Service.ClusterIPRatio, ratios)
+	proved, err := v.provePath(ctx, "web-a", func() (int, error) {
+		l, err := s.Call(ctx, "asker", v.k.nodes[0].Name, requests.Call{Target: target, PerSecond: load, For: 2 * time.Second})
 		return len(l), err
 	})
-	k.found.Service.PathProved = k.found.Service.PathProved && proved
+	v.k.found.Service.PathProved = v.k.found.Service.PathProved && proved
 	return err
 }
 

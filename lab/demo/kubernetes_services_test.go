@@ -48,7 +48,7 @@ func TestJudgeLoad(t *testing.T) {
 		t.Cleanup(d.Steps.Close)
 		k := &kubernetes{demo: d}
 		k.found.Service.DeletedAfter = 10
-		k.judgeLoad(c.log, []time.Time{at(300)}, at(610))
+		services{k}.judgeLoad(c.log, []time.Time{at(300)}, at(610))
 		r := k.found.Service
 		if r.Errors != c.errors || r.ErrorsOnDelete != c.late || len(d.problems) != c.complaints || r.Requests != 100 {
 			t.Errorf("%s: %+v, %q", name, r, d.problems)

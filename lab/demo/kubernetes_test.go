@@ -134,7 +134,7 @@ func TestCountRequests(t *testing.T) {
 	if err := os.WriteFile(log, []byte(events), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := &kubernetes{demo: &demo{Options: Options{Attachments: 4}}, Cluster: &cluster.Cluster{AuditLog: log}}
+	k := &kubernetes{demo: &demo{Options: Options{Attachments: 4}}, cluster: &cluster.Cluster{AuditLog: log}}
 	if err := k.countRequests(since); err != nil || k.found.APIRequests != 0.25 || k.found.APIWrites != 0.75 || k.found.APIStates != 0.25 {
 		t.Errorf("%v: %v and %v, %v an attachment", err, k.found.APIRequests, k.found.APIWrites, k.found.APIStates)
 	}

@@ -36,7 +36,7 @@ spec:
   config: '{"cniVersion": "1.0.0", "name": "%[1]s", "type": "culvert", "ipam": {"type": "host-local", "subnet": "%[3]s"}}'
 `, n.name, n.resource, n.subnet)
 	}
-	_, err := k.KubectlIn(ctx, strings.NewReader(objects.String()), "apply", "-f", "-")
+	_, err := k.cluster.KubectlIn(ctx, strings.NewReader(objects.String()), "apply", "-f", "-")
 	return err
 }
 
@@ -117,18 +117,18 @@ func (k *kubernetes) timePod(ctx context.Context, n node.Node, network string) (
 		if err != nil {
 			return 0, err
 		}
-		if _, err := k.KubectlIn(ctx, strings.NewReader(podManifest(name, n.Name, network)), "create", "-f", "-"); err != nil {
+		if _, err := k.cluster.KubectlIn(ctx, strings.NewReader(podManifest(name, n.Name, network)), "create", "-f", "-"); err != nil {
 			return 0, err
 		}
 		// The pod's sandbox has its networks then. The time of its containers does not count here.
-		if _, err := k.Kubectl(ctx, "wait", "--for=condition=PodReadyToStartContainers", "pod/"+name, "--timeout="+patience.String()); err != nil {
+		if _, err := k.cluster.Kubectl(ctx, "wait", "--for=condition=PodReadyToStartContainers", "pod/"+name, "--timeout="+patience.String()); err != nil {
 			return 0, err
 		}
 		after, err := setUps(ctx, n)
 		if err != nil {
 			return 0, err
 		}
-		if _, err = k.Kubectl(ctx, "delete", "pod", name, "--wait"); err != nil {
+		if _, err = k.cluster.Kubectl(ctx, "delete", "pod", name, "--wait"); err != nil {
 			return 0, err
 		}
 		switch count := after.count - before.count; {
@@ -187,7 +187,7 @@ func parseSetUps(metrics string) (s setUp, err error) {
 // After the answer it writes the pod's network-status, its events, and the node's NodeState, which
 // many attaches share.
 func (k *kubernetes) countRequests(since time.Time) error {
-	f, err := os.Open(k.AuditLog)
+	f, err := os.Open(k.cluster.AuditLog)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (k *kubernetes) countRequests(since time.Time) error {
 		}
 		var e auditEvent
 		if err := json.Unmarshal(line, &e); err != nil {
-			return fmt.Errorf("read %s: %w", filepath.Base(k.AuditLog), err)
+			return fmt.Errorf("read %s: %w", filepath.Base(k.cluster.AuditLog), err)
 		}
 		if e.Stage != "ResponseComplete" || e.Received.Before(since) || e.User.Name != "system:serviceaccount:"+cluster.Namespace+":culvertd" {
 			continue

@@ -147,7 +147,7 @@ func newNode() (*cni.Handler, func() error, error) {
 	}
 	n := node.New(node.Config{Kernel: k, Ledger: ledger, BootID: "b"})
 	closeNode := func() error {
-		n.Engine.Wait()
+		n.VFs.Wait()
 		return errors.Join(ledger.Close(), os.RemoveAll(dir))
 	}
 	spec, err := desired.Parse("host.yaml", fmt.Appendf(nil, "pfs: [{name: '*', vfs: %d}]\npools: [{name: all}]\n", mostPods))
@@ -158,7 +158,7 @@ func newNode() (*cni.Handler, func() error, error) {
 	if err := errors.Join(n.Start(context.Background()), n.Reconciler.Pass(context.Background())); err != nil {
 		return nil, nil, errors.Join(err, closeNode())
 	}
-	return cni.New(n.Engine), closeNode, nil
+	return cni.New(cni.Parts{Engine: n.Engine, Resets: n.Resets, VFs: n.VFs}), closeNode, nil
 }
 
 // describeResult lists the addresses and routes of a CNI result. A route without a gateway gets

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/upkeep"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -21,16 +21,16 @@ type members struct {
 // joinCluster makes all later containers pods of a cluster.
 func (w *world) joinCluster() {
 	w.members = &members{gone: map[string]bool{}, ever: map[string]bool{}}
-	w.followCluster(w.node.Engine)
+	w.followCluster(w.node.Upkeep)
 }
 
 // followCluster makes this life of culvertd ask the cluster about pods.
-func (w *world) followCluster(e *attach.Engine) {
+func (w *world) followCluster(k *upkeep.Keeper) {
 	if w.members == nil {
 		return
 	}
 	g := w.gate
-	e.KnowsPod = func(_ context.Context, l journal.Lease) (bool, error) {
+	k.KnowsPod = func(_ context.Context, l journal.Lease) (bool, error) {
 		if err := g.pass("ask about %s", l.Owner); err != nil {
 			return false, err
 		}

@@ -96,19 +96,19 @@ func stories() []story {
 		}},
 		{"a rate is lent and given back", addA, func(w *world) {
 			w.expect["a"] = meddled
-			if rec, err := w.node.Engine.Lend(context.Background(), w.heldBy("a"), 100, time.Minute); err == nil {
-				_ = w.node.Engine.GiveBack(context.Background(), rec)
+			if rec, err := w.node.Loans.Lend(context.Background(), w.heldBy("a"), 100, time.Minute); err == nil {
+				_ = w.node.Loans.GiveBack(context.Background(), rec)
 			}
 		}},
 		{"a rate is lent, and its time is up", addA, func(w *world) {
 			w.expect["a"] = meddled
-			_, _ = w.node.Engine.Lend(context.Background(), w.heldBy("a"), 100, time.Minute)
+			_, _ = w.node.Loans.Lend(context.Background(), w.heldBy("a"), 100, time.Minute)
 			w.skew += time.Hour
 			w.pass()
 		}},
 		{"a rate is lent, and the VF is given back", addA, func(w *world) {
 			w.expect["a"] = meddled
-			_, _ = w.node.Engine.Lend(context.Background(), w.heldBy("a"), 100, time.Minute)
+			_, _ = w.node.Loans.Lend(context.Background(), w.heldBy("a"), 100, time.Minute)
 			_ = w.del(podA)
 		}},
 		{"CHECK", addA, func(w *world) { _ = w.call("CHECK", podA, w.config(podA, "CHECK")) }},
@@ -172,7 +172,7 @@ func (w *world) remakeByForce() {
 	}
 	w.want(1)
 	_ = w.node.Reconciler.Apply(context.Background(), true)
-	w.node.Engine.Wait()
+	w.node.VFs.Wait()
 	w.want(vfsPerPF)
 	w.pass()
 }
@@ -287,7 +287,7 @@ func TestPowerCutAtEveryMoment(t *testing.T) {
 func (w *world) dies(n int, work func(*world)) bool {
 	w.gate.killAfter(n)
 	work(w)
-	w.node.Engine.Wait()
+	w.node.VFs.Wait()
 	w.gate.spare()
 	return w.gate.killed() != ""
 }

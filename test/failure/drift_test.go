@@ -238,7 +238,7 @@ func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 			})
 		}
 		must(w, g.Wait())
-		w.node.Engine.Wait()
+		w.node.VFs.Wait()
 		winner := ""
 		for i, err := range errs {
 			switch {

@@ -151,7 +151,7 @@ func TestEveryStepFailsInEveryWay(t *testing.T) {
 							}
 							hit := w.arm(f, n, again)
 							s.work(w)
-							w.node.Engine.Wait()
+							w.node.VFs.Wait()
 							if hit() == nil {
 								w.fault.Fail(nil)
 								w.close()
@@ -247,7 +247,7 @@ func TestFullDiskAtEveryCommit(t *testing.T) {
 			}
 			w.disk.fill(n, 4)
 			s.work(w)
-			w.node.Engine.Wait()
+			w.node.VFs.Wait()
 			if !w.disk.wasFull() {
 				w.close()
 				break

@@ -127,7 +127,7 @@ func (h *history) killed(t *rapid.T) {
 	h.gate.killAfter(rapid.IntRange(1, 60).Draw(t, "moment"))
 	work := rapid.SampledFrom([]string{"ADD", "DEL", "GC", "pass", "host.yaml"}).Draw(t, "at")
 	h.actions()[work](t)
-	h.node.Engine.Wait()
+	h.node.VFs.Wait()
 	h.gate.spare()
 	h.again()
 }

@@ -95,7 +95,7 @@ func (w *world) newMeta() *pod.Handler {
 	must(w, os.MkdirAll(conf, 0o755))
 	must(w, os.WriteFile(filepath.Join(conf, "10-lan.conf"), []byte(`{"cniVersion":"1.0.0","name":"cbr0","type":"flannel"}`), 0o644))
 	return pod.New(pod.Config{
-		Networks: w.cni, Ledger: w.node.Ledger, Engine: w.node.Engine, Kernel: mortalKernel{w.fault, w.gate, w.reads, w.mayRemake, w.k.CutAddBond}, Hardware: w.node.Inventory,
+		Networks: w.cni, Ledger: w.node.Ledger, Resets: w.node.Resets, Kernel: mortalKernel{w.fault, w.gate, w.reads, w.mayRemake, w.k.CutAddBond}, Hardware: w.node.Inventory,
 		Cluster: cluster{}, Devices: func(context.Context, string, string, string) ([]vf.PCIAddr, error) { return nil, nil },
 		ConfDir: conf, DeviceInfo: filepath.Join(dir, "devinfo"),
 	})
@@ -111,7 +111,7 @@ func (w *world) pod(command string) error {
 	params, err := json.Marshal(req)
 	must(w, err)
 	answer, err := w.metaPlugin().Serve(context.Background(), params, w.ask)
-	w.node.Engine.Wait()
+	w.node.VFs.Wait()
 	if w.gate.pass("the answer to %s of a pod", command) != nil {
 		return errAnswerLost
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -116,7 +116,7 @@ func (w *world) lacks(r journal.Record) string {
 		}
 		st.Link.Guard = &g
 	}
-	return vf.Differences(attach.LeaseDiff(r, st))
+	return vf.Differences(lease.Diff(r, st))
 }
 
 // mayRemake checks I5: culvertd never writes the number of VFs while a VF of

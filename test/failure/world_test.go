@@ -157,10 +157,11 @@ func (w *world) open() {
 		BootID: fmt.Sprintf("boot %d", w.boot), Now: now,
 	})
 	w.node.SetSpec(w.spec)
-	w.followCluster(w.node.Engine)
-	w.cni, w.meta = cni.New(w.node.Engine), nil
-	w.vms = guestintake.New(w.node.Engine, mortalLedger{l, w.gate, &w.disk})
-	w.list = guestintake.NewComparer(w.node.Engine, mortalLedger{l, w.gate, &w.disk}, now)
+	w.followCluster(w.node.Upkeep)
+	w.cni, w.meta = cni.New(cni.Parts{Engine: w.node.Engine, Resets: w.node.Resets, VFs: w.node.VFs}), nil
+	guests := guestintake.Parts{Engine: w.node.Engine, Resets: w.node.Resets, VFs: w.node.VFs, Upkeep: w.node.Upkeep}
+	w.vms = guestintake.New(guests, mortalLedger{l, w.gate, &w.disk})
+	w.list = guestintake.NewComparer(guests, mortalLedger{l, w.gate, &w.disk}, now)
 }
 
 // start does the work that culvertd does before it answers; a kill may end it. If the
@@ -183,7 +184,7 @@ func (w *world) start() {
 // pass makes one pass of the reconciler, which may fail, and waits for the engine.
 func (w *world) pass() {
 	_ = w.node.Reconciler.Pass(context.Background())
-	w.node.Engine.Wait()
+	w.node.VFs.Wait()
 }
 
 // restart ends this life of culvertd, if it has not ended, and begins another,
@@ -195,7 +196,7 @@ func (w *world) restart() {
 }
 
 func (w *world) close() {
-	w.node.Engine.Wait()
+	w.node.VFs.Wait()
 	_ = w.ledger.Close()
 }
 
@@ -330,7 +331,7 @@ var errAnswerLost = errors.New("culvertd was killed before it answered")
 // answer.
 func (w *world) call(command string, a attachment, config []byte) error {
 	err := w.serve(command, a, config)
-	w.node.Engine.Wait() // for the announcement
+	w.node.VFs.Wait() // for the announcement
 	return err
 }
 

@@ -58,6 +58,20 @@ func (u *userSpace) start(name, network string) {
 	u.requireOpen()
 }
 
+// awaitAdmission makes a pod until the kubelet admits it. The kubelet refuses pods with VFs for good
+// until a culvertd that was killed has registered again.
+func (u *userSpace) awaitAdmission(name, network string) {
+	u.Helper()
+	eventually(u.T, "pod "+name+" is admitted", func() error {
+		feed(u.T, userPod(name, network), "apply", "-f", "-")
+		_, err := k8s.Kubectl(u.Context(), "-n", "user-space", "wait", "--for=condition=Ready", "--timeout=90s", "pod/"+name)
+		if err != nil {
+			kubectl(u.T, "-n", "user-space", "delete", "pod", name, "--wait")
+		}
+		return err
+	})
+}
+
 // end deletes a pod.
 func (u *userSpace) end(name string) {
 	u.Helper()
@@ -97,6 +111,7 @@ func (u *userSpace) requireKept() {
 		u.Fatal(err)
 	}
 	u.requireOpen()
+	u.awaitAdmission("new-net", "default/dpdk")
 	u.start("new-net", "default/dpdk")
 	u.requireBinding()
 }

@@ -37,8 +37,11 @@ var floors = [][]string{
 	{"internal/node/daemon"},
 	{"internal/node/intake/pod", "internal/node/membership", "internal/node/status/gather"},
 	{"internal/node", "internal/node/intake/cni", "internal/node/intake/deviceplugin", "internal/node/intake/guest", "internal/node/kube", "internal/node/metrics", "internal/node/service/agent", "internal/node/status"},
-	{"internal/node/attach", "internal/node/service/table"},
-	{"internal/node/alloc", "internal/node/bond", "internal/node/reconcile", "internal/node/status/text", "internal/node/trouble"},
+	{"internal/node/attach/upkeep", "internal/node/service/table"},
+	{"internal/node/attach", "internal/node/attach/loan"},
+	{"internal/node/attach/reset"},
+	{"internal/node/attach/hold"},
+	{"internal/node/alloc", "internal/node/attach/lease", "internal/node/bond", "internal/node/reconcile", "internal/node/status/text", "internal/node/trouble"},
 	{"internal/node/intake/cni/place", "internal/node/journal/...", "internal/node/segment", "internal/node/sources", "internal/node/status/pick"},
 	{"internal/node/claims", "internal/node/desired", "internal/node/inventory", "internal/node/kubelet/..."},
 

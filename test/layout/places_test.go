@@ -20,6 +20,7 @@ func listPlaces() map[string][]string {
 	places := map[string][]string{
 		"floors": slices.Concat(floors...), "pure": pure, "namesDrivers": namesDrivers, "namesSysfs": namesSysfs, "readsErrorText": readsErrorText,
 		"podNetworks": podNetworks, "rpcFolder and apiFolder": {rpcFolder, apiFolder}, "engineList": {engineList}, "unfinished": unfinished,
+		"withoutKubernetes": withoutKubernetes,
 	}
 	for _, b := range bans {
 		places["bans"] = slices.Concat(places["bans"], b.importers, b.exempt, b.never, b.but)

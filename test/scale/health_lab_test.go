@@ -115,7 +115,7 @@ func newHealthNode(t *testing.T) *healthNode {
 	set := sources.NewSet(h.node.Current, h.node.Inventory.PFs, h.node.Problems)
 	h.scrape = metrics.NewNode(h.status).Handler()
 	h.member = membership.New(membership.Config{
-		NodeName: "n1", Cluster: cluster, Node: h.node, Sources: set, Status: h.status, Faults: h.listFaults, Log: log,
+		NodeName: "n1", Cluster: cluster, Writer: cluster, Node: h.node, Sources: set, Status: h.status, Faults: h.listFaults, Log: log,
 	})
 	wake, err := h.kernel.Watch(ctx)
 	if err != nil {

@@ -89,7 +89,7 @@ func (m *machine) start() {
 		return api.NodeStatus{Ready: true, Pools: []api.Pool{{Name: "x/a", VFs: api.Counts{Total: 7}}}}, nil
 	}
 	member := membership.New(membership.Config{
-		NodeName: m.name, Cluster: m, Node: m.node, Sources: set, Status: status, Log: slog.New(slog.DiscardHandler), ReadPool: m.sim.readPool,
+		NodeName: m.name, Cluster: m, Writer: m, Node: m.node, Sources: set, Status: status, Log: slog.New(slog.DiscardHandler), ReadPool: m.sim.readPool,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
@@ -120,7 +120,7 @@ func (m *machine) turnOff() {
 	}
 	m.off = true
 	m.stop()
-	m.node.Engine.Wait()
+	m.node.VFs.Wait()
 	if err := m.ledger.Close(); err != nil {
 		m.sim.t.Error(err)
 	}
@@ -233,7 +233,7 @@ func (m *machine) endPod() {
 	m.pods = m.pods[1:]
 	m.mu.Unlock()
 	m.sim.free(one.addr)
-	if err := m.node.Engine.Detach(context.Background(), one.owner); err != nil {
+	if err := m.node.Resets.Detach(context.Background(), one.owner); err != nil {
 		m.sim.t.Errorf("%s on %s: %v", one.owner, m.name, err)
 	}
 }

@@ -173,7 +173,7 @@ func callCNI(w *world, read func(string) string, args []string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	w.node.Engine.Wait() // for the announcement
+	w.node.VFs.Wait() // for the announcement
 	resp := answer.(api.CNIResponse)
 	out := indent(resp.Stdout)
 	if resp.Exit != 0 {

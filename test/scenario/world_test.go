@@ -55,21 +55,22 @@ func (w *world) start() error {
 		return err
 	}
 	w.node = node.New(node.Config{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
-	w.node.Engine.Patience = time.Minute // a pass waits until all is mended, even on a busy machine
-	w.node.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	w.node.Upkeep.Patience = time.Minute // a pass waits until all is mended, even on a busy machine
+	w.node.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		if len(w.given) == 0 {
 			return nil, nil // no kubelet
 		}
 		return func(a vf.PCIAddr) string { return w.given[a] }, nil
 	}
-	w.cni, w.guests = cni.New(w.node.Engine), guestintake.New(w.node.Engine, w.ledger)
-	w.list = guestintake.NewComparer(w.node.Engine, w.ledger, now)
+	w.cni = cni.New(cni.Parts{Engine: w.node.Engine, Resets: w.node.Resets, VFs: w.node.VFs})
+	guests := guestintake.Parts{Engine: w.node.Engine, Resets: w.node.Resets, VFs: w.node.VFs, Upkeep: w.node.Upkeep}
+	w.guests, w.list = guestintake.New(guests, w.ledger), guestintake.NewComparer(guests, w.ledger, now)
 	w.node.SetSpec(w.spec)
 	return w.node.Start(context.Background())
 }
 
 func (w *world) stop() error {
-	w.node.Engine.Wait()
+	w.node.VFs.Wait()
 	return w.ledger.Close()
 }
 

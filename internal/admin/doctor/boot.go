@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/screen"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -13,19 +14,19 @@ import (
 
 // hasArgument reports whether the kernel was started with an argument, alone or
 // in a list: iommu=pt, intel_iommu=on,sm_on.
-func (e *exam) hasArgument(key, value string) bool {
-	return slices.ContainsFunc(e.Host.Cmdline, func(a string) bool {
+func hasArgument(h survey.Host, key, value string) bool {
+	return slices.ContainsFunc(h.Cmdline, func(a string) bool {
 		k, list, ok := strings.Cut(a, "=")
 		return ok && k == key && slices.Contains(strings.Split(list, ","), value)
 	})
 }
 
 // bootArgument returns the commands that add an argument to this host's kernel command line.
-func (e *exam) bootArgument(args string) []string {
+func bootArgument(h survey.Host, args string) []string {
 	switch {
-	case e.hasProgram("grubby"):
+	case hasProgram(h, "grubby"):
 		return []string{fmt.Sprintf("grubby --update-kernel=ALL --args=%q && reboot", args)}
-	case e.hasProgram("update-grub"):
+	case hasProgram(h, "update-grub"):
 		return []string{fmt.Sprintf("add %s to GRUB_CMDLINE_LINUX in /etc/default/grub", args), "update-grub && reboot"}
 	}
 	return []string{fmt.Sprintf("add %s to the kernel's command line in the boot loader, and reboot", args)}
@@ -40,7 +41,7 @@ func checkArguments(e *exam) {
 		{"iommu", "off", "without an IOMMU no VF can go to a VM"},
 		{"pci", "nomsi", "without MSI a VF gets no interrupt"},
 	} {
-		if !e.hasArgument(a.key, a.value) {
+		if !hasArgument(e.Host, a.key, a.value) {
 			continue
 		}
 		bad++
@@ -68,7 +69,7 @@ func checkIOMMU(e *exam) {
 		if d := e.Devices[pf.PCI]; strings.HasPrefix(d.GroupType, "DMA") {
 			e.addFinding(finding{check: "iommu", severity: api.SeverityNote, object: pfName(pf),
 				why:  "each packet that the host or a container sends costs a mapping; a VF in a VM is translated either way",
-				mend: e.bootArgument("iommu=pt")}, "its memory accesses are translated (group type %s)", d.GroupType)
+				mend: bootArgument(e.Host, "iommu=pt")}, "its memory accesses are translated (group type %s)", d.GroupType)
 		}
 	}
 }
@@ -90,9 +91,9 @@ func (e *exam) noIOMMU() {
 	switch {
 	case e.Host.CPUVendor == "GenuineIntel" && !slices.Contains(e.Host.ACPITables, "DMAR"):
 		what += ": the firmware shows none (no DMAR table)"
-		f.mend = append([]string{"switch VT-d on in the machine's firmware setup"}, e.bootArgument("intel_iommu=on iommu=pt")...)
+		f.mend = append([]string{"switch VT-d on in the machine's firmware setup"}, bootArgument(e.Host, "intel_iommu=on iommu=pt")...)
 	case e.Host.CPUVendor == "GenuineIntel":
-		f.mend = e.bootArgument("intel_iommu=on iommu=pt")
+		f.mend = bootArgument(e.Host, "intel_iommu=on iommu=pt")
 	case e.Host.CPUVendor == "AuthenticAMD":
 		what += ": on AMD it is on when the firmware shows it"
 		f.mend = []string{"switch IOMMU (AMD-Vi) on in the machine's firmware setup"}
@@ -151,9 +152,9 @@ func (e *exam) vfDriver(pf vf.PF, drivers []string) {
 // lacks.
 func (e *exam) extraModules() string {
 	switch {
-	case e.hasProgram("apt-get"):
+	case hasProgram(e.Host, "apt-get"):
 		return "apt-get install linux-image-amd64    # or linux-modules-extra-" + e.Host.Release + " (Ubuntu)"
-	case e.hasProgram("dnf"):
+	case hasProgram(e.Host, "dnf"):
 		return "dnf install kernel-modules-extra"
 	}
 	return "install the distribution's full kernel"

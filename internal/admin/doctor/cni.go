@@ -16,8 +16,8 @@ var runtimes = []string{"kubelet", "k3s-server", "k3s-agent", "containerd", "cri
 // checkCNI looks at the plugin and at the configurations of a container
 // runtime.
 func checkCNI(e *exam) {
-	_, running := e.findRunning(runtimes...)
-	installed := slices.ContainsFunc(runtimes, e.hasProgram)
+	_, running := findRunning(e.Host, runtimes...)
+	installed := hasOneOf(e.Host, runtimes...)
 	plugin := slices.Contains(e.CNI.Plugins, netconf.TypeCulvert)
 	if !running && !plugin && (!installed || e.CNI.Elsewhere == "") {
 		e.addNote("cni", host, "no container runtime runs here, and the CNI plugin is not installed: not checked")

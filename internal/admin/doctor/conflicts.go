@@ -21,7 +21,7 @@ func checkClaims(e *exam) {
 		{"sriovdp", "the SR-IOV device plugin runs: it gives the same VFs to pods, without asking Culvert"},
 		{"sriov-network-c", "the config daemon of the SR-IOV operator runs: it writes sriov_numvfs on its own"},
 	} {
-		if p, ok := e.findRunning(other.name); ok {
+		if p, ok := findRunning(e.Host, other.name); ok {
 			fights++
 			e.addFinding(finding{check: "claims", severity: api.SeverityError, object: host, why: "a VF gets two owners, or none",
 				mend: []string{"delete its DaemonSet from the cluster; Culvert reads its resource names and networks"}}, "%s (process %d)", other.what, p.PID)

@@ -49,7 +49,7 @@ func (e *exam) noDaemon() {
 	case !e.Root:
 		e.addNote("culvertd", "culvertd", "only root may ask it")
 		return
-	case !e.hasProgram("culvertd.service"):
+	case !hasProgram(e.Host, "culvertd.service"):
 		f.mend = []string{"culvert host install    # docs/install.md", "systemctl enable --now culvertd"}
 	}
 	e.addFinding(f, "%s", e.StatusErr)
@@ -63,7 +63,7 @@ const (
 
 // checkLimits checks the limits of the programs that give VFs out or use them.
 func checkLimits(e *exam) {
-	if p, ok := e.findRunning("culvertd"); ok {
+	if p, ok := findRunning(e.Host, "culvertd"); ok {
 		if n := p.Limits.OpenFiles; n >= 0 && n < leastFiles {
 			e.addFinding(finding{check: "limits", severity: api.SeverityWarning, object: "culvertd", why: fmt.Sprintf("a burst of containers needs more: %d are enough for 256 VFs", leastFiles),
 				mend: []string{"systemctl edit culvertd    # [Service] LimitNOFILE=65536", "systemctl restart culvertd"}}, "it may have %d files open", n)
@@ -75,13 +75,13 @@ func checkLimits(e *exam) {
 	if !ok {
 		return
 	}
-	if p, ok := e.findRunning("libvirtd", "virtqemud"); ok && p.UID > 0 {
+	if p, ok := findRunning(e.Host, "libvirtd", "virtqemud"); ok && p.UID > 0 {
 		e.addFinding(finding{check: "limits", severity: api.SeverityWarning, object: p.Name, why: "it must raise the limit of locked memory for each VM that has a VF, which takes root",
 			mend: []string{"use the system's libvirt: virsh -c qemu:///system"}}, "process %d runs as user %d", p.PID, p.UID)
 	} else if ok {
 		e.addOK("limits", p.Name, "it runs as root, and raises the locked memory of each VM that has a VF")
 	}
-	if p, ok := e.findRunning("containerd", "crio", "dockerd"); ok {
+	if p, ok := findRunning(e.Host, "containerd", "crio", "dockerd"); ok {
 		if n := p.Limits.LockedMemory; n >= 0 && n < leastMemory {
 			e.addFinding(finding{check: "limits", severity: api.SeverityWarning, object: p.Name,
 				why:  "a container with a VF of pool " + pool.FullName() + " (vfio-pci) locks all memory that the VF reaches",

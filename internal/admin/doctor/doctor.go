@@ -185,8 +185,8 @@ func (e *exam) wantsVFs(pf vf.PF) (desired.PFSpec, bool) {
 }
 
 // findRunning returns the first process of one of the names.
-func (e *exam) findRunning(names ...string) (survey.Process, bool) {
-	for _, p := range e.Host.Processes {
+func findRunning(h survey.Host, names ...string) (survey.Process, bool) {
+	for _, p := range h.Processes {
 		if slices.Contains(names, p.Name) {
 			return p, true
 		}
@@ -195,14 +195,19 @@ func (e *exam) findRunning(names ...string) (survey.Process, bool) {
 }
 
 // hasProgram reports whether a program is there, by its name without folder.
-func (e *exam) hasProgram(name string) bool {
-	return slices.ContainsFunc(e.Host.Programs, func(p string) bool { return strings.HasSuffix(p, "/"+name) })
+func hasProgram(h survey.Host, name string) bool {
+	return slices.ContainsFunc(h.Programs, func(p string) bool { return strings.HasSuffix(p, "/"+name) })
+}
+
+// hasOneOf reports whether one of several programs is there.
+func hasOneOf(h survey.Host, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return hasProgram(h, name) })
 }
 
 // installCommand returns the command that installs a package on this host's distribution.
-func (e *exam) installCommand(pkg string) string {
+func installCommand(h survey.Host, pkg string) string {
 	for _, tool := range []string{"apt-get", "dnf", "zypper"} {
-		if e.hasProgram(tool) {
+		if hasProgram(h, tool) {
 			return tool + " install " + pkg
 		}
 	}

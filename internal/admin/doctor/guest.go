@@ -26,11 +26,11 @@ func ExamineGuest(f Facts, definition []byte) ([]Finding, error) {
 	} {
 		check(g)
 	}
-	return g.found, nil
+	return g.exam.found, nil
 }
 
 type guestExam struct {
-	*exam
+	exam *exam
 	guest.Tuning
 	object string
 	vfs    []vf.PCIAddr // its VFs that this host has
@@ -47,7 +47,7 @@ func (g *guestExam) findVFs() {
 	var has, others []string
 	for _, u := range g.Uses {
 		pci, known := u.VF(), false
-		for _, pf := range g.PFs {
+		for _, pf := range g.exam.PFs {
 			if !slices.ContainsFunc(pf.VFs, func(v vf.State) bool { return v.PCI == pci }) || pci.IsZero() {
 				continue
 			}
@@ -59,7 +59,7 @@ func (g *guestExam) findVFs() {
 			has = append(has, fmt.Sprintf("%s of PF %s", pci, pf.Label()))
 		}
 		if u.Err != nil && (known || pci.IsZero() || u.Named()) {
-			g.addFinding(finding{check: "guest", severity: api.SeverityError, object: g.object, why: "culvertd refuses to start it: it must know which VFs the guest uses, and how",
+			g.exam.addFinding(finding{check: "guest", severity: api.SeverityError, object: g.object, why: "culvertd refuses to start it: it must know which VFs the guest uses, and how",
 				mend: []string{"virsh edit " + g.Name + "    # correct the device, or take it out"}}, "%v", u.Err)
 		}
 		switch {
@@ -72,12 +72,12 @@ func (g *guestExam) findVFs() {
 	}
 	size := fmt.Sprintf("%s and %d MiB", screen.Plural(g.VCPUs, "vCPU"), g.Memory>>20)
 	if len(has) > 0 {
-		g.addOK("guest", g.object, "%s; VF %s", size, strings.Join(has, ", "))
+		g.exam.addOK("guest", g.object, "%s; VF %s", size, strings.Join(has, ", "))
 	} else {
-		g.addNote("guest", g.object, "%s, and no VF of this host's: what is said of NUMA nodes is of the host alone", size)
+		g.exam.addNote("guest", g.object, "%s, and no VF of this host's: what is said of NUMA nodes is of the host alone", size)
 	}
 	if len(others) > 0 {
-		g.addNote("guest", g.object, "PCI devices besides: %s", strings.Join(others, "; "))
+		g.exam.addNote("guest", g.object, "PCI devices besides: %s", strings.Join(others, "; "))
 	}
 }
 
@@ -85,7 +85,7 @@ func (g *guestExam) findVFs() {
 // groups, so a VF that goes to a guest needs one of its own.
 func (g *guestExam) checkGroups() {
 	members := map[int][]string{}
-	for _, pf := range g.PFs {
+	for _, pf := range g.exam.PFs {
 		members[pf.IOMMUGroup] = append(members[pf.IOMMUGroup], pf.PCI.String())
 		for _, v := range pf.VFs {
 			members[v.IOMMUGroup] = append(members[v.IOMMUGroup], v.PCI.String())
@@ -100,10 +100,10 @@ func (g *guestExam) checkGroups() {
 			switch all := members[v.IOMMUGroup]; {
 			case v.IOMMUGroup < 0:
 				f.mend = []string{"culvert doctor    # says how this host's IOMMU is switched on"}
-				g.addFinding(f, "VF %s is in no IOMMU group", v.PCI)
+				g.exam.addFinding(f, "VF %s is in no IOMMU group", v.PCI)
 			case len(all) > 1:
 				f.mend = []string{"put the card into a slot below a root port of its own: the ports above it do not isolate it (no ACS)"}
-				g.addFinding(f, "VF %s shares IOMMU group %d: %s", v.PCI, v.IOMMUGroup, strings.Join(all, ", "))
+				g.exam.addFinding(f, "VF %s shares IOMMU group %d: %s", v.PCI, v.IOMMUGroup, strings.Join(all, ", "))
 			}
 		}
 	}
@@ -116,19 +116,19 @@ func (g *guestExam) checkVirtIO() {
 		object := g.object + ", interface " + v.Label
 		switch {
 		case v.Queues == 0:
-			g.addFinding(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "libvirt takes a whole number",
+			g.exam.addFinding(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "libvirt takes a whole number",
 				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", min(g.VCPUs, goodQueues))}},
 				"its number of queues cannot be read")
 		case v.Queues < g.VCPUs && v.Queues == 1:
-			g.addFinding(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "one vCPU and one thread of the host take every packet of it",
+			g.exam.addFinding(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "one vCPU and one thread of the host take every packet of it",
 				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", min(g.VCPUs, goodQueues))}},
 				"it has 1 queue, and the guest %d vCPUs", g.VCPUs)
 		case v.Queues > g.VCPUs:
-			g.addFinding(finding{check: "virtio", severity: api.SeverityNote, object: object, why: "a queue without a vCPU of its own takes memory and gains nothing",
+			g.exam.addFinding(finding{check: "virtio", severity: api.SeverityNote, object: object, why: "a queue without a vCPU of its own takes memory and gains nothing",
 				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", g.VCPUs)}},
 				"it has %d queues, and the guest %s", v.Queues, screen.Plural(g.VCPUs, "vCPU"))
 		default:
-			g.addOK("virtio", object, "%s for %s", screen.Plural(v.Queues, "queue"), screen.Plural(g.VCPUs, "vCPU"))
+			g.exam.addOK("virtio", object, "%s for %s", screen.Plural(v.Queues, "queue"), screen.Plural(g.VCPUs, "vCPU"))
 		}
 	}
 }
@@ -142,9 +142,9 @@ func (g *guestExam) hugePages() {
 		if len(g.Uses) == 0 {
 			return
 		}
-		g.addFinding(finding{check: "hugepages", severity: api.SeverityNote, object: g.object,
+		g.exam.addFinding(finding{check: "hugepages", severity: api.SeverityNote, object: g.object,
 			why:  "its memory is pinned and translated for the VF 4 KiB at a time: a slow start, and misses in the IOMMU's cache",
-			mend: append([]string{fmt.Sprintf("sysctl -w vm.nr_hugepages=%d    # and into /etc/sysctl.d", g.Host.HugePages[usualHuge]+pagesFor(g.Memory, usualHuge))}, g.editCommand("<memoryBacking><hugepages/></memoryBacking>")...)},
+			mend: append([]string{fmt.Sprintf("sysctl -w vm.nr_hugepages=%d    # and into /etc/sysctl.d", g.exam.Host.HugePages[usualHuge]+pagesFor(g.Memory, usualHuge))}, g.editCommand("<memoryBacking><hugepages/></memoryBacking>")...)},
 			"its memory is not backed by huge pages")
 		return
 	}
@@ -152,18 +152,18 @@ func (g *guestExam) hugePages() {
 		if size == 0 {
 			size = usualHuge
 		}
-		there, known := g.Host.HugePages[size]
+		there, known := g.exam.Host.HugePages[size]
 		need := pagesFor(g.Memory, size)
 		switch {
 		case !known:
-			g.addFinding(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it",
+			g.exam.addFinding(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it",
 				mend: g.editCommand("<memoryBacking><hugepages/></memoryBacking>")}, "it wants huge pages of %d KiB, which this host has not", size>>10)
 		case there < need && len(g.HugePages) == 1:
-			g.addFinding(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "it does not start without all of them, also when another guest has the others",
+			g.exam.addFinding(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "it does not start without all of them, also when another guest has the others",
 				mend: []string{fmt.Sprintf("echo %d >/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages    # besides those of other guests", need, size>>10)}},
 				"it needs %d huge pages of %d KiB, and the host keeps %d", need, size>>10, there)
 		default:
-			g.addOK("hugepages", g.object, "huge pages of %d KiB, of which the host keeps %d", size>>10, there)
+			g.exam.addOK("hugepages", g.object, "huge pages of %d KiB, of which the host keeps %d", size>>10, there)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func (g *guestExam) checkPinning() {
 			loose = append(loose, n)
 			continue
 		}
-		if len(g.Host.CPUs) > 0 && !slices.ContainsFunc(cpus, func(c int) bool { return slices.Contains(g.Host.CPUs, c) }) {
+		if len(g.exam.Host.CPUs) > 0 && !slices.ContainsFunc(cpus, func(c int) bool { return slices.Contains(g.exam.Host.CPUs, c) }) {
 			gone = append(gone, n)
 		}
 		if len(cpus) == 1 {
@@ -198,16 +198,16 @@ func (g *guestExam) checkPinning() {
 	mend := g.editCommand(g.pinningXML()...)
 	switch {
 	case len(gone) > 0:
-		g.addFinding(finding{check: "pinning", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it", mend: mend},
+		g.exam.addFinding(finding{check: "pinning", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it", mend: mend},
 			"vCPU %s is pinned to processors that are not online", vf.Numbers(gone))
 	case len(shared) > 0:
-		g.addFinding(finding{check: "pinning", severity: api.SeverityWarning, object: g.object, why: "two vCPUs that share one processor wait for each other", mend: mend},
+		g.exam.addFinding(finding{check: "pinning", severity: api.SeverityWarning, object: g.object, why: "two vCPUs that share one processor wait for each other", mend: mend},
 			"vCPU %s is pinned to the processor of another one", vf.Numbers(shared))
 	case len(loose) > 0:
-		g.addFinding(finding{check: "pinning", severity: api.SeverityNote, object: g.object, why: "a vCPU that the host moves finds its packets in another processor's cache, and waits behind others", mend: mend},
+		g.exam.addFinding(finding{check: "pinning", severity: api.SeverityNote, object: g.object, why: "a vCPU that the host moves finds its packets in another processor's cache, and waits behind others", mend: mend},
 			"vCPU %s is not pinned", vf.Numbers(loose))
 	default:
-		g.addOK("pinning", g.object, "every vCPU is pinned")
+		g.exam.addOK("pinning", g.object, "every vCPU is pinned")
 	}
 }
 
@@ -228,9 +228,9 @@ func (g *guestExam) nodeOfVFs() (int, bool) {
 // are too few, all to the processors of the VFs' node. If there are enough, the host keeps the
 // first one for itself.
 func (g *guestExam) pinningXML() []string {
-	near := g.Host.CPUs
-	if n, ok := g.nodeOfVFs(); ok && len(g.Host.NodeCPUs[n]) > 0 {
-		near = g.Host.NodeCPUs[n]
+	near := g.exam.Host.CPUs
+	if n, ok := g.nodeOfVFs(); ok && len(g.exam.Host.NodeCPUs[n]) > 0 {
+		near = g.exam.Host.NodeCPUs[n]
 	}
 	if len(near) < g.VCPUs {
 		return []string{fmt.Sprintf("<vcpu placement='static' cpuset='%s'>%d</vcpu>    <!-- and no <vcpupin> -->", vf.Numbers(near), g.VCPUs)}
@@ -247,14 +247,14 @@ func (g *guestExam) pinningXML() []string {
 
 // checkPlacement reports vCPUs and memory that are not on the NUMA node of the VFs' PF.
 func (g *guestExam) checkPlacement() {
-	if len(g.Host.Nodes) <= 1 {
-		g.addOK("placement", g.object, "the machine has one NUMA node")
+	if len(g.exam.Host.Nodes) <= 1 {
+		g.exam.addOK("placement", g.object, "the machine has one NUMA node")
 		return
 	}
 	n, ok := g.nodeOfVFs()
 	if !ok {
 		if len(g.pfs) > 1 {
-			g.addFinding(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "the guest cannot be near all of them",
+			g.exam.addFinding(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "the guest cannot be near all of them",
 				mend: []string{"give it VFs of NICs of one node, unless the other one is for when a NIC fails"}}, "its VFs are not on one known NUMA node")
 		}
 		return
@@ -262,24 +262,24 @@ func (g *guestExam) checkPlacement() {
 	where := fmt.Sprintf("node %d, where its VF is (%s)", n, pfName(g.pfs[0]))
 	far := []int{}
 	for v := range g.VCPUs {
-		if slices.ContainsFunc(g.Pins[v], func(c int) bool { return !slices.Contains(g.Host.NodeCPUs[n], c) }) {
+		if slices.ContainsFunc(g.Pins[v], func(c int) bool { return !slices.Contains(g.exam.Host.NodeCPUs[n], c) }) {
 			far = append(far, v)
 		}
 	}
 	if len(far) > 0 {
-		g.addFinding(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "their packets cross between the processors", mend: g.editCommand(g.pinningXML()...)},
+		g.exam.addFinding(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "their packets cross between the processors", mend: g.editCommand(g.pinningXML()...)},
 			"vCPU %s is pinned to processors that are not of NUMA %s", vf.Numbers(far), where)
 	}
 	memory := g.editCommand(fmt.Sprintf("<numatune><memory mode='strict' nodeset='%d'/></numatune>", n))
 	switch {
 	case len(g.Nodes) == 0:
-		g.addFinding(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
+		g.exam.addFinding(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
 			"its memory may come from any NUMA node, not only from %s", where)
 	case len(g.Nodes) > 1 || g.Nodes[0] != n:
-		g.addFinding(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
+		g.exam.addFinding(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
 			"its memory comes from NUMA node %s, not only from %s", vf.Numbers(g.Nodes), where)
 	case len(far) == 0:
-		g.addOK("placement", g.object, "its memory is on NUMA %s", where)
+		g.exam.addOK("placement", g.object, "its memory is on NUMA %s", where)
 	}
 }
 
@@ -298,15 +298,15 @@ func (g *guestExam) checkMemlock() {
 	}
 	switch {
 	case g.HardLimit == 0:
-		g.addOK("memlock", g.object, "libvirt lets QEMU lock what VFIO needs")
+		g.exam.addOK("memlock", g.object, "libvirt lets QEMU lock what VFIO needs")
 	case g.HardLimit < locked:
-		g.addFinding(f, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
+		g.exam.addFinding(f, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
 	case g.HardLimit < locked+guest.Beside:
 		f.severity = api.SeverityWarning
 		f.why = "VFIO locks the memory of devices besides, and QEMU itself needs some"
-		g.addFinding(f, "it may lock %d MiB, of which its memory is %d MiB", g.HardLimit>>20, locked>>20)
+		g.exam.addFinding(f, "it may lock %d MiB, of which its memory is %d MiB", g.HardLimit>>20, locked>>20)
 	default:
-		g.addOK("memlock", g.object, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
+		g.exam.addOK("memlock", g.object, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
 	}
 }
 
@@ -319,27 +319,27 @@ func (g *guestExam) checkSpread() {
 	cpus := map[int]bool{}
 	known := 0
 	for _, pci := range g.vfs {
-		for _, n := range g.Devices[pci].IRQs {
-			if irq, ok := g.Host.IRQs[n]; ok && len(irq.CPUs) > 0 {
+		for _, n := range g.exam.Devices[pci].IRQs {
+			if irq, ok := g.exam.Host.IRQs[n]; ok && len(irq.CPUs) > 0 {
 				known++
 				cpus[irq.CPUs[0]] = true
 			}
 		}
 	}
-	switch _, balanced := g.findRunning("irqbalance"); {
-	case known > 1 && len(cpus) == 1 && len(g.Host.CPUs) > 1:
+	switch _, balanced := findRunning(g.exam.Host, "irqbalance"); {
+	case known > 1 && len(cpus) == 1 && len(g.exam.Host.CPUs) > 1:
 		f := finding{check: "spread", severity: api.SeverityWarning, object: g.object, why: "that processor is interrupted for every packet of the guest",
-			mend: []string{g.installCommand("irqbalance"), "systemctl enable --now irqbalance"}}
+			mend: []string{installCommand(g.exam.Host, "irqbalance"), "systemctl enable --now irqbalance"}}
 		if balanced {
 			f.mend = []string{"journalctl -u irqbalance    # a ban, or a policy of one processor"}
 		}
-		g.addFinding(f, "all %d interrupts of its VFs go to one processor of the host", known)
+		g.exam.addFinding(f, "all %d interrupts of its VFs go to one processor of the host", known)
 	case known > 0:
-		g.addOK("spread", g.object, "%s of its VFs, on %s of the host", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
+		g.exam.addOK("spread", g.object, "%s of its VFs, on %s of the host", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
 	default:
-		g.addNote("spread", g.object, "no interrupt of its VFs is in use: it does not run, or its driver has not started")
+		g.exam.addNote("spread", g.object, "no interrupt of its VFs is in use: it does not run, or its driver has not started")
 	}
-	g.addFinding(finding{check: "spread", severity: api.SeverityNote, object: g.object, why: "without irqbalance in the guest one of its vCPUs takes the packets of all queues",
+	g.exam.addFinding(finding{check: "spread", severity: api.SeverityNote, object: g.object, why: "without irqbalance in the guest one of its vCPUs takes the packets of all queues",
 		mend: []string{"in the guest: systemctl enable --now irqbalance", "in the guest: ethtool -l DEVICE    # how many queues the VF has; igbvf has 1"}},
 		"which of its vCPUs take packets is not seen from the host")
 }

@@ -16,7 +16,7 @@ func checkInterrupts(e *exam) {
 	if len(e.PFs) == 0 {
 		return
 	}
-	_, balanced := e.findRunning("irqbalance")
+	_, balanced := findRunning(e.Host, "irqbalance")
 	for _, pf := range e.PFs {
 		if pf.Name != "" {
 			e.checkSpread(pf, balanced)
@@ -56,7 +56,7 @@ func (e *exam) checkSpread(pf vf.PF, balanced bool) {
 		e.addOK("interrupts", pfName(pf), "%s of it and its VFs, on %s", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
 	default:
 		f := finding{check: "interrupts", severity: api.SeverityWarning, object: pfName(pf), why: "that processor takes every packet, and is full at a fraction of the link",
-			mend: []string{e.installCommand("irqbalance"), "systemctl enable --now irqbalance"}}
+			mend: []string{installCommand(e.Host, "irqbalance"), "systemctl enable --now irqbalance"}}
 		if balanced {
 			f.mend = []string{"journalctl -u irqbalance    # a ban, or a policy of one processor"}
 		}

@@ -34,7 +34,7 @@ const mostRefused = 12
 func checkIsolation(e *exam) {
 	c := e.Cluster
 	if c == nil {
-		if _, ok := e.findRunning("kubelet", "k3s-server", "k3s-agent"); ok {
+		if _, ok := findRunning(e.Host, "kubelet", "k3s-server", "k3s-agent"); ok {
 			e.addFinding(finding{check: "isolation", severity: api.SeverityNote, object: host, mend: []string{"culvert doctor --kubeconfig FILE"}},
 				"which pods namespace isolation would refuse was not looked at: that takes a kubeconfig")
 		}

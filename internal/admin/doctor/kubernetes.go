@@ -11,8 +11,8 @@ import (
 // checkKubernetes checks the settings that administrators make by hand when they prepare a node
 // (P20).
 func checkKubernetes(e *exam) {
-	_, running := e.findRunning("kubelet", "containerd", "crio", "k3s-server", "k3s-agent")
-	if !running && !slices.ContainsFunc([]string{"kubelet", "containerd", "crio", "k3s"}, e.hasProgram) {
+	_, running := findRunning(e.Host, "kubelet", "containerd", "crio", "k3s-server", "k3s-agent")
+	if !running && !hasOneOf(e.Host, "kubelet", "containerd", "crio", "k3s") {
 		e.addNote("kubernetes", host, "not a Kubernetes node: not checked")
 		return
 	}

@@ -59,7 +59,7 @@ func checkLibvirt(e *exam) {
 		case len(files) == 0:
 			bad = true
 			f := finding{check: "libvirt", severity: api.SeverityNote, object: place, why: "culvertd does not hear of libvirt's guests", mend: reinstall}
-			if _, runs := e.findRunning("libvirtd", "virtqemud"); runs && len(e.PFs) > 0 {
+			if _, runs := findRunning(e.Host, "libvirtd", "virtqemud"); runs && len(e.PFs) > 0 {
 				f.severity = api.SeverityWarning
 			}
 			e.addFinding(f, "libvirt is installed, and Culvert's hook is not there")
@@ -97,7 +97,7 @@ func (e *exam) guestsOfLibvirt() {
 		}
 		agree = false
 	}
-	if _, runs := e.findRunning("libvirtd", "virtqemud"); runs && agree {
+	if _, runs := findRunning(e.Host, "libvirtd", "virtqemud"); runs && agree {
 		e.addOK("libvirt", "culvertd", "libvirt's guests and the ledger say the same of who has which VF")
 	}
 }

@@ -165,10 +165,10 @@ func (e *exam) checkRoom(pf vf.PF) {
 	d := e.Devices[pf.PCI]
 	if d.NoMemory && pf.TotalVFs > 0 {
 		e.addFinding(finding{check: "sriov", severity: api.SeverityError, object: pfName(pf), why: "writing sriov_numvfs fails with \"not enough MMIO resources for SR-IOV\"",
-			mend: e.bootArgument("pci=realloc")}, "the firmware gave its VFs no memory space")
+			mend: bootArgument(e.Host, "pci=realloc")}, "the firmware gave its VFs no memory space")
 	}
 	if d.BusEnd > 0 && d.LastBus > d.BusEnd {
 		e.addFinding(finding{check: "sriov", severity: api.SeverityWarning, object: pfName(pf), why: "the VFs beyond cannot be made (\"bus number out of range\")",
-			mend: e.bootArgument("pci=assign-busses")}, "its last VF is on bus %02x, and the bridge above reaches bus %02x", d.LastBus, d.BusEnd)
+			mend: bootArgument(e.Host, "pci=assign-busses")}, "its last VF is on bus %02x, and the bridge above reaches bus %02x", d.LastBus, d.BusEnd)
 	}
 }

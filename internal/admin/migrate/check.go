@@ -75,8 +75,8 @@ func (c Cluster) findSilent() []Note {
 func findUntaken(n api.NodeStatus) []Note {
 	var out []Note
 	for _, pf := range n.PFs {
-		if pf.Error != "" && pf.WantedVFs != nil {
-			out = append(out, Note{Object: "PF " + pf.Name + " of node " + n.Node, Text: "culvertd cannot read it, so it may have VFs that are not taken over: " + pf.Error, Lost: true})
+		if pf.Err != "" && pf.WantedVFs != nil {
+			out = append(out, Note{Object: "PF " + pf.Name + " of node " + n.Node, Text: "culvertd cannot read it, so it may have VFs that are not taken over: " + pf.Err, Lost: true})
 			continue
 		}
 		var busy []string

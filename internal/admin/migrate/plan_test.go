@@ -138,7 +138,7 @@ func TestCheck(t *testing.T) {
 	done.Installed, done.Daemons = true, []api.DaemonPod{{Name: "culvertd-x", Node: "n1", Ready: true}}
 	wanted := 3
 	done.Nodes = []api.NodeStatus{{
-		Node: "n1", Ready: true, PFs: []api.PF{{Name: "enp1s0", WantedVFs: &wanted}, {Name: "enp2s0"}},
+		Node: "n1", Ready: true, PFs: []api.PF{{PF: vf.PF{Name: "enp1s0"}, WantedVFs: &wanted}, {PF: vf.PF{Name: "enp2s0"}}},
 		VFs: []api.VF{
 			{Name: "enp1s0#0", PF: "enp1s0", Phase: "free"}, {Name: "enp1s0#1", PF: "enp1s0", Phase: "attached"}, {Name: "enp1s0#2", PF: "enp1s0", Phase: api.PhaseGiven},
 			{Name: "enp2s0#0", PF: "enp2s0", Phase: api.PhaseUnmanaged, PCI: vf.PCIAddr{Bus: 2, Device: 16}},
@@ -171,7 +171,7 @@ func TestCheck(t *testing.T) {
 			vfOf(c, 0)
 			seven := 7
 			c.Nodes[0].PFs = slices.Clone(c.Nodes[0].PFs)
-			c.Nodes[0].PFs[0].Error, c.Nodes[0].PFs[0].WantedVFs = "no answer", &seven
+			c.Nodes[0].PFs[0].Err, c.Nodes[0].PFs[0].WantedVFs = "no answer", &seven
 		},
 		"VF enp2s0#0 of node n1: it is not taken over: open by qemu: end that first": func(c *Cluster) {
 			v := vfOf(c, 3)

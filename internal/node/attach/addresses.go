@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node/alloc"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -30,19 +31,30 @@ type blocks interface {
 	Admits(pool, namespace string) error
 }
 
+// blockBound is how long a request waits for the cluster to give this node addresses.
+const blockBound = 10 * time.Second
+
+// addresses gives leases their addresses: those of the network's ranges that this node may give out,
+// without those that are in use or set aside.
+type addresses struct {
+	config *Config // of the Engine
+	vfs    *hold.VFs
+	aside  setAside
+}
+
 // isClusterWide reports whether the request's addresses must be unique in the whole cluster.
-func (e *Engine) isClusterWide(req Request) bool {
-	return e.Blocks != nil && !req.IPAM.IsZero() && !req.IPAM.IsUniqueOnNode()
+func (p *addresses) isClusterWide(req Request) bool {
+	return p.config.Blocks != nil && !req.IPAM.IsZero() && !req.IPAM.IsUniqueOnNode()
 }
 
 // reserveWithAddresses reserves a VF like reserveVF. If this node has no address of the network
 // left, it waits up to blockBound for the cluster to grant some. The ledger holds the lease's
 // addresses before the need ends, so the node's requests name each address at any time (I4).
 func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (reservation, error) {
-	if !e.isClusterWide(req) {
+	if !e.addresses.isClusterWide(req) {
 		return e.reserveVF(ctx, req)
 	}
-	if kept := e.keptAddresses(req); len(kept) > 0 {
+	if kept := e.addresses.keptAddresses(req); len(kept) > 0 {
 		named := req
 		named.Addresses = kept
 		got, err := e.reserveShared(ctx, named)
@@ -56,12 +68,12 @@ func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (reserva
 
 // keptAddresses returns the addresses that the cluster has kept for the request's pod, without
 // those that are set aside. There are none when the request names its addresses.
-func (e *Engine) keptAddresses(req Request) (out []netip.Prefix) {
+func (p *addresses) keptAddresses(req Request) (out []netip.Prefix) {
 	if req.KeepAddress == 0 || len(req.Addresses) > 0 {
 		return nil
 	}
-	aside := e.aside.inPool(req.addressPool(), e.Now())
-	for _, a := range e.Blocks.Of(req.addressPool(), req.Owner, nil).Kept {
+	aside := p.aside.inPool(req.addressPool(), p.vfs.Now())
+	for _, a := range p.config.Blocks.Of(req.addressPool(), req.Owner, nil).Kept {
 		if !aside[a] {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}
@@ -107,18 +119,18 @@ func (e *Engine) reserveShared(ctx context.Context, req Request) (reservation, e
 
 // leaseAddresses holds the addresses of a lease in the same transaction (I4). None of them is
 // in use on the VF's segment and VLAN (I9).
-func (e *Engine) leaseAddresses(tx *journal.Tx, choice alloc.Choice, rec *journal.Record, req Request) error {
+func (p *addresses) leaseAddresses(tx *journal.Tx, choice alloc.Choice, rec *journal.Record, req Request) error {
 	if req.IPAM.IsZero() {
 		return nil
 	}
 	pool := req.addressPool()
-	held := e.holdersOf(tx, choice, req)
+	held := p.holdersOf(tx, choice, req)
 	config, own := req.IPAM, ipam.Own{}
-	if e.isClusterWide(req) {
-		if err := e.Blocks.Admits(pool, req.NetworkNamespace); err != nil {
+	if p.isClusterWide(req) {
+		if err := p.config.Blocks.Admits(pool, req.NetworkNamespace); err != nil {
 			return fmt.Errorf("network %s: %w", req.Network, err)
 		}
-		own = e.Blocks.Of(pool, req.Owner, grantsOf(tx, pool))
+		own = p.config.Blocks.Of(pool, req.Owner, grantsOf(tx, pool))
 		config = config.Within(own)
 	}
 	got, err := config.Allocate(held.find, tx.LastAddresses(pool), req.Addresses)
@@ -166,11 +178,11 @@ type holders struct {
 	all              map[netip.Addr]vf.Owner // nil for the first fewLooks
 }
 
-func (e *Engine) holdersOf(tx *journal.Tx, choice alloc.Choice, req Request) *holders {
+func (p *addresses) holdersOf(tx *journal.Tx, choice alloc.Choice, req Request) *holders {
 	pool := req.addressPool()
 	return &holders{
-		neighbours: e.neighboursOf(tx, choice, req), pool: pool, formerPool: req.IPAM.FormerPool, shared: req.IPAM.Shared,
-		aside: e.aside.inPool(pool, e.Now()), named: req.IPAM.Named(req.Addresses),
+		neighbours: p.neighboursOf(tx, choice, req), pool: pool, formerPool: req.IPAM.FormerPool, shared: req.IPAM.Shared,
+		aside: p.aside.inPool(pool, p.vfs.Now()), named: req.IPAM.Named(req.Addresses),
 	}
 }
 

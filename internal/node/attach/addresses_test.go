@@ -221,7 +221,7 @@ func TestI4ScopeBecomesTheClusters(t *testing.T) {
 	}
 	// The first of the two pods is gone. The second one still has the address, so no node gives it
 	// to another pod.
-	if err := p.nodes[0].Engine.Detach(t.Context(), from(t, local, 1).Owner); err != nil {
+	if err := p.nodes[0].Resets.Detach(t.Context(), from(t, local, 1).Owner); err != nil {
 		t.Fatal(err)
 	}
 	p.round()
@@ -243,7 +243,7 @@ func TestI4NamedAddressesAreClaimed(t *testing.T) {
 			if got := p.attached(t, 1, from(t, section, 2, a)); got != want {
 				t.Fatal(got)
 			}
-			if err := p.nodes[0].Engine.Detach(t.Context(), first.Owner); err != nil {
+			if err := p.nodes[0].Resets.Detach(t.Context(), first.Owner); err != nil {
 				t.Fatal(err)
 			}
 			p.mu.Lock()
@@ -349,7 +349,7 @@ func TestSharedAddress(t *testing.T) {
 		t.Errorf("the network is no longer shared: %s", got)
 	}
 	for i, left := range []int{1, 0} {
-		if err := p.nodes[0].Engine.Detach(t.Context(), []attach.Request{first, second}[i].Owner); err != nil {
+		if err := p.nodes[0].Resets.Detach(t.Context(), []attach.Request{first, second}[i].Owner); err != nil {
 			t.Fatal(err)
 		}
 		if held := p.held(0); len(held) != left {

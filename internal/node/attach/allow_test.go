@@ -17,12 +17,12 @@ import (
 
 // setAllow sets the key allow of every pool of a node.
 func setAllow(n *node.Node, a *desired.Allow) {
-	spec := n.Engine.Spec()
+	spec := n.VFs.Spec()
 	spec.Pools = slices.Clone(spec.Pools)
 	for i := range spec.Pools {
 		spec.Pools[i].Allow = a
 	}
-	n.Engine.Spec = func() desired.Spec { return spec }
+	n.VFs.Spec = func() desired.Spec { return spec }
 }
 
 // I9: a request that its pool does not allow gets no lease and leaves every VF and
@@ -128,7 +128,7 @@ func TestI9AdoptedGuestIsHeldToAllow(t *testing.T) {
 	before := k.String()
 	refused := func(says string) {
 		t.Helper()
-		if err := n.Engine.Adopt(t.Context(), req); err == nil || !strings.Contains(err.Error(), says) {
+		if err := n.Upkeep.Adopt(t.Context(), req); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("I9: got %v, want %q", err, says)
 		}
 		if k.String() != before {
@@ -149,7 +149,7 @@ func TestI9AdoptedGuestIsHeldToAllow(t *testing.T) {
 	req.Spec.MAC = held.Lease.Wanted.MAC
 	refused("MAC address 02:aa:bb:cc:dd:ee: held by pod default/a")
 	req.Spec.MAC = nil
-	if err := n.Engine.Adopt(t.Context(), req); err != nil || k.String() == before {
+	if err := n.Upkeep.Adopt(t.Context(), req); err != nil || k.String() == before {
 		t.Errorf("allowed: %v", err)
 	}
 }

@@ -39,9 +39,9 @@ func TestI7PodThatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &watchedPod{t: t, now: time.Now()}
 			w.k, w.n = newNode(t)
-			w.n.Engine.Now = func() time.Time { return w.now }
+			w.n.VFs.Now = func() time.Time { return w.now }
 			k := &blindKernel{Kernel: w.k.faults}
-			w.n.Engine.Kernel = k
+			w.n.VFs.Kernel = k
 			var err error
 			w.rec, err = w.n.Engine.Attach(t.Context(), everything(t))
 			w.do(err)
@@ -104,7 +104,7 @@ func TestI9PodThatCannotBeReadStaysInItsVLAN(t *testing.T) {
 func TestI8DELOfAPodThatCannotBeRead(t *testing.T) {
 	_, blind, n, rec := blindPod(t, "")
 	blind.Store(true)
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if now := record(t, n, rec.ID); now.Phase != vf.PhaseFree {
@@ -118,7 +118,7 @@ func blindPod(t *testing.T, guard vf.GuardMode) (m machine, blind *atomic.Bool, 
 	t.Helper()
 	m, n = newNode(t)
 	k := &blindKernel{Kernel: m.faults}
-	n.Engine.Kernel = k
+	n.VFs.Kernel = k
 	req := everything(t)
 	req.Spec.Guard = guard
 	rec, err := n.Engine.Attach(t.Context(), req)

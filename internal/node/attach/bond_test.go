@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -64,7 +65,7 @@ func TestBondGivesWhatWasAskedFor(t *testing.T) {
 	got := bonded(t, n, req)
 	for i, rec := range got.Members {
 		st := memberState(t, k, rec)
-		if d := attach.LeaseDiff(rec, st); len(d) > 0 {
+		if d := lease.Diff(rec, st); len(d) > 0 {
 			t.Errorf("VF %s: %s", rec.PCI, vf.Differences(d))
 		}
 		if st.Link.Name != vf.MemberName("net1", i) || st.Link.MTU != 1400 || st.Admin.VLAN.ID != 100 || st.Link.Bond.Link.MTU != 1400 || len(st.Link.Addrs) != 0 {
@@ -97,7 +98,7 @@ func TestI2DetachOfABondRestoresTheBaseline(t *testing.T) {
 				k.DelNetns(podNetns)
 			}
 			for range 2 { // I8: idempotent
-				if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+				if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -127,7 +128,7 @@ func TestI2BondFailingAtAnyStepRestoresTheStart(t *testing.T) {
 				return errInjected
 			})
 			_, err := n.Engine.AttachBond(t.Context(), fullBond(t))
-			n.Engine.Wait()
+			n.VFs.Wait()
 			if hit == nil || strings.HasPrefix(fmt.Sprint(hit), "announce") {
 				break // the attach is over
 			}
@@ -196,7 +197,7 @@ func TestBondHasTheSmallestMTU(t *testing.T) {
 	if got.MTU != 7000 {
 		t.Errorf("MTU %d of VFs with 8000 and 7000", got.MTU)
 	}
-	if err := n.Engine.Detach(t.Context(), got.Members[0].Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), got.Members[0].Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, k.String()); diff != "" {
@@ -217,7 +218,7 @@ func TestI4BondThatLosesAVFKeepsItsAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Engine.Tend(t.Context(), pfs); err != nil {
+	if err := n.Upkeep.Tend(t.Context(), pfs); err != nil {
 		t.Fatal(err)
 	}
 	_ = n.Ledger.View(func(tx *journal.Tx) error {
@@ -230,7 +231,7 @@ func TestI4BondThatLosesAVFKeepsItsAddresses(t *testing.T) {
 	if err := n.Engine.Check(t.Context(), req.Owner, attach.Request{}); err == nil || !strings.Contains(err.Error(), "it has 1 of 2 VFs") {
 		t.Errorf("CHECK: %v", err)
 	}
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, n, 13)
@@ -242,11 +243,11 @@ func TestI4BondThatLosesAVFKeepsItsAddresses(t *testing.T) {
 func TestI4AddressesStayWithTheirBond(t *testing.T) {
 	k, n := newNode(t)
 	clock := time.Now()
-	n.Engine.Now = func() time.Time { return clock }
+	n.VFs.Now = func() time.Time { return clock }
 	req := plainBond(t)
 	earlier := bonded(t, n, req).Members[0]
 	failBondRemoval(k)
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if rec := record(t, n, earlier.ID); rec.Phase != vf.PhaseQuarantined {
@@ -291,10 +292,10 @@ func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {
 	k, n := newNode(t)
 	req := plainBond(t)
 	clock := time.Now()
-	n.Engine.Now = func() time.Time { return clock }
+	n.VFs.Now = func() time.Time { return clock }
 	got := bonded(t, n, req)
 	failBondRemoval(k)
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range got.Members {
@@ -308,7 +309,7 @@ func TestI3BondThatStaysKeepsItsVFs(t *testing.T) {
 	}
 	later := bonded(t, n, req) // of the same container, before the retry
 	clock = clock.Add(time.Hour)
-	if err := n.Engine.Tend(t.Context(), n.Inventory.PFs()); err != nil {
+	if err := n.Upkeep.Tend(t.Context(), n.Inventory.PFs()); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range got.Members {
@@ -351,7 +352,7 @@ func TestBondWithLateAddresses(t *testing.T) {
 		return nil
 	})
 	got := bonded(t, n, req)
-	n.Engine.Wait()
+	n.VFs.Wait()
 	if text := strings.Join(order, " "); !strings.Contains(text, "SetUp SetGuard SetGuard AddAddress") {
 		t.Errorf("steps: %s", text)
 	}
@@ -393,7 +394,7 @@ func TestDuplicateOfABondIsReplaced(t *testing.T) {
 	if err := n.Engine.Check(t.Context(), req.Owner, attach.Request{}); err != nil {
 		t.Error(err)
 	}
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, n, 14)
@@ -416,7 +417,7 @@ func TestDuplicateOfABondIsFoundLater(t *testing.T) {
 	if got := bonded(t, n, req); !has6(got.Members[0], "fd00::3") {
 		t.Errorf("the bond has %v", addressesOf(got.Members[0]))
 	}
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	k.SetElsewhere(netip.MustParseAddr("fd00::2"), false)
@@ -427,7 +428,7 @@ func TestDuplicateOfABondIsFoundLater(t *testing.T) {
 		return nil
 	})
 	got := bonded(t, n, req)
-	n.Engine.Wait()
+	n.VFs.Wait()
 	first := got.Members[0]
 	address := first.Lease.Wanted.Addresses[len(first.Lease.Wanted.Addresses)-1].Prefix
 	if st := memberState(t, k, first); !slices.Contains(st.Link.Bond.Link.Tentative, address) {
@@ -456,7 +457,7 @@ func TestBondWhoseVFsAreTaken(t *testing.T) {
 		take := func() error {
 			return n.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(rec.ID, "it is made anew") })
 		}
-		if err := n.Engine.TakeVFs(t.Context(), rec.ID.PF, take); err != nil {
+		if err := n.Resets.TakeVFs(t.Context(), rec.ID.PF, take); err != nil {
 			t.Fatal(err)
 		}
 		if has, last := strings.Contains(k.String(), "bond "), i == len(got.Members)-1; has == last {
@@ -475,7 +476,7 @@ func TestBondThatThePodRenames(t *testing.T) {
 		if err := k.RenameBond(got.Members[0].PCI, "mine", strip); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Engine.Detach(t.Context(), got.Members[0].Lease.Owner); err != nil {
+		if err := n.Resets.Detach(t.Context(), got.Members[0].Lease.Owner); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(before, k.String()); diff != "" {
@@ -495,7 +496,7 @@ func TestBondThatHandsOverDuringARelease(t *testing.T) {
 			req := plainBond(t)
 			req.Delegation = &journal.Delegation{Plugin: "whereabouts", ContainerID: "c1", Interface: "net1"}
 			got := bonded(t, n, req)
-			n.Engine.Wait() // for the announcement
+			n.VFs.Wait() // for the announcement
 			first, second := got.Members[0], got.Members[1]
 			vanished := false
 			k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
@@ -510,10 +511,10 @@ func TestBondThatHandsOverDuringARelease(t *testing.T) {
 				}
 				return nil
 			})
-			if err := n.Engine.End(t.Context(), second); err != nil || !vanished {
+			if err := n.Resets.End(t.Context(), second); err != nil || !vanished {
 				t.Fatalf("%v; vanished %t", err, vanished)
 			}
-			_, owed, err := n.Engine.Delegations()
+			_, owed, err := n.VFs.Delegations()
 			if err != nil || len(owed) != 1 {
 				t.Errorf("owed: %+v, %v", owed, err)
 			}
@@ -527,9 +528,9 @@ func TestBondThatHandsOverDuringALoan(t *testing.T) {
 	req := plainBond(t)
 	req.Delegation = &journal.Delegation{Plugin: "whereabouts", ContainerID: "c1", Interface: "net1"}
 	got := bonded(t, n, req)
-	n.Engine.Wait() // for the announcement
+	n.VFs.Wait() // for the announcement
 	first, second := got.Members[0], got.Members[1]
-	lent, err := n.Engine.Lend(t.Context(), second.PCI, 170, time.Minute)
+	lent, err := n.Loans.Lend(t.Context(), second.PCI, 170, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -543,7 +544,7 @@ func TestBondThatHandsOverDuringALoan(t *testing.T) {
 		}
 		return nil
 	})
-	if err := n.Engine.GiveBack(t.Context(), lent); err != nil || !vanished {
+	if err := n.Loans.GiveBack(t.Context(), lent); err != nil || !vanished {
 		t.Fatalf("%v; vanished %t", err, vanished)
 	}
 	now := recordOf(t, n, second)
@@ -559,7 +560,7 @@ func TestI4RebaseKeepsTheAddressesOfABond(t *testing.T) {
 	req := plainBond(t)
 	got := bonded(t, n, req)
 	failBondRemoval(k)
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	held := heldAddresses(t, n)
@@ -567,7 +568,7 @@ func TestI4RebaseKeepsTheAddressesOfABond(t *testing.T) {
 		t.Fatal("the bond holds no address")
 	}
 	for _, m := range got.Members {
-		if _, err := n.Engine.Rebase(t.Context(), m.PCI, nil); err == nil || !strings.Contains(err.Error(), "remove bond net1") {
+		if _, err := n.Upkeep.Rebase(t.Context(), m.PCI, nil); err == nil || !strings.Contains(err.Error(), "remove bond net1") {
 			t.Errorf("VF %s: %v", m.PCI, err)
 		}
 		if rec := record(t, n, m.ID); rec.Phase != vf.PhaseQuarantined {
@@ -579,7 +580,7 @@ func TestI4RebaseKeepsTheAddressesOfABond(t *testing.T) {
 	}
 	k.faults.Fail(nil)
 	for _, m := range got.Members {
-		if _, err := n.Engine.Rebase(t.Context(), m.PCI, nil); err != nil {
+		if _, err := n.Upkeep.Rebase(t.Context(), m.PCI, nil); err != nil {
 			t.Errorf("VF %s: %v", m.PCI, err)
 		}
 	}

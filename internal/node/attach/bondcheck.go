@@ -6,34 +6,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// memberDiff lists the differences between the wanted state of a member of a bond and its state. It
-// looks for the addresses and routes of the lease on the bond's interface.
-func memberDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
-	if st.Link == nil || bondOf(rec) == "" {
-		return w.Diff(rec.Baseline, rec.Lease.Netns, st)
-	}
-	link, bond := *st.Link, vf.Link{}
-	if link.Bond != nil {
-		bond = link.Bond.Link
-	}
-	link.Addrs, link.Routes, link.MoreAddrs, link.MoreRoutes = bond.Addrs, bond.Routes, bond.MoreAddrs, bond.MoreRoutes
-	link.Tentative, link.Duplicates = bond.Tentative, bond.Duplicates
-	st.Link = &link
-	return append(w.Diff(rec.Baseline, rec.Lease.Netns, st), rec.Lease.Bond.Diff(bondOf(rec), w.MTU, link.Bond)...)
-}
-
 // checkBond is Check for a bond, of which rec is one member. It returns an error unless all VFs of
 // the bond exist and are as their leases and the request want them.
 func (e *Engine) checkBond(ctx context.Context, rec journal.Record, req Request) error {
-	records, err := e.readRecords()
+	records, err := e.vfs.ReadRecords()
 	if err != nil {
 		return err
 	}
-	owner, members := rec.Lease.Owner, membersOf(records, rec)
+	owner, members := rec.Lease.Owner, lease.BondMembers(records, rec)
 	var wrong []string
 	if have, want := len(members), rec.Lease.Bond.Links; have != want {
 		wrong = append(wrong, fmt.Sprintf("it has %d of %d VFs", have, want))
@@ -47,7 +32,7 @@ func (e *Engine) checkBond(ctx context.Context, rec journal.Record, req Request)
 		if m.Phase != vf.PhaseAttached {
 			return fmt.Errorf("%s has no VF as %s: %w in the ledger: VF %s is %s", owner, owner.Interface, vf.ErrNotFound, m.PCI, m.Phase)
 		}
-		st, err := e.readGuarded(ctx, m)
+		st, err := e.vfs.ReadGuarded(ctx, m)
 		if err != nil {
 			return fmt.Errorf("VF %s of %s: read back: %w", m.PCI, owner, err)
 		}
@@ -71,7 +56,7 @@ func (e *Engine) checkBond(ctx context.Context, rec journal.Record, req Request)
 // memberDiff lists the differences of a member of a bond from its lease and from the request for
 // the whole bond.
 func (r Request) memberDiff(m journal.Record, st vf.State) []vf.Difference {
-	d := LeaseDiff(m, st)
+	d := lease.Diff(m, st)
 	if r.Spec.Interface == "" {
 		return d
 	}
@@ -83,7 +68,7 @@ func (r Request) memberDiff(m journal.Record, st vf.State) []vf.Difference {
 	if w.MAC == nil {
 		w.MAC = m.Lease.Wanted.MAC
 	}
-	for _, more := range specDiff(w, m, withoutGuard(st)) {
+	for _, more := range lease.SpecDiff(w, m, lease.WithoutGuard(st)) {
 		if !slices.Contains(d, more) {
 			d = append(d, more)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -72,7 +73,7 @@ func TestGuardIsAtEachMember(t *testing.T) {
 	})
 	req := guardedBond(t)
 	got := bonded(t, n, req)
-	n.Engine.Wait()
+	n.VFs.Wait()
 	if text := strings.Join(order, " "); strings.Count(text, "Move SetGuard Enslave") != 2 {
 		t.Errorf("steps: %s", text)
 	}
@@ -85,7 +86,7 @@ func TestGuardIsAtEachMember(t *testing.T) {
 	if err := n.Engine.Check(t.Context(), req.Owner, check); err != nil {
 		t.Errorf("another member sends: %v", err)
 	}
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, k.String()); diff != "" {
@@ -99,7 +100,7 @@ func tend(t *testing.T, n *node.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Engine.Tend(t.Context(), pfs); err != nil {
+	if err := n.Upkeep.Tend(t.Context(), pfs); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -141,7 +142,7 @@ func TestGuardOfABondThatLosesAVF(t *testing.T) {
 	if g := memberGuard(t, k, got.Members[0]); g.String() != (vf.Guard{}).String() {
 		t.Errorf("the VF is gone, and its guard is %s", g)
 	}
-	if rec := record(t, n, got.Members[1].ID); len(rec.Lease.Wanted.Addresses) != 2 || len(attach.LeaseDiff(rec, memberState(t, k, rec))) > 0 {
+	if rec := record(t, n, got.Members[1].ID); len(rec.Lease.Wanted.Addresses) != 2 || len(lease.Diff(rec, memberState(t, k, rec))) > 0 {
 		t.Errorf("lease %+v", rec.Lease)
 	}
 	events := n.Ledger.View(func(tx *journal.Tx) error {

@@ -35,7 +35,7 @@ func (e *Engine) sortVFs(req Request) Request {
 		return req
 	}
 	elsewhere := map[vf.PCIAddr]int{}
-	for _, pf := range e.Hardware.PFs() {
+	for _, pf := range e.vfs.Hardware.PFs() {
 		for _, v := range pf.VFs {
 			if !req.Bond.PrefersPF(pf) {
 				elsewhere[v.PCI] = 1

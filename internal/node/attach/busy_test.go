@@ -19,7 +19,7 @@ func keepBusy(t *testing.T, n *node.Node, id vf.ID) (release func()) {
 	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		ran, err := n.Engine.WithIdle(t.Context(), id, func(journal.Record) error {
+		ran, err := n.VFs.WithIdle(t.Context(), id, func(journal.Record) error {
 			close(begun)
 			<-end
 			return nil
@@ -47,7 +47,7 @@ func newBusyNode(t *testing.T, first, second int) (n *node.Node, idleSoon, hangs
 	all := n.Inventory.PFs()[0].VFs
 	idleSoon, hangs, foundBusy = all[first], all[second], make(chan struct{})
 	var asked atomic.Int32
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string {
 			if a == idleSoon.PCI || a == hangs.PCI {
 				return ""

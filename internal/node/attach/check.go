@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/node/alloc"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -17,7 +18,7 @@ import (
 // interface: the CNI project's plugin tuning changes the MAC address and the MTU, its plugin
 // default-route the default routes.
 func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
-	rec, ok, err := e.findHeld(owner)
+	rec, ok, err := e.vfs.FindHeld(owner)
 	if err != nil {
 		return err
 	}
@@ -27,13 +28,13 @@ func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
 	if !ok || rec.Phase != vf.PhaseAttached {
 		return fmt.Errorf("%s has no VF as %s: %w in the ledger", owner, owner.Interface, vf.ErrNotFound)
 	}
-	st, err := e.readGuarded(ctx, rec)
+	st, err := e.vfs.ReadGuarded(ctx, rec)
 	if err != nil {
 		return fmt.Errorf("VF %s of %s: read back: %w", rec.PCI, owner, err)
 	}
-	d := LeaseDiff(rec, st)
+	d := lease.Diff(rec, st)
 	if req.Spec.Interface != "" {
-		for _, more := range specDiff(req.Spec, rec, withoutGuard(st)) {
+		for _, more := range lease.SpecDiff(req.Spec, rec, lease.WithoutGuard(st)) {
 			if !slices.Contains(d, more) {
 				d = append(d, more)
 			}
@@ -72,51 +73,19 @@ func (r Request) linkDiff(rec journal.Record, st vf.State) []vf.Difference {
 	return []vf.Difference{{Attribute: "link mac", Want: want.String(), Have: st.Link.MAC.String()}}
 }
 
-// LeaseDiff lists the attributes of an attached VF that have changed since the end of its attach.
-func LeaseDiff(rec journal.Record, st vf.State) []vf.Difference {
-	return specDiff(rec.Lease.Wanted, rec, st)
-}
-
-// specDiff lists the differences between the wanted state w and st. A value that the driver
-// rounded is compared with the rounded one (I6). A driver may round and still report the
-// requested value, which is no difference.
-func specDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
-	asked, got := rec.Lease.Wanted.Over(rec.Baseline.Admin), rec.Lease.Effective
-	if st.Admin.MinTxRate == asked.MinTxRate && st.Admin.MaxTxRate == asked.MaxTxRate {
-		st.Admin.MinTxRate, st.Admin.MaxTxRate = got.MinTxRate, got.MaxTxRate
-	}
-	if rec.Lease.Bond != nil {
-		return memberDiff(effectiveSpec(w, rec), rec, st)
-	}
-	return effectiveSpec(w, rec).Diff(rec.Baseline, rec.Lease.Netns, st)
-}
-
-// effectiveSpec returns w with the lease's driver, and with the rates that the hardware applies:
-// those that were read back after the attach, or a lent rate.
-func effectiveSpec(w vf.Spec, rec journal.Record) vf.Spec {
-	w.Driver = rec.Lease.Wanted.Driver
-	if w.MinTxRate != nil || w.MaxTxRate != nil {
-		w.MinTxRate, w.MaxTxRate = &rec.Lease.Effective.MinTxRate, &rec.Lease.Effective.MaxTxRate
-	}
-	if l := rec.Lease.Lent; l != nil && !l.Over {
-		w.MinTxRate, w.MaxTxRate = &rec.Lease.Effective.MinTxRate, &l.MaxTxRate
-	}
-	return w
-}
-
 // Ready says whether an Attach of a request's network can work: vf.ErrNotReady or
 // vf.ErrNothingFree with the reason when not.
 func (e *Engine) Ready(_ context.Context, req Request) error {
-	spec := e.Spec()
+	spec := e.vfs.Spec()
 	if len(spec.Pools) == 0 {
 		return fmt.Errorf("no pool is declared in /etc/culvert/host.yaml: %w", vf.ErrNotReady)
 	}
-	records, err := e.readRecords()
+	records, err := e.vfs.ReadRecords()
 	if err != nil {
 		return fmt.Errorf("ledger: %w: %w", err, vf.ErrNotReady)
 	}
 	if len(records) == 0 {
 		return fmt.Errorf("no VF has been made yet: %w: see culvert status", vf.ErrNotReady)
 	}
-	return alloc.CheckFree(alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: spec}, alloc.Want{VF: req.VF, Pool: req.Pool, Network: req.Network, Segment: req.Segment})
+	return alloc.CheckFree(alloc.Host{PFs: e.vfs.Hardware.PFs(), Records: records, Spec: spec}, alloc.Want{VF: req.VF, Pool: req.Pool, Network: req.Network, Segment: req.Segment})
 }

@@ -2,55 +2,55 @@ package attach
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/node/alloc"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // addLate calls Request.Late for the addresses of a VF that is already in its netns, holds them
 // in the ledger and adds them to the interface.
-func (e *Engine) addLate(ctx context.Context, at site, rec journal.Record, req Request) (journal.Record, error) {
-	rec, err := e.holdLate(ctx, rec, req)
+func (e *Engine) addLate(ctx context.Context, at lease.Site, rec journal.Record, req Request) (journal.Record, error) {
+	rec, err := e.addresses.holdLate(ctx, rec, req)
 	if err != nil {
 		return rec, err
 	}
-	return rec, e.carryOut(ctx, at, &rec, append(guardSteps(at.place, rec), addressSteps(at.place, rec, req.detects())...))
+	return rec, e.carryOut(ctx, at, &rec, append(lease.GuardSteps(at.Place, rec), lease.AddressSteps(at.Place, rec, req.detects())...))
 }
 
 // addLateToBond is addLate for a bond, whose first member holds the addresses. The guards of all
 // members get them before the bond does, since any member may send. After an error, at is the VF on
 // which it failed.
-func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req Request) (at site, err error) {
+func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req Request) (at lease.Site, err error) {
 	first := &members[0]
-	if first.rec, err = e.holdLate(ctx, first.rec, req); err != nil {
+	if first.rec, err = e.addresses.holdLate(ctx, first.rec, req); err != nil {
 		return first.at, err
 	}
 	if at, err = e.renewGuards(ctx, members); err != nil {
 		return at, err
 	}
-	return first.at, e.carryOut(ctx, first.at, &first.rec, addressSteps(first.at.place, first.rec, req.detects()))
+	return first.at, e.carryOut(ctx, first.at, &first.rec, lease.AddressSteps(first.at.Place, first.rec, req.detects()))
 }
 
 // holdLate calls Request.Late for the addresses of a VF and holds them in the ledger. They are checked
 // as those of the network's own ranges are (I9).
-func (e *Engine) holdLate(ctx context.Context, rec journal.Record, req Request) (journal.Record, error) {
+func (p *addresses) holdLate(ctx context.Context, rec journal.Record, req Request) (journal.Record, error) {
 	config, err := req.Late(ctx)
 	if err != nil {
 		return rec, err
 	}
-	choice, err := e.choiceOf(rec)
+	choice, err := p.choiceOf(rec)
 	if err != nil {
 		return rec, err
 	}
 	req.IPAM = config
-	err = e.Ledger.Update(func(tx *journal.Tx) error {
+	err = p.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		next := rec
 		next.Lease.Wanted.Routes = slices.Clone(rec.Lease.Wanted.Routes)
-		if err := e.leaseAddresses(tx, choice, &next, req); err != nil {
+		if err := p.leaseAddresses(tx, choice, &next, req); err != nil {
 			return err
 		}
 		rec = next
@@ -60,49 +60,11 @@ func (e *Engine) holdLate(ctx context.Context, rec journal.Record, req Request) 
 }
 
 // choiceOf returns the VF of a lease with its PF, as the hardware is now.
-func (e *Engine) choiceOf(rec journal.Record) (alloc.Choice, error) {
-	pfs := e.Hardware.PFs()
+func (p *addresses) choiceOf(rec journal.Record) (alloc.Choice, error) {
+	pfs := p.vfs.Hardware.PFs()
 	i := slices.IndexFunc(pfs, func(pf vf.PF) bool { return pf.ID == rec.ID.PF })
 	if i < 0 {
 		return alloc.Choice{}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
 	}
 	return alloc.Choice{PF: pfs[i], Record: rec}, nil
-}
-
-// Delegations returns the calls of IPAM plugins that still need their DEL. held has those of
-// leases; owed has those of leases that have ended, or whose VF is in quarantine.
-func (e *Engine) Delegations() (held, owed []journal.Delegation, err error) {
-	records, err := e.readRecords()
-	for _, r := range records {
-		owed = append(owed, r.Owed...)
-		d, has := r.Lease.Delegated()
-		switch {
-		case !has:
-		case r.Held():
-			held = append(held, d)
-		default:
-			owed = append(owed, d)
-		}
-	}
-	return held, owed, err
-}
-
-// Undone records that an IPAM plugin has answered the DEL of an attachment with success.
-func (e *Engine) Undone(d journal.Delegation) error {
-	return e.Ledger.Update(func(tx *journal.Tx) error {
-		var errs []error
-		for _, r := range tx.Records() {
-			leased, has := r.Lease.Delegated()
-			has = has && leased.IsSame(d)
-			if !has && !slices.ContainsFunc(r.Owed, d.IsSame) {
-				continue
-			}
-			if has {
-				r.Lease.Delegation = nil
-			}
-			r.Owed = slices.DeleteFunc(slices.Clone(r.Owed), d.IsSame)
-			errs = append(errs, tx.Put(r))
-		}
-		return errors.Join(errs...)
-	})
 }

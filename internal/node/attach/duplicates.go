@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -18,9 +20,6 @@ import (
 const (
 	// attachTries is how often Attach tries to find an address that no other machine has.
 	attachTries = 4
-	// detectBound is how long an attach waits for the result of duplicate address detection,
-	// including for carrier. The kernel needs 0.3 s (kernel.detectionSettings).
-	detectBound = 5 * time.Second
 	// setAsideTime is how long a duplicate stays out of its pool.
 	setAsideTime = 10 * time.Minute
 	// mostSetAside bounds the addresses of one pool that are set aside, since a machine on the
@@ -30,10 +29,6 @@ const (
 
 // duplicateReason is the reason of the events about duplicates.
 const duplicateReason = "DuplicateAddress"
-
-// needsDetection reports whether an address undergoes duplicate address detection. Those of IPv4
-// have none in the kernel. Nothing waits for a link-local one.
-func needsDetection(a netip.Addr) bool { return a.Is6() && !a.IsLinkLocalUnicast() }
 
 // detects reports whether the addresses of a request undergo duplicate address detection. An
 // address that several attachments share on purpose has other holders.
@@ -65,7 +60,7 @@ func replaceDuplicates[T any](ctx context.Context, req Request, attach func(ctx 
 // It returns nil if there is none.
 func addressedLink(rec journal.Record, st vf.State) *vf.Link {
 	switch {
-	case st.Link == nil || bondOf(rec) == "":
+	case st.Link == nil || lease.BondOf(rec) == "":
 		return st.Link
 	case st.Link.Bond == nil:
 		return nil
@@ -90,7 +85,7 @@ func findDuplicates(rec journal.Record, st vf.State) error {
 
 // reportDuplicates sets the addresses of a vf.DuplicateError aside, before the undo of the attach
 // frees them, and reports them. It returns err with the next step. left is how many tries are left.
-func (e *Engine) reportDuplicates(at site, rec journal.Record, req Request, left int, err error) error {
+func (p *addresses) reportDuplicates(at lease.Site, rec journal.Record, req Request, left int, err error) error {
 	var found vf.DuplicateError
 	if !errors.As(err, &found) {
 		return err
@@ -102,26 +97,26 @@ func (e *Engine) reportDuplicates(at site, rec journal.Record, req Request, left
 	case !replaceable && req.Late == nil:
 		next = "ask for another address, or stop that machine; dmesg of the node shows its MAC address"
 	}
-	e.noteDuplicates(at, rec, req, found, next)
+	p.noteDuplicates(at, rec, req, found, next)
 	return fmt.Errorf("%w: %s", err, next)
 }
 
 // noteDuplicates sets addresses aside and makes the events about them.
-func (e *Engine) noteDuplicates(at site, rec journal.Record, req Request, found vf.DuplicateError, next string) {
-	now := e.Now()
+func (p *addresses) noteDuplicates(at lease.Site, rec journal.Record, req Request, found vf.DuplicateError, next string) {
+	now := p.vfs.Now()
 	for _, a := range found.Addresses {
-		e.aside.add(Duplicate{
+		p.aside.add(Duplicate{
 			Pool: req.addressPool(), Addr: a, Owner: rec.Lease.Owner, Found: now, Until: now.Add(setAsideTime),
 			Chosen: req.canReplace(vf.DuplicateError{Addresses: []netip.Addr{a}}),
 		})
 	}
-	text := fmt.Sprintf("%s for %s%s: %s", found, rec.Lease.Owner, onNetwork(rec), next)
-	e.Log.Warn("duplicate address", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "net", rec.Lease.Network, "addresses", found.Addresses)
-	err := e.Ledger.Update(func(tx *journal.Tx) error {
+	text := fmt.Sprintf("%s for %s%s: %s", found, rec.Lease.Owner, lease.OnNetwork(rec), next)
+	p.vfs.Log.Warn("duplicate address", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "net", rec.Lease.Network, "addresses", found.Addresses)
+	err := p.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		return tx.Event(journal.Event{Type: journal.Warning, Reason: duplicateReason, Object: "VF " + rec.PCI.String(), Text: text})
 	})
 	if err != nil {
-		e.Log.Warn("record the event of a duplicate address", "owner", rec.Lease.Owner, "err", err)
+		p.vfs.Log.Warn("record the event of a duplicate address", "owner", rec.Lease.Owner, "err", err)
 	}
 	if req.Report != nil {
 		req.Report(duplicateReason, text)
@@ -130,12 +125,12 @@ func (e *Engine) noteDuplicates(at site, rec journal.Record, req Request, found 
 
 // followDetection waits in the background for detection that had no result when the attach
 // answered, as without carrier, and reports duplicates. CHECK and the status report them too.
-func (e *Engine) followDetection(ctx context.Context, at site, rec journal.Record, st vf.State, req Request) {
+func (p *addresses) followDetection(ctx context.Context, at lease.Site, rec journal.Record, st vf.State, req Request) {
 	link := addressedLink(rec, st)
 	if link == nil {
 		return
 	}
-	s := step.DetectDuplicates{VF: rec.PCI, Netns: rec.Lease.Netns, Bond: bondOf(rec)}
+	s := step.DetectDuplicates{VF: rec.PCI, Netns: rec.Lease.Netns, Bond: lease.BondOf(rec)}
 	for _, a := range rec.Lease.Wanted.Addresses {
 		if slices.Contains(link.Tentative, a.Prefix) {
 			s.Addresses = append(s.Addresses, a.Prefix)
@@ -144,19 +139,19 @@ func (e *Engine) followDetection(ctx context.Context, at site, rec journal.Recor
 	if len(s.Addresses) == 0 {
 		return
 	}
-	e.Log.Warn("attached before duplicate address detection has a result", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "addresses", s.Addresses)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceBound)
-	e.background.Add(1)
+	p.vfs.Log.Warn("attached before duplicate address detection has a result", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "addresses", s.Addresses)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.AnnounceBound)
+	p.vfs.Background.Add(1)
 	go func() {
-		defer e.background.Done()
+		defer p.vfs.Background.Done()
 		defer cancel()
-		err := e.Kernel.Do(ctx, s)
+		err := p.vfs.Kernel.Do(ctx, s)
 		var found vf.DuplicateError
 		switch {
 		case errors.As(err, &found):
-			e.noteDuplicates(at, rec, req, found, "its owner has it and cannot use it: start the owner anew")
+			p.noteDuplicates(at, rec, req, found, "its owner has it and cannot use it: start the owner anew")
 		case err != nil:
-			e.Log.Warn("wait for duplicate address detection", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
+			p.vfs.Log.Warn("wait for duplicate address detection", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
 		}
 	}()
 }
@@ -245,4 +240,4 @@ func (s *setAside) inPool(pool string, now time.Time) map[netip.Addr]bool {
 }
 
 // Duplicates returns the addresses that were found on other machines lately.
-func (e *Engine) Duplicates() []Duplicate { return e.aside.list(e.Now()) }
+func (e *Engine) Duplicates() []Duplicate { return e.addresses.aside.list(e.vfs.Now()) }

@@ -63,7 +63,7 @@ func reported(t *testing.T) (attach.Request, *[]string) {
 func TestDuplicateOfThePoolIsReplaced(t *testing.T) {
 	k, n := newNode(t)
 	now := time.Now()
-	n.Engine.Now = func() time.Time { return now }
+	n.VFs.Now = func() time.Time { return now }
 	before := k.String()
 	k.SetElsewhere(netip.MustParseAddr("fd00::2"), true)
 	req, reports := reported(t)
@@ -88,7 +88,7 @@ func TestDuplicateOfThePoolIsReplaced(t *testing.T) {
 	if len(problems) != 1 || problems[0].Object != "network blue" || !strings.Contains(problems[0].Reason, "[fd00::2] when pod default/a") {
 		t.Errorf("problems: %+v", problems)
 	}
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, n, 14)
@@ -99,7 +99,7 @@ func TestDuplicateOfThePoolIsReplaced(t *testing.T) {
 	req.IPAM.LowestFirst = true
 	k.SetElsewhere(netip.MustParseAddr("fd00::2"), false)
 	attachAndDetach(t, n, req, "fd00::3")
-	n.Engine.Now = func() time.Time { return now.Add(11 * time.Minute) }
+	n.VFs.Now = func() time.Time { return now.Add(11 * time.Minute) }
 	if problems := n.AddressProblems(); len(problems) > 0 {
 		t.Errorf("after its time: %+v", problems)
 	}
@@ -116,7 +116,7 @@ func attachAndDetach(t *testing.T, n *node.Node, req attach.Request, want string
 	if !has6(rec, want) {
 		t.Errorf("the pod has %v, want %s", addressesOf(rec), want)
 	}
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -278,7 +278,7 @@ func TestDuplicateThatIsFoundLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(plugged)
-	n.Engine.Wait()
+	n.VFs.Wait()
 	if len(*reports) != 1 || !strings.Contains((*reports)[0], "fd00::2") || len(duplicateEvents(t, n)) != 1 {
 		t.Errorf("reports %q, events %q", *reports, duplicateEvents(t, n))
 	}
@@ -286,7 +286,7 @@ func TestDuplicateThatIsFoundLater(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "address is a duplicate, which another machine on the segment has, not fd00::2/64") {
 		t.Errorf("CHECK: %v", err)
 	}
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, n, 14)
@@ -343,7 +343,7 @@ func TestI4FailingAfterADuplicateLeaksNoAddress(t *testing.T) {
 			}
 			k.faults.Fail(nil)
 			if err == nil { // a step of the undo failed, and the next round of it did not
-				if err := n.Engine.Detach(t.Context(), everything(t).Owner); err != nil {
+				if err := n.Resets.Detach(t.Context(), everything(t).Owner); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -370,7 +370,7 @@ func TestKeptAddressThatIsADuplicate(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.round()
-	if err := p.nodes[0].Engine.Detach(t.Context(), r.Owner); err != nil {
+	if err := p.nodes[0].Resets.Detach(t.Context(), r.Owner); err != nil {
 		t.Fatal(err)
 	}
 	p.round()
@@ -384,7 +384,7 @@ func TestKeptAddressThatIsADuplicate(t *testing.T) {
 	}
 	second := addressesOf(rec)
 	p.round()
-	if err := p.nodes[0].Engine.Detach(t.Context(), again.Owner); err != nil {
+	if err := p.nodes[0].Resets.Detach(t.Context(), again.Owner); err != nil {
 		t.Fatal(err)
 	}
 	p.round()

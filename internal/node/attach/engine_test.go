@@ -53,7 +53,7 @@ func startIn(t testing.TB, m machine, book *blocks.Book) *node.Node {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	n := node.New(node.Config{Kernel: m.faults, Ledger: l, BootID: "boot 1", Blocks: book})
-	n.Engine.Patience = time.Minute // a pass waits until all is mended, even on a busy machine
+	n.Upkeep.Patience = time.Minute // a pass waits until all is mended, even on a busy machine
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
@@ -64,7 +64,7 @@ func startIn(t testing.TB, m machine, book *blocks.Book) *node.Node {
 	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.Engine.Wait)
+	t.Cleanup(n.VFs.Wait)
 	return n
 }
 
@@ -132,7 +132,7 @@ func TestI2DetachRestoresTheBaseline(t *testing.T) {
 				k.DelNetns(podNetns)
 			}
 			for range 2 { // I8: idempotent
-				if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+				if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -226,7 +226,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 		}
 		return nil
 	})
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal("a detach whose reset fails is done for its owner all the same:", err)
 	}
 	req := everything(t)
@@ -235,7 +235,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 		t.Errorf("attach of a quarantined VF: %v", err)
 	}
 	k.faults.Fail(nil)
-	if err := n.Engine.Tend(context.Background(), n.Inventory.PFs()); err != nil {
+	if err := n.Upkeep.Tend(context.Background(), n.Inventory.PFs()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) {
@@ -293,7 +293,7 @@ func (k patient) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State
 func TestI2CallerThatGoesLateCostsNoVF(t *testing.T) {
 	k, n := newNode(t)
 	before := k.String()
-	n.Engine.Kernel = patient{k.faults}
+	n.VFs.Kernel = patient{k.faults}
 	ctx, cancel := context.WithCancel(t.Context())
 	k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
 		if _, last := s.(step.AddRoute); last {
@@ -322,7 +322,7 @@ func TestADDAfterOneThatWasGivenUp(t *testing.T) {
 // undo takes the VF back.
 func addAfterOneThatWasGivenUp(t *testing.T, stuck step.Step) {
 	k, n := newNode(t)
-	n.Engine.Kernel = patient{k.faults}
+	n.VFs.Kernel = patient{k.faults}
 	ctx, giveUp := context.WithCancel(t.Context())
 	begun, release := make(chan struct{}), make(chan struct{})
 	var moving, stopped atomic.Bool

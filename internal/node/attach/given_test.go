@@ -21,7 +21,7 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 	req := everything(t)
 	given := map[vf.PCIAddr]string{}
 	var unknown error
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string { return given[a] }, unknown
 	}
 	all := n.Inventory.PFs()
@@ -67,13 +67,13 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 // set it up, and no kubelet gives VFs out there.
 func TestNamedVFWithoutAKubelet(t *testing.T) {
 	_, n := newNode(t)
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) { return nil, nil }
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) { return nil, nil }
 	req := everything(t)
 	req.VF = n.Inventory.PFs()[1].VFs[3].PCI
 	if rec, err := n.Engine.Attach(t.Context(), req); err != nil || rec.PCI != req.VF {
 		t.Errorf("%s, %v; want %s", rec.PCI, err, req.VF)
 	}
-	if out, err := n.Engine.Outside(t.Context(), n.Inventory.PFs()[1].VFs[2].PCI); err != nil || len(out) > 0 {
+	if out, err := n.VFs.Outside(t.Context(), n.Inventory.PFs()[1].VFs[2].PCI); err != nil || len(out) > 0 {
 		t.Errorf("%v, %v", out, err)
 	}
 }
@@ -84,7 +84,7 @@ func TestI1GivenDuringAWait(t *testing.T) {
 	_, n := newNode(t)
 	var mu sync.Mutex // guards given and asked
 	given, asked := map[vf.PCIAddr]string{}, 0
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		now := maps.Clone(given)
@@ -99,7 +99,7 @@ func TestI1GivenDuringAWait(t *testing.T) {
 	}
 	delete(given, last.PCI)
 	result := make(chan error, 1)
-	_, err := n.Engine.WithIdle(t.Context(), last.ID, func(journal.Record) error {
+	_, err := n.VFs.WithIdle(t.Context(), last.ID, func(journal.Record) error {
 		go func() {
 			_, err := n.Engine.Attach(t.Context(), everything(t))
 			result <- err
@@ -132,7 +132,7 @@ func TestI1WithIdleLeavesUsedVFsAlone(t *testing.T) {
 	k, n := newNode(t)
 	free := n.Inventory.PFs()[0].VFs[0]
 	idle := func() bool {
-		ran, err := n.Engine.WithIdle(t.Context(), free.ID, func(journal.Record) error { return nil })
+		ran, err := n.VFs.WithIdle(t.Context(), free.ID, func(journal.Record) error { return nil })
 		if err != nil {
 			t.Error(err)
 		}
@@ -142,7 +142,7 @@ func TestI1WithIdleLeavesUsedVFsAlone(t *testing.T) {
 		t.Error("a VF that is not used was left alone")
 	}
 	pod, unknown := "default/dpdk", error(nil)
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(vf.PCIAddr) string { return pod }, unknown
 	}
 	if idle() {
@@ -153,6 +153,10 @@ func TestI1WithIdleLeavesUsedVFsAlone(t *testing.T) {
 		t.Error("the kubelet does not answer, and the VF was worked on")
 	}
 	unknown = nil
+	n.VFs.Now = func() time.Time { return time.Now().Add(time.Minute) }
+	if !idle() {
+		t.Error("the kubelet answers again, and the VF was left alone")
+	}
 	if err := k.Meddle(free.PCI, func(st *vf.State) { st.Driver = vf.DriverVFIO }); err != nil {
 		t.Fatal(err)
 	}

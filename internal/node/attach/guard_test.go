@@ -51,7 +51,7 @@ func TestGuardIsSetBeforeThePodSends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Engine.Wait() // for the announcement, which is a step as well
+	n.VFs.Wait() // for the announcement, which is a step as well
 	if got := strings.Join(order, " "); !strings.Contains(got, "Move SetGuard SetUp AddAddress") {
 		t.Errorf("steps: %s", got)
 	}
@@ -60,7 +60,7 @@ func TestGuardIsSetBeforeThePodSends(t *testing.T) {
 		t.Errorf("guard is %s, not %s (%v)", got, want, err)
 	}
 	order = nil
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(order, " "); !strings.Contains(got, "Move") || !strings.HasSuffix(got, "DelGuard") {
@@ -150,7 +150,7 @@ func TestI8GuardThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.broken.Store(true)
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseQuarantined || !strings.Contains(now.Reason, "no answer") {
@@ -171,17 +171,17 @@ func TestRebaseRemovesTheGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.SetNewAttribute("rings", "4096")
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseQuarantined {
 		t.Fatalf("it is %s", now.Phase)
 	}
-	seen, err := n.Engine.RebaseDiff(t.Context(), rec.PCI)
+	seen, err := n.Upkeep.RebaseDiff(t.Context(), rec.PCI)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Engine.Rebase(t.Context(), rec.PCI, seen); err != nil {
+	if _, err := n.Upkeep.Rebase(t.Context(), rec.PCI, seen); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := k.Guard(t.Context(), rec.PCI, podNetns); err != nil || left.String() != "none" {
@@ -195,7 +195,7 @@ func withdrawing(t *testing.T, n *node.Node, rec journal.Record) (end func() err
 	t.Helper()
 	begun, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- n.Engine.TakeVFs(t.Context(), rec.ID.PF, func() error {
+		done <- n.Resets.TakeVFs(t.Context(), rec.ID.PF, func() error {
 			close(begun)
 			<-release
 			return errInjected
@@ -211,7 +211,7 @@ func withdrawing(t *testing.T, n *node.Node, rec journal.Record) (end func() err
 func startAgain(t *testing.T, k machine, n *node.Node) *node.Node {
 	t.Helper()
 	next := node.New(node.Config{Kernel: k.faults, Ledger: n.Ledger, BootID: "boot 1"})
-	next.SetSpec(n.Engine.Spec())
+	next.SetSpec(n.VFs.Spec())
 	if err := next.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestWithdrawnGuardEndsWithoutAnAddress(t *testing.T) {
 		}
 		return nil
 	})
-	_ = next.Engine.Tend(t.Context(), next.Inventory.PFs())
+	_ = next.Upkeep.Tend(t.Context(), next.Inventory.PFs())
 	if now := recordOf(t, next, rec); now.Lease.Withdrawn != nil || refused == 0 {
 		t.Errorf("the ledger says %+v after %d refused steps", now.Lease.Withdrawn, refused)
 	}
@@ -316,7 +316,7 @@ func TestWithdrawnGuardEndsWithoutAnAddress(t *testing.T) {
 func TestUpkeepLeavesAWithdrawnGuard(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	now := time.Now()
-	n.Engine.Now = func() time.Time { return now }
+	n.VFs.Now = func() time.Time { return now }
 	rec, err := n.Engine.Attach(t.Context(), guardedRequest(t))
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func TestVFsAreTakenAfterAnAttach(t *testing.T) {
 	var taken atomic.Bool
 	took := make(chan error, 1)
 	go func() {
-		took <- n.Engine.TakeVFs(t.Context(), rec.ID.PF, func() error {
+		took <- n.Resets.TakeVFs(t.Context(), rec.ID.PF, func() error {
 			taken.Store(true)
 			return n.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(rec.ID, "it is made anew") })
 		})
@@ -393,7 +393,7 @@ func TestHasRDMA(t *testing.T) {
 	_, n := nodeOf(t, fake.IGB)
 	id := vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}
 	pf := vf.PF{ID: id, VFs: []vf.State{{ID: vf.ID{PF: id}}, {ID: vf.ID{PF: id, Index: 1}, RDMA: &vf.RDMA{Device: "mlx5_2"}}}}
-	n.Engine.Hardware = listing{pf}
+	n.VFs.Hardware = listing{pf}
 	without, with := journal.Record{ID: pf.VFs[0].ID}, journal.Record{ID: pf.VFs[1].ID}
 	gone := journal.Record{ID: vf.ID{PF: vf.PFID{Port: "gone"}}}
 	for i, tt := range []struct {

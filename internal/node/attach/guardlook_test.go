@@ -47,7 +47,7 @@ func TestGuardsAreReadInTurn(t *testing.T) {
 	k.AddNetns(podNetns)
 	n := start(t, machine{k.Kernel, faulty.New(k)})
 	now := time.Now()
-	n.Engine.Now = func() time.Time { return now }
+	n.VFs.Now = func() time.Time { return now }
 	req := guardedRequest(t)
 	config, err := ipam.Parse([]byte(`{"type":"host-local","scope":"node","ranges":[[{"subnet":"10.1.0.0/16"}]]}`))
 	if err != nil {

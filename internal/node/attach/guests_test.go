@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -26,7 +27,7 @@ func guestWants(spec vf.Spec) attach.Request {
 // forGuests makes the pool's type vfio, so that its VFs are bound to vfio-pci.
 func forGuests(t *testing.T, n *node.Node) {
 	t.Helper()
-	spec := n.Engine.Spec()
+	spec := n.VFs.Spec()
 	spec.Pools = []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}
 	n.SetSpec(spec)
 	if err := n.Reconciler.Pass(t.Context()); err != nil {
@@ -36,11 +37,11 @@ func forGuests(t *testing.T, n *node.Node) {
 
 func check(t *testing.T, n *node.Node, rec journal.Record) (st vf.State, left []vf.Difference) {
 	t.Helper()
-	st, err := n.Engine.Kernel.VF(t.Context(), rec.PCI, "")
+	st, err := n.VFs.Kernel.VF(t.Context(), rec.PCI, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return st, attach.LeaseDiff(rec, st)
+	return st, lease.Diff(rec, st)
 }
 
 // P13: culvertd handles a guest's rate on every NIC that has rates. It refuses a rate that is out
@@ -60,7 +61,7 @@ func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 				if _, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(1000000))})); vf.DriverOf(p.Driver).UpToLink && !errors.Is(err, vf.ErrUnable) || k.String() != before && err != nil {
 					t.Fatalf("a rate that the link has not: %v", err)
 				} else if err == nil {
-					if err := n.Engine.Detach(t.Context(), guestWants(vf.Spec{}).Owner); err != nil {
+					if err := n.Resets.Detach(t.Context(), guestWants(vf.Spec{}).Owner); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -72,7 +73,7 @@ func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 					t.Errorf("the lease says %d, the hardware keeps to %d", rec.Lease.Effective.MaxTxRate, want)
 				}
 				linkChanges(t, k, n, p, rec)
-				if err := n.Engine.End(t.Context(), rec); err != nil {
+				if err := n.Resets.End(t.Context(), rec); err != nil {
 					t.Fatal(err)
 				}
 				if after := k.String(); after != before {
@@ -108,7 +109,7 @@ func TestPassesOnTheHeelsOfEachOther(t *testing.T) {
 	}
 	pf := pfOf(t, n, rec.ID.PF).PCI
 	told := 0
-	n.Engine.Log = slog.New(failures{slog.DiscardHandler, func() {
+	n.VFs.Log = slog.New(failures{slog.DiscardHandler, func() {
 		told++
 		if err := errors.Join(k.SetLinkSpeed(pf, fake.IXGBE.SpeedMbps), n.Reconciler.Pass(t.Context())); err != nil {
 			t.Error(err)
@@ -194,7 +195,7 @@ func TestP12ClearingAMACThatIsClear(t *testing.T) {
 					}
 					return nil
 				})
-				if err := n.Engine.End(t.Context(), rec); err != nil {
+				if err := n.Resets.End(t.Context(), rec); err != nil {
 					t.Fatal(err)
 				}
 				now := recordOf(t, n, rec)
@@ -260,7 +261,7 @@ func TestP12FunctionIsReset(t *testing.T) {
 					}
 					return nil
 				})
-				if err := n.Engine.End(t.Context(), rec); err != nil {
+				if err := n.Resets.End(t.Context(), rec); err != nil {
 					t.Fatal(err)
 				}
 				if now := recordOf(t, n, rec); now.Phase != tc.phase || !strings.Contains(now.Reason, tc.says) || resets != 1 {
@@ -284,7 +285,7 @@ func TestP12NoResetUnderAGuest(t *testing.T) {
 	k.faults.Fail(func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // the caller disconnected: the work that was begun is finished all the same
-	if err := n.Engine.End(ctx, rec); err != nil {
+	if err := n.Resets.End(ctx, rec); err != nil {
 		t.Fatal(err)
 	}
 	if now := recordOf(t, n, rec); now.Phase != vf.PhaseQuarantined || !strings.Contains(now.Reason, "open by qemu (process 4711)") {
@@ -300,7 +301,7 @@ func TestP10RoomWithoutTheKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Engine.Given = func(ctx context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(ctx context.Context) (func(vf.PCIAddr) string, error) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("a refusal may wait for ever")
 		}
@@ -327,7 +328,7 @@ func TestP12ReadBackAfterTheReset(t *testing.T) {
 		}
 		return nil
 	})
-	if err := n.Engine.End(t.Context(), rec); err != nil {
+	if err := n.Resets.End(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	if now := recordOf(t, n, rec); now.Phase != vf.PhaseFree || k.String() != before {
@@ -357,7 +358,7 @@ func TestAdoptionKeepsWhatIsOwed(t *testing.T) {
 	if err := k.Open(req.VF, vf.Process{PID: 4711, Name: "qemu"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Engine.Adopt(t.Context(), req); err != nil {
+	if err := n.Upkeep.Adopt(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
 	if now := recordOf(t, n, rec); now.Phase != vf.PhaseAttached || len(now.Owed) != 1 {

@@ -49,7 +49,7 @@ func TestI1HangWhileMending(t *testing.T) {
 				t.Errorf("%d calls hung, and after the first came %q", hung, after)
 			}
 			w.k.faults.Fail(nil)
-			w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+			w.do(w.n.Resets.Detach(t.Context(), w.rec.Lease.Owner))
 			if got := recordOf(t, w.n, w.rec); got.Phase != vf.PhaseQuarantined || !strings.Contains(got.Reason, "may yet take effect") {
 				t.Errorf("the VF is %s: %s", got.Phase, got.Reason)
 			}
@@ -78,7 +78,7 @@ func TestI1NoOwnerWhileACallHangs(t *testing.T) {
 				}
 				return nil
 			})
-			w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+			w.do(w.n.Resets.Detach(t.Context(), w.rec.Lease.Owner))
 			if hangs != 1 {
 				t.Fatalf("the release has no step of kind %s", kind)
 			}
@@ -92,7 +92,7 @@ func TestI1NoOwnerWhileACallHangs(t *testing.T) {
 			if calls != before {
 				t.Errorf("retries made %d further calls", calls-before)
 			}
-			if _, err := w.n.Engine.Rebase(t.Context(), w.rec.PCI, nil); !errors.Is(err, vf.ErrTimeout) {
+			if _, err := w.n.Upkeep.Rebase(t.Context(), w.rec.PCI, nil); !errors.Is(err, vf.ErrTimeout) {
 				t.Errorf("a new baseline meanwhile: %v", err)
 			}
 			w.do(w.k.faults.EndHangs(t.Context()))
@@ -107,9 +107,9 @@ func TestI1NoOwnerWhileACallHangs(t *testing.T) {
 func TestI1NoOwnerWhileTheRemovalOfABondHangs(t *testing.T) {
 	w := &watchedPod{t: t, now: time.Now()}
 	w.k, w.n = nodeOf(t, fake.IGB)
-	w.n.Engine.Now = func() time.Time { return w.now }
+	w.n.VFs.Now = func() time.Time { return w.now }
 	got := bonded(t, w.n, plainBond(t))
-	w.n.Engine.Wait() // for the announcement
+	w.n.VFs.Wait() // for the announcement
 	var hung *step.DelBond
 	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
 		if del, is := s.(step.DelBond); is && m == faulty.Before && hung == nil {
@@ -118,7 +118,7 @@ func TestI1NoOwnerWhileTheRemovalOfABondHangs(t *testing.T) {
 		}
 		return nil
 	})
-	w.do(w.n.Engine.Detach(t.Context(), got.Members[0].Lease.Owner))
+	w.do(w.n.Resets.Detach(t.Context(), got.Members[0].Lease.Owner))
 	if hung == nil {
 		t.Fatal("the release removes no bond")
 	}

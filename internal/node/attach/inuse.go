@@ -31,9 +31,9 @@ type neighbours struct {
 	segment    map[vf.PFID]bool // of the VF
 }
 
-func (e *Engine) neighboursOf(tx *journal.Tx, choice alloc.Choice, req Request) *neighbours {
+func (p *addresses) neighboursOf(tx *journal.Tx, choice alloc.Choice, req Request) *neighbours {
 	return &neighbours{
-		tx: tx, pfs: e.Hardware.PFs(), spec: e.Spec, pf: choice.PF.ID, label: choice.PF.Label(), id: choice.Record.ID,
+		tx: tx, pfs: p.vfs.Hardware.PFs(), spec: p.vfs.Spec, pf: choice.PF.ID, label: choice.PF.Label(), id: choice.Record.ID,
 		vlan: req.Spec.VLANOver(choice.Record.Baseline.Admin), owner: req.Owner, podUID: req.PodUID,
 	}
 }

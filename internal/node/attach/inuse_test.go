@@ -52,14 +52,14 @@ func newWires(t *testing.T) *node.Node {
 	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.Engine.Wait)
+	t.Cleanup(n.VFs.Wait)
 	return n
 }
 
 // vfAt returns the VF of a PF of newWires, both counted from 0.
 func vfAt(t *testing.T, n *node.Node, pf, index int) vf.State {
 	t.Helper()
-	v, ok := n.Engine.Hardware.PFs()[pf].VF(index)
+	v, ok := n.VFs.Hardware.PFs()[pf].VF(index)
 	if !ok {
 		t.Fatalf("PF %d has no VF %d", pf, index)
 	}
@@ -114,13 +114,13 @@ func TestI9MACInUseIsRefused(t *testing.T) {
 		"on a PF of no pool":                 {"b", 3, 0, nil, 7, ""},
 		"of another interface of the pod's":  {"a", 1, 0, nil, 7, ""},
 		"nobody's":                           {"b", 0, 1, func(*node.Node) vf.MAC { return stranger }, 7, ""},
-		"the PF's":                           {"b", 0, 1, func(n *node.Node) vf.MAC { return n.Engine.Hardware.PFs()[0].ID.MAC }, 9, "PF enp1s0, whose own it is"},
-		"another PF's of the segment":        {"b", 0, 1, func(n *node.Node) vf.MAC { return n.Engine.Hardware.PFs()[1].ID.MAC }, 0, "PF enp2s0, whose own it is"},
-		"another PF's":                       {"b", 0, 1, func(n *node.Node) vf.MAC { return n.Engine.Hardware.PFs()[2].ID.MAC }, 0, ""},
+		"the PF's":                           {"b", 0, 1, func(n *node.Node) vf.MAC { return n.VFs.Hardware.PFs()[0].ID.MAC }, 9, "PF enp1s0, whose own it is"},
+		"another PF's of the segment":        {"b", 0, 1, func(n *node.Node) vf.MAC { return n.VFs.Hardware.PFs()[1].ID.MAC }, 0, "PF enp2s0, whose own it is"},
+		"another PF's":                       {"b", 0, 1, func(n *node.Node) vf.MAC { return n.VFs.Hardware.PFs()[2].ID.MAC }, 0, ""},
 		"a free VF's":                        {"b", 0, 1, func(n *node.Node) vf.MAC { return vfAt(t, n, 1, 1).Admin.MAC }, 7, "whose own it is"},
 		"a VF's whose owner has another now": {"b", 0, 1, func(n *node.Node) vf.MAC { return vfAt(t, n, 0, 0).Admin.MAC }, 9, "pod d/a"},
 		"its own":                            {"b", 0, 1, func(n *node.Node) vf.MAC { return vfAt(t, n, 0, 1).Admin.MAC }, 7, ""},
-		"that of a VF that is not made":      {"b", 0, 1, func(n *node.Node) vf.MAC { return vf.StableMAC(n.Engine.Hardware.PFs()[1].ID, 5) }, 7, "VF 5 of PF enp2s0"},
+		"that of a VF that is not made":      {"b", 0, 1, func(n *node.Node) vf.MAC { return vf.StableMAC(n.VFs.Hardware.PFs()[1].ID, 5) }, 7, "VF 5 of PF enp2s0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newWires(t)
@@ -172,7 +172,7 @@ func TestI9OneMACAtOnce(t *testing.T) {
 		t.Fatalf("neither pod has it: %v", errs)
 	}
 	wantHeldBy(t, errs[lost], reqs[won].Owner.String())
-	if err := n.Engine.Detach(t.Context(), reqs[won].Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), reqs[won].Owner); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.Engine.Attach(t.Context(), reqs[lost]); err != nil {
@@ -255,7 +255,7 @@ func TestI9GuestComesBackToItsVF(t *testing.T) {
 	if err != nil || rec.PCI != vfAt(t, n, 1, 1).PCI {
 		t.Fatalf("got VF %s, %v; want %s", rec.PCI, err, vfAt(t, n, 1, 1).PCI)
 	}
-	if err := n.Engine.Detach(t.Context(), guest.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), guest.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 1, 1, vf.Spec{})); err != nil {
@@ -289,7 +289,7 @@ func TestI9AddressInUseIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newWires(t)
-			n.Engine.Hardware = addressed{n.Engine.Hardware.PFs()}
+			n.VFs.Hardware = addressed{n.VFs.Hardware.PFs()}
 			first := tenant(t, n, "a", 0, 0, vf.Spec{VLAN: &vf.VLAN{ID: 7}})
 			first.IPAM = parsedIPAM(t, ranged)
 			if rec, err := n.Engine.Attach(t.Context(), first); err != nil || rec.Lease.Wanted.Addresses[0].Prefix.String() != "10.1.0.2/24" {
@@ -332,9 +332,9 @@ func TestI9UnreadPFKeepsWhatItsPodsHave(t *testing.T) {
 			second := tenant(t, n, "b", 1, 0, vf.Spec{VLAN: &vf.VLAN{ID: 7}})
 			second.Owner.Interface, second.Network = "net2", "other"
 			take(&second)
-			pfs := slices.Clone(n.Engine.Hardware.PFs())
+			pfs := slices.Clone(n.VFs.Hardware.PFs())
 			pfs[0] = vf.PF{PCI: pfs[0].PCI, ID: pfs[0].ID, Name: pfs[0].Name, Err: "no answer within 5s"}
-			n.Engine.Hardware = listed(pfs)
+			n.VFs.Hardware = listed(pfs)
 			_, err := n.Engine.Attach(t.Context(), second)
 			wantHeldBy(t, err, "pod d/a")
 			wantOneLease(t, n)
@@ -360,9 +360,9 @@ func TestUnreadPFAndNamedSegments(t *testing.T) {
 				}
 				n.SetSpec(spec)
 			}
-			pfs := slices.Clone(n.Engine.Hardware.PFs())
+			pfs := slices.Clone(n.VFs.Hardware.PFs())
 			pfs[0] = vf.PF{PCI: pfs[0].PCI, ID: pfs[0].ID, Name: pfs[0].Name, Err: "no answer within 5s"}
-			n.Engine.Hardware = listed(pfs)
+			n.VFs.Hardware = listed(pfs)
 			_, err := n.Engine.Attach(t.Context(), second)
 			if named != (err == nil) {
 				t.Errorf("the attach returns %v", err)
@@ -420,7 +420,7 @@ func TestI9MACOnANamedSegment(t *testing.T) {
 	n := newWires(t)
 	for i, name := range []vf.Segment{"storage", "", "storage", "front"} {
 		wanted := n.Spec()
-		pf := n.Engine.Hardware.PFs()[i]
+		pf := n.VFs.Hardware.PFs()[i]
 		wanted.PFs = append([]desired.PFRule{{PCI: pf.PCI, Want: desired.PFSpec{VFs: pf.NumVFs, Segment: name}}}, wanted.PFs...)
 		n.SetSpec(wanted)
 	}

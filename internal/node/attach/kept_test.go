@@ -32,7 +32,7 @@ func TestI4StatefulPodKeepsItsAddress(t *testing.T) {
 	}
 	off := func(node int, r attach.Request) {
 		t.Helper()
-		if err := p.nodes[node].Engine.Detach(t.Context(), r.Owner); err != nil {
+		if err := p.nodes[node].Resets.Detach(t.Context(), r.Owner); err != nil {
 			t.Fatal(err)
 		}
 		p.round()

@@ -22,7 +22,7 @@ func TestI6RateIsLentAndGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := k.String()
-		lent, err := n.Engine.Lend(t.Context(), rec.PCI, 170, time.Minute)
+		lent, err := n.Loans.Lend(t.Context(), rec.PCI, 170, time.Minute)
 		if err != nil || lent.Lease.Lent.MaxTxRate != 150 || !strings.Contains(k.String(), "150") {
 			t.Fatalf("%v, %+v\n%s", err, lent.Lease.Lent, k)
 		}
@@ -34,7 +34,7 @@ func TestI6RateIsLentAndGivenBack(t *testing.T) {
 			t.Error(err)
 		}
 		for range 2 { // GiveBack may be repeated
-			if err := n.Engine.GiveBack(t.Context(), lent); err != nil || k.String() != before {
+			if err := n.Loans.GiveBack(t.Context(), lent); err != nil || k.String() != before {
 				t.Errorf("%v\n%s, want\n%s", err, k, before)
 			}
 		}
@@ -50,10 +50,10 @@ func TestI2ReplayEndsLoans(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := k.String()
-	if _, err := n.Engine.Lend(t.Context(), rec.PCI, 50, time.Minute); err != nil || k.String() == before {
+	if _, err := n.Loans.Lend(t.Context(), rec.PCI, 50, time.Minute); err != nil || k.String() == before {
 		t.Fatalf("%v\n%s", err, k)
 	}
-	if err := n.Engine.Replay(t.Context()); err != nil || k.String() != before {
+	if err := n.Upkeep.Replay(t.Context()); err != nil || k.String() != before {
 		t.Errorf("%v\n%s", err, k)
 	}
 }
@@ -80,17 +80,17 @@ func TestLendRefuses(t *testing.T) {
 		{rec.PCI, 100, 2 * time.Hour, vf.ErrInvalid, "at most 1h0m0s"},
 		{free, 100, time.Minute, vf.ErrNotFound, "it has no owner"},
 	} {
-		if _, err := n.Engine.Lend(t.Context(), c.vf, c.rate, c.long); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) {
+		if _, err := n.Loans.Lend(t.Context(), c.vf, c.rate, c.long); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d for %s: %v", c.rate, c.long, err)
 		}
 	}
 	if after := k.String(); after != before {
 		t.Errorf("touched:\n%s", after)
 	}
-	if _, err := n.Engine.Lend(t.Context(), rec.PCI, 50, time.Minute); err != nil {
+	if _, err := n.Loans.Lend(t.Context(), rec.PCI, 50, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Engine.Lend(t.Context(), rec.PCI, 60, time.Minute); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "max_tx_rate 50 is lent to it until") {
+	if _, err := n.Loans.Lend(t.Context(), rec.PCI, 60, time.Minute); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "max_tx_rate 50 is lent to it until") {
 		t.Errorf("a second loan: %v", err)
 	}
 }
@@ -104,11 +104,11 @@ func TestI8LateGiveBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lent, err := n.Engine.Lend(t.Context(), rec.PCI, 50, time.Minute)
+	lent, err := n.Loans.Lend(t.Context(), rec.PCI, 50, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil || k.String() != before {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil || k.String() != before {
 		t.Errorf("%v\n%s", err, k)
 	}
 	next := limited(vf.Spec{MaxTxRate: ptr(uint32(70))})
@@ -116,12 +116,12 @@ func TestI8LateGiveBack(t *testing.T) {
 	if _, err := n.Engine.Attach(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	now, err := n.Engine.Lend(t.Context(), rec.PCI, 90, time.Minute)
+	now, err := n.Loans.Lend(t.Context(), rec.PCI, 90, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	during := k.String()
-	if err := n.Engine.GiveBack(t.Context(), lent); err != nil || k.String() != during {
+	if err := n.Loans.GiveBack(t.Context(), lent); err != nil || k.String() != during {
 		t.Errorf("the first owner's loan was given back late: %v\n%s", err, k)
 	}
 	err = n.Ledger.View(func(tx *journal.Tx) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/loan"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -67,30 +68,30 @@ func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
 
 	var lent journal.Record
 	release := hold(t, k, func() (err error) {
-		lent, err = n.Engine.Lend(t.Context(), rec.PCI, 50, attach.LongestLoan)
+		lent, err = n.Loans.Lend(t.Context(), rec.PCI, 50, loan.LongestLoan)
 		return err
 	})
-	late("a loan of max_tx_rate", func() error { return n.Engine.End(gone, rec) })
+	late("a loan of max_tx_rate", func() error { return n.Resets.End(gone, rec) })
 	late("a loan of max_tx_rate", func() error {
-		_, err := n.Engine.Lend(gone, rec.PCI, 70, attach.LongestLoan)
+		_, err := n.Loans.Lend(gone, rec.PCI, 70, loan.LongestLoan)
 		return err
 	})
 	release()
 
-	release = hold(t, k, func() error { return n.Engine.End(t.Context(), rec) })
+	release = hold(t, k, func() error { return n.Resets.End(t.Context(), rec) })
 	owner := rec.Lease.Owner
-	late("the detach from "+owner.String(), func() error { return n.Engine.Detach(gone, owner) })
-	late("the detach from "+owner.String(), func() error { return n.Engine.Collect(gone, rec.Lease.Network, nil) })
-	late("the detach from "+owner.String(), func() error { return n.Engine.Settle(gone, rec, true) })
-	late("the detach from "+owner.String(), func() error { return n.Engine.Adopt(gone, attach.Request{VF: rec.PCI, Owner: owner}) })
+	late("the detach from "+owner.String(), func() error { return n.Resets.Detach(gone, owner) })
+	late("the detach from "+owner.String(), func() error { return n.Resets.Collect(gone, rec.Lease.Network, nil) })
+	late("the detach from "+owner.String(), func() error { return n.Upkeep.Settle(gone, rec, true) })
+	late("the detach from "+owner.String(), func() error { return n.Upkeep.Adopt(gone, attach.Request{VF: rec.PCI, Owner: owner}) })
 	returned := make(chan error, 1)
-	go func() { returned <- n.Engine.GiveBack(gone, lent) }() // although the borrower has gone
+	go func() { returned <- n.Loans.GiveBack(gone, lent) }() // although the borrower has gone
 	release()
 	if err := <-returned; err != nil {
 		t.Errorf("the loan of a borrower that left: %v", err)
 	}
 
-	if err := n.Engine.Detach(gone, owner); err != nil {
+	if err := n.Resets.Detach(gone, owner); err != nil {
 		t.Errorf("a detach that is repeated: %v", err)
 	}
 	if after := k.String(); after != before {

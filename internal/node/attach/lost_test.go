@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/upkeep"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -28,8 +29,8 @@ func (a *answers) knowsPod(context.Context, journal.Lease) (bool, error) {
 // serve makes the engine of a node use these answers and their clock.
 func (a *answers) serve(n *node.Node) {
 	a.now = time.Now()
-	n.Engine.KnowsPod = a.knowsPod
-	n.Engine.Now = func() time.Time { return a.now }
+	n.Upkeep.KnowsPod = a.knowsPod
+	n.VFs.Now = func() time.Time { return a.now }
 }
 
 // watchFor makes a pass each half minute.
@@ -108,10 +109,10 @@ func TestI8LateDELAfterALostOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Errorf("late DEL: %v", err)
 	}
-	if err := n.Engine.End(t.Context(), rec); err != nil {
+	if err := n.Resets.End(t.Context(), rec); err != nil {
 		t.Errorf("late end of the lease: %v", err)
 	}
 	if !isHeld(t, n, got) {
@@ -149,7 +150,7 @@ func TestLeaseStaysUnlessItsPodIsGone(t *testing.T) {
 	t.Run("culvertd starts again", func(t *testing.T) {
 		_, n, a, rec := lostDEL(t)
 		a.watchFor(t, n, 4*time.Minute)
-		again := attach.New(n.Engine.Config)
+		again := upkeep.New(n.VFs, n.Resets, n.Loans, n.Engine, n.Upkeep.Config)
 		a.now = a.now.Add(4 * time.Minute)
 		if err := again.Tend(t.Context(), n.Inventory.PFs()); err != nil || !isHeld(t, n, rec) {
 			t.Errorf("held %t: %v", isHeld(t, n, rec), err)
@@ -196,11 +197,11 @@ func TestLeaseOutsideKubernetesWaitsForGC(t *testing.T) {
 	if !isHeld(t, n, rec) {
 		t.Error("the lease of a container ended")
 	}
-	if err := n.Engine.Collect(t.Context(), "blue", nil); err != nil || isHeld(t, n, rec) {
+	if err := n.Resets.Collect(t.Context(), "blue", nil); err != nil || isHeld(t, n, rec) {
 		t.Errorf("GC left it: %v", err)
 	}
 	_, n, a, rec = lostDEL(t)
-	n.Engine.KnowsPod = nil
+	n.Upkeep.KnowsPod = nil
 	a.watchFor(t, n, 10*time.Minute)
 	if !isHeld(t, n, rec) {
 		t.Error("a lease ended on a host without a cluster")

@@ -17,17 +17,17 @@ func TestI9MissingPoolsAreWaitedFor(t *testing.T) {
 	_, n := newNode(t)
 	req := everything(t)
 	req.VF = n.Inventory.PFs()[1].VFs[2].PCI
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(vf.PCIAddr) string { return req.Owner.Name }, nil
 	}
-	spec := n.Engine.Spec()
-	n.Engine.Spec = func() desired.Spec { return desired.Spec{} }
+	spec := n.VFs.Spec()
+	n.VFs.Spec = func() desired.Spec { return desired.Spec{} }
 	n.Engine.MissingPools = func() error { return fmt.Errorf("%w: the NodePolicies are not known", vf.ErrNotReady) }
 	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrNotReady) {
 		t.Errorf("before the pools are known: %v", err)
 	}
 	clean(t, n, 14)
-	n.Engine.Spec = func() desired.Spec { return spec }
+	n.VFs.Spec = func() desired.Spec { return spec }
 	setAllow(n, &desired.Allow{})
 	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrInvalid) {
 		t.Errorf("a pool that allows nothing: %v", err)
@@ -36,11 +36,11 @@ func TestI9MissingPoolsAreWaitedFor(t *testing.T) {
 	if _, err := n.Engine.Attach(t.Context(), req); err != nil {
 		t.Errorf("in a pool that is known: %v", err)
 	}
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
-	n.Engine.Spec = func() desired.Spec { return desired.Spec{} }
-	n.Engine.Given = nil
+	n.VFs.Spec = func() desired.Spec { return desired.Spec{} }
+	n.VFs.Given = nil
 	req.Owner.Kind = vf.OwnerContainer
 	if _, err := n.Engine.Attach(t.Context(), req); err != nil {
 		t.Errorf("a container: %v", err)

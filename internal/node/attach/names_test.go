@@ -80,13 +80,13 @@ func TestI2RenamesAnInterfaceThatIsNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := k.binds.Load()
-	if err := n.Engine.Detach(t.Context(), recs[1].Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), recs[1].Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if got := k.binds.Load() - before; got != 1 {
 		t.Errorf("its driver was bound %d times", got)
 	}
-	if err := n.Engine.Detach(t.Context(), recs[0].Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), recs[0].Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, n, 7)
@@ -113,7 +113,7 @@ func TestI2NamesOfEachOther(t *testing.T) {
 		if err := n.Reconciler.Pass(t.Context()); err != nil { // for VFs that got a temporary name
 			t.Error(err)
 		}
-		n.Engine.Wait()
+		n.VFs.Wait()
 		clean(t, n, 7)
 	}
 }

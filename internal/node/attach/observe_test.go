@@ -14,7 +14,7 @@ import (
 func TestDurationsAreObserved(t *testing.T) {
 	_, n := newNode(t)
 	var seen []string
-	n.Engine.Observe = func(operation string, took time.Duration, err error) {
+	n.VFs.Observe = func(operation string, took time.Duration, err error) {
 		if took < 0 {
 			t.Errorf("%s took %s", operation, took)
 		}
@@ -30,7 +30,7 @@ func TestDurationsAreObserved(t *testing.T) {
 	if _, err := n.Engine.Attach(t.Context(), attach.Request{Owner: rec.Lease.Owner, VF: vf.PCIAddr{Bus: 99}}); err == nil || errors.Is(err, t.Context().Err()) {
 		t.Errorf("got %v", err)
 	}
-	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"attach", "attach failed", "detach"}; !slices.Equal(seen, want) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/kernel/step"
@@ -153,7 +155,7 @@ func TestUseThatAnAttachFinds(t *testing.T) {
 	}
 	hostUse := func() string {
 		t.Helper()
-		return n.Engine.HostUse(record(t, n, open.ID))
+		return n.VFs.HostUse(record(t, n, open.ID))
 	}
 	for range 2 {
 		if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) || hostUse() != "open by testpmd (process 4711)" {
@@ -179,6 +181,42 @@ func TestUseThatAnAttachFinds(t *testing.T) {
 	}
 }
 
+// A pass asks the kubelet once if that does not answer, and about twice if it does, however many VFs
+// have changed. It asks again in a later pass.
+func TestPassAsksTheKubeletOnce(t *testing.T) {
+	m, n := newNode(t)
+	var asked atomic.Int32
+	later, answer := time.Duration(0), vf.ErrNotReady
+	n.VFs.Now = func() time.Time { return time.Now().Add(later) }
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		asked.Add(1)
+		time.Sleep(20 * time.Millisecond)
+		return func(vf.PCIAddr) string { return "" }, answer
+	}
+	pf := n.Inventory.PFs()[0]
+	pass := func(most int32) {
+		t.Helper()
+		for i := range pf.VFs {
+			if err := m.Do(t.Context(), step.SetVFRate{PF: pf.PCI, Index: i, Max: 33}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked.Store(0)
+		if err := n.Reconciler.Pass(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := asked.Load(); got < 1 || got > most {
+			t.Errorf("a pass over %d VFs that changed asked the kubelet %d times", len(pf.VFs), got)
+		}
+	}
+	pass(1)
+	answer, later = nil, time.Minute
+	pass(3)
+	if st, err := m.VF(t.Context(), pf.VFs[0].PCI, ""); err != nil || st.Admin.MaxTxRate != 0 {
+		t.Errorf("VF 0 was not mended: %+v, %v", st.Admin, err)
+	}
+}
+
 // While the kubelet does not say which pod has a VF, no event calls the user a stranger. A VF that
 // its pod uses is no VF that the host uses.
 func TestUseOfAPodIsReportedOnce(t *testing.T) {
@@ -189,16 +227,18 @@ func TestUseOfAPodIsReportedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := vf.ErrNotReady
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(vf.PCIAddr) string { return "default/a" }, answer
 	}
+	later := time.Duration(0)
+	n.VFs.Now = func() time.Time { return time.Now().Add(later) }
 	for range 2 {
 		if err := n.Reconciler.Pass(t.Context()); err != nil {
 			t.Error(err)
 		}
-		answer = nil
+		answer, later = nil, time.Minute
 	}
-	use := n.Engine.HostUse(record(t, n, used.ID))
+	use := n.VFs.HostUse(record(t, n, used.ID))
 	if got := usesReported(t, n); !slices.Equal(got, []string{"UsedOutside"}) || use != "" {
 		t.Errorf("events %q, host use %q", got, use)
 	}

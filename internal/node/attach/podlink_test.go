@@ -37,8 +37,8 @@ func watchPod(t *testing.T, p fake.Profile, req attach.Request) *watchedPod {
 	t.Helper()
 	w := &watchedPod{t: t, now: time.Now()}
 	w.k, w.n = nodeOf(t, p)
-	w.n.Engine.Now = func() time.Time { return w.now }
-	w.n.Engine.PodEvent = func(l journal.Lease, kind, reason, text string) {
+	w.n.VFs.Now = func() time.Time { return w.now }
+	w.n.Upkeep.PodEvent = func(l journal.Lease, kind, reason, text string) {
 		w.events = append(w.events, l.Owner.Name+" "+kind+" "+reason+" "+text)
 	}
 	var err error
@@ -122,8 +122,8 @@ func TestResetOfAPFOfABondIsMendedInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &watchedPod{t: t, now: time.Now()}
 			w.k, w.n = nodeOf(t, fake.IGB)
-			w.n.Engine.Now = func() time.Time { return w.now }
-			w.n.Engine.PodEvent = func(l journal.Lease, kind, reason, text string) { w.events = append(w.events, reason+" "+text) }
+			w.n.VFs.Now = func() time.Time { return w.now }
+			w.n.Upkeep.PodEvent = func(l journal.Lease, kind, reason, text string) { w.events = append(w.events, reason+" "+text) }
 			got := bonded(t, w.n, fullBond(t))
 			w.passAfter(time.Minute)
 			before, since := w.k.String(), len(w.ledgerEvents(0))
@@ -152,8 +152,8 @@ func TestResetOfAPFOfABondIsMendedInPlace(t *testing.T) {
 func TestMemberThatStaysDownIsReported(t *testing.T) {
 	w := &watchedPod{t: t, now: time.Now()}
 	w.k, w.n = nodeOf(t, fake.IGB)
-	w.n.Engine.Now = func() time.Time { return w.now }
-	w.n.Engine.PodEvent = func(l journal.Lease, kind, reason, text string) { w.events = append(w.events, reason+" "+text) }
+	w.n.VFs.Now = func() time.Time { return w.now }
+	w.n.Upkeep.PodEvent = func(l journal.Lease, kind, reason, text string) { w.events = append(w.events, reason+" "+text) }
 	got := bonded(t, w.n, fullBond(t))
 	w.passAfter(time.Minute)
 	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
@@ -175,7 +175,7 @@ func TestMemberThatStaysDownIsReported(t *testing.T) {
 func TestPodKeepsItsMemberDown(t *testing.T) {
 	w := &watchedPod{t: t, now: time.Now()}
 	w.k, w.n = nodeOf(t, fake.IGB)
-	w.n.Engine.Now = func() time.Time { return w.now }
+	w.n.VFs.Now = func() time.Time { return w.now }
 	got := bonded(t, w.n, plainBond(t))
 	w.do(w.k.Do(t.Context(), step.SetUp{VF: got.Members[1].PCI, Netns: podNetns, Up: false}))
 	w.passAfter(time.Minute)
@@ -252,11 +252,11 @@ func TestPodKeepsWhatItRemoved(t *testing.T) {
 			w := watchPod(t, fake.IGB, everything(t))
 			w.do(w.k.Meddle(w.rec.PCI, func(st *vf.State) { test.remove(st.Link) }))
 			w.passAfter(time.Minute)
-			w.n.Engine.Wait()
+			w.n.VFs.Wait()
 			announced := len(w.k.Announced())
 			w.do(w.k.ResetPF(w.pf))
 			w.passAfter(time.Second)
-			w.n.Engine.Wait()
+			w.n.VFs.Wait()
 			st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
 			w.do(err)
 			if l := st.Link; !l.Up || len(l.Addrs) != test.addrs || len(l.Routes) != test.routes {
@@ -352,7 +352,7 @@ func TestPodIsToldToRestart(t *testing.T) {
 			if len(w.events) != 1 || !strings.HasPrefix(w.events[0], "default/a Warning VFLost its VF 0000:") || !strings.Contains(w.events[0], "restart the pod") {
 				t.Errorf("%q", w.events)
 			}
-			if err := w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner); err != nil {
+			if err := w.n.Resets.Detach(t.Context(), w.rec.Lease.Owner); err != nil {
 				t.Error("the DEL of the pod that is restarted:", err)
 			}
 			clean(t, w.n, 14)
@@ -370,7 +370,7 @@ func TestNextPodOnAVFThatWasMadeAnew(t *testing.T) {
 	for range 3 {
 		w.passAfter(time.Minute)
 	}
-	if !w.n.Engine.IsDark(w.rec) {
+	if !w.n.VFs.IsDark(w.rec) {
 		t.Fatal("the VF has carrier")
 	}
 	w.do(w.k.RemovePF(w.pf))
@@ -385,7 +385,7 @@ func TestNextPodOnAVFThatWasMadeAnew(t *testing.T) {
 	if next.ID != w.rec.ID || next.Generation != w.rec.Generation {
 		t.Fatalf("VF %s, generation %d: want %s, %d", next.ID, next.Generation, w.rec.ID, w.rec.Generation)
 	}
-	if w.n.Engine.IsDark(next) {
+	if w.n.VFs.IsDark(next) {
 		t.Error("the next pod's VF is dark at once")
 	}
 	w.do(w.k.Do(t.Context(), step.SetMTU{VF: next.PCI, Netns: podNetns, MTU: 1300}))
@@ -400,7 +400,7 @@ func TestNextPodOnAVFThatWasMadeAnew(t *testing.T) {
 func TestPodWhoseVFIsBackIsToldToRestart(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	a := &answers{knows: true}
-	w.n.Engine.KnowsPod = a.knowsPod
+	w.n.Upkeep.KnowsPod = a.knowsPod
 	w.do(w.k.Do(t.Context(), step.Unbind{VF: w.rec.PCI}))
 	w.do(w.k.Do(t.Context(), step.Bind{VF: w.rec.PCI}))
 	w.passAfter(time.Second)
@@ -425,7 +425,7 @@ func TestVFIOIsNotBack(t *testing.T) {
 	a := &answers{knows: true}
 	a.serve(n)
 	var events []string
-	n.Engine.PodEvent = func(_ journal.Lease, _, reason, text string) { events = append(events, reason+" "+text) }
+	n.Upkeep.PodEvent = func(_ journal.Lease, _, reason, text string) { events = append(events, reason+" "+text) }
 	rec, err := n.Engine.Attach(t.Context(), req)
 	if err != nil || rec.Lease.Wanted.Driver != vf.DriverVFIO {
 		t.Fatal(err, rec.Lease.Wanted.Driver)
@@ -447,27 +447,27 @@ func TestVFWithoutCarrier(t *testing.T) {
 	since := len(w.ledgerEvents(0))
 	w.do(w.k.SetMailbox(w.pf, false))
 	w.passAfter(time.Minute)
-	if w.n.Engine.IsDark(w.rec) || len(w.events) > 0 {
+	if w.n.VFs.IsDark(w.rec) || len(w.events) > 0 {
 		t.Errorf("one look is enough: %q", w.events)
 	}
 	for range 3 {
 		w.passAfter(time.Minute)
 	}
-	if !w.n.Engine.IsDark(w.rec) || len(w.events) != 1 || !strings.Contains(w.events[0], "VFNoCarrier") || !strings.Contains(w.events[0], "has no carrier, although PF enp1s0 has a link") {
-		t.Errorf("dark %t, %q", w.n.Engine.IsDark(w.rec), w.events)
+	if !w.n.VFs.IsDark(w.rec) || len(w.events) != 1 || !strings.Contains(w.events[0], "VFNoCarrier") || !strings.Contains(w.events[0], "has no carrier, although PF enp1s0 has a link") {
+		t.Errorf("dark %t, %q", w.n.VFs.IsDark(w.rec), w.events)
 	}
 	if got := w.ledgerEvents(since); len(got) != 1 || !strings.HasPrefix(got[0], "VFNoCarrier ") {
 		t.Errorf("%q", got)
 	}
 	w.do(w.k.SetMailbox(w.pf, true))
 	w.passAfter(time.Minute)
-	if got := w.ledgerEvents(since); w.n.Engine.IsDark(w.rec) || len(got) != 2 || !strings.HasPrefix(got[1], "VFCarrier ") {
-		t.Errorf("it has carrier again: dark %t, %q", w.n.Engine.IsDark(w.rec), got)
+	if got := w.ledgerEvents(since); w.n.VFs.IsDark(w.rec) || len(got) != 2 || !strings.HasPrefix(got[1], "VFCarrier ") {
+		t.Errorf("it has carrier again: dark %t, %q", w.n.VFs.IsDark(w.rec), got)
 	}
 	w.do(w.k.SetMailbox(w.pf, false))
 	w.passAfter(time.Minute)
 	w.now = w.now.Add(15 * time.Second)
-	w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+	w.do(w.n.Resets.Detach(t.Context(), w.rec.Lease.Owner))
 	if got := recordOf(t, w.n, w.rec); got.Phase != vf.PhaseQuarantined || !strings.Contains(got.Reason, "link mac is ") || !strings.Contains(got.Reason, "the PF did not answer") {
 		t.Errorf("a VF that the PF does not answer is %s: %s", got.Phase, got.Reason)
 	}
@@ -475,7 +475,7 @@ func TestVFWithoutCarrier(t *testing.T) {
 	if err != nil || next.ID == w.rec.ID {
 		t.Errorf("the next pod has VF %s, %v", next.ID, err)
 	}
-	w.do(w.n.Engine.Detach(t.Context(), next.Lease.Owner))
+	w.do(w.n.Resets.Detach(t.Context(), next.Lease.Owner))
 	w.do(w.k.SetMailbox(w.pf, true))
 	for range 3 {
 		w.passAfter(11 * time.Minute)
@@ -500,7 +500,7 @@ func TestShortPodsNeedNoBind(t *testing.T) {
 			req := everything(t)
 			req.Spec.MAC = nil
 			w := watchPod(t, fake.IGB, req)
-			w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+			w.do(w.n.Resets.Detach(t.Context(), w.rec.Lease.Owner))
 			w.do(w.k.SetMailbox(w.pf, false))
 			rec, err := w.n.Engine.Attach(t.Context(), req)
 			w.do(err)
@@ -514,7 +514,7 @@ func TestShortPodsNeedNoBind(t *testing.T) {
 				}
 				return nil
 			})
-			w.do(w.n.Engine.Detach(t.Context(), rec.Lease.Owner))
+			w.do(w.n.Resets.Detach(t.Context(), rec.Lease.Owner))
 			if binds > 0 != test.binds {
 				t.Errorf("%d unbinds", binds)
 			}
@@ -532,7 +532,7 @@ func TestVFsThatNeedNoCarrier(t *testing.T) {
 		for range 3 {
 			w.passAfter(time.Minute)
 		}
-		if w.n.Engine.IsDark(w.rec) || len(w.events) > 0 {
+		if w.n.VFs.IsDark(w.rec) || len(w.events) > 0 {
 			t.Errorf("%s: %q", name, w.events)
 		}
 	}
@@ -611,7 +611,7 @@ func TestUnmendableDriftHidesNothing(t *testing.T) {
 			t.Errorf("%d events %q of\n%s", len(matches), want, strings.Join(got, "\n"))
 		}
 	}
-	if !w.n.Engine.IsDark(w.rec) {
+	if !w.n.VFs.IsDark(w.rec) {
 		t.Error("the VF is not dark")
 	}
 }

@@ -109,7 +109,7 @@ func TestI2RateIsGoneAfterTheLinkChanged(t *testing.T) {
 		}
 		pf := pfOf(t, n, rec.ID.PF).PCI
 		k.Cable(pf, false)
-		if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+		if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 			t.Error(name, err)
 		}
 		k.Cable(pf, true)

@@ -26,7 +26,7 @@ func quarantined(t *testing.T) (*fake.Kernel, *node.Node, journal.Record) {
 		t.Fatal(err)
 	}
 	k.SetNewAttribute("rings", "4096")
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	rec = recordAt(t, n, rec.PCI)
@@ -54,11 +54,11 @@ func recordAt(t *testing.T, n *node.Node, pci vf.PCIAddr) (found journal.Record)
 // has seen the difference and accepted it.
 func TestRebase(t *testing.T) {
 	k, n, rec := quarantined(t)
-	seen, err := n.Engine.RebaseDiff(t.Context(), rec.PCI)
+	seen, err := n.Upkeep.RebaseDiff(t.Context(), rec.PCI)
 	if err != nil || vf.Differences(seen) != "rings is 4096, not 256" {
 		t.Fatalf("%v (%v)", seen, err)
 	}
-	changed, err := n.Engine.Rebase(t.Context(), rec.PCI, seen)
+	changed, err := n.Upkeep.Rebase(t.Context(), rec.PCI, seen)
 	if err != nil || vf.Differences(changed) != vf.Differences(seen) {
 		t.Fatalf("%v (%v)", changed, err)
 	}
@@ -75,7 +75,7 @@ func TestRebase(t *testing.T) {
 	if err := k.SetAttribute(rec.PCI, "rings", "17"); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Engine.Detach(t.Context(), req.Owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
 		t.Fatal(err)
 	}
 	if left := k.ChangedAttributes(rec.PCI); left != "" || recordAt(t, n, rec.PCI).Phase != vf.PhaseFree {
@@ -90,19 +90,19 @@ func TestI2RebaseTakesNothingOfAnOwner(t *testing.T) {
 	if err := k.SetAttribute(rec.PCI, "altnames", "left"); err != nil {
 		t.Fatal(err)
 	}
-	seen, err := n.Engine.RebaseDiff(t.Context(), rec.PCI)
+	seen, err := n.Upkeep.RebaseDiff(t.Context(), rec.PCI)
 	if err != nil || len(seen) != 2 {
 		t.Fatalf("%v (%v)", seen, err)
 	}
 	k.SetNewAttribute("channels", "2")
-	if changed, err := n.Engine.Rebase(t.Context(), rec.PCI, seen); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "channels is 2, not 1") {
+	if changed, err := n.Upkeep.Rebase(t.Context(), rec.PCI, seen); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "channels is 2, not 1") {
 		t.Errorf("%v (%v)", changed, err)
 	}
 	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseQuarantined || !strings.Contains(string(now.Baseline.Attributes), "rings 256\n") {
 		t.Errorf("it is %+v", now)
 	}
-	seen, _ = n.Engine.RebaseDiff(t.Context(), rec.PCI)
-	changed, err := n.Engine.Rebase(t.Context(), rec.PCI, seen)
+	seen, _ = n.Upkeep.RebaseDiff(t.Context(), rec.PCI)
+	changed, err := n.Upkeep.Rebase(t.Context(), rec.PCI, seen)
 	if err != nil || vf.Differences(changed) != "channels is 2, not 1; rings is 4096, not 256" {
 		t.Errorf("%v (%v)", changed, err)
 	}
@@ -119,22 +119,22 @@ func TestRebaseOfAVFInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Engine.Rebase(t.Context(), other.PCI, nil); !errors.Is(err, vf.ErrHeld) {
+	if _, err := n.Upkeep.Rebase(t.Context(), other.PCI, nil); !errors.Is(err, vf.ErrHeld) {
 		t.Errorf("a VF that a pod has: %v", err)
 	}
-	if _, err := n.Engine.Rebase(t.Context(), vf.PCIAddr{Bus: 99}, nil); !errors.Is(err, vf.ErrNotFound) {
+	if _, err := n.Upkeep.Rebase(t.Context(), vf.PCIAddr{Bus: 99}, nil); !errors.Is(err, vf.ErrNotFound) {
 		t.Errorf("a VF that is not there: %v", err)
 	}
-	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(vf.PCIAddr) string { return "default/b" }, nil
 	}
-	if _, err := n.Engine.RebaseDiff(t.Context(), rec.PCI); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "to pod default/b") {
+	if _, err := n.Upkeep.RebaseDiff(t.Context(), rec.PCI); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "to pod default/b") {
 		t.Errorf("a VF that the kubelet gave to a pod: %v", err)
 	}
-	n.Engine.Given = nil
+	n.VFs.Given = nil
 	// The reset mends this difference, so the baseline stays.
 	k.SetNewAttribute("rings", "256")
-	if changed, err := n.Engine.Rebase(t.Context(), rec.PCI, nil); err != nil || len(changed) > 0 {
+	if changed, err := n.Upkeep.Rebase(t.Context(), rec.PCI, nil); err != nil || len(changed) > 0 {
 		t.Errorf("%v (%v)", changed, err)
 	}
 	if now := recordAt(t, n, rec.PCI); now.Phase != vf.PhaseFree || now.Baseline.Name != rec.Baseline.Name {

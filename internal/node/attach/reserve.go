@@ -12,38 +12,17 @@ import (
 
 	"github.com/culvert-net/culvert/internal/keylock"
 	"github.com/culvert-net/culvert/internal/node/alloc"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
-
-// site is a VF's place, with the label of its PF for messages and the PF's driver.
-type site struct {
-	place
-	label  string
-	driver vf.Driver
-	mtu    int // of the PF
-}
-
-func siteOf(pf vf.PF, rec journal.Record) site {
-	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label(), vf.DriverOf(pf.Driver), pf.MTU}
-}
-
-// findSite returns the present place of a recorded VF. The error is vf.ErrNotFound if its PF is
-// not on this host (any more).
-func (e *Engine) findSite(rec journal.Record) (site, error) {
-	for _, pf := range e.Hardware.PFs() {
-		if pf.ID == rec.ID.PF {
-			return siteOf(pf, rec), nil
-		}
-	}
-	return site{label: rec.ID.PF.String()}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
-}
 
 // reservation is a VF with a lease, locked until unlock is called. In others the first VF of a
 // bond has the others, which have leases and locks of their own.
 type reservation struct {
 	rec    journal.Record
-	at     site
+	at     lease.Site
 	unlock func()
 	others []reservation
 }
@@ -77,10 +56,10 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, er
 		err = e.endReservation(ctx, got, dirty, err)
 		got.unlockAll()
 		if !req.VF.IsZero() || ctx.Err() != nil || errors.Is(err, errBlind) {
-			return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", dirty.rec.PCI, dirty.at.label, req.Owner, err)
+			return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", dirty.rec.PCI, dirty.at.Label, req.Owner, err)
 		}
 		if isUntouchable(err) {
-			req.passed[dirty.rec.ID] = fmt.Errorf("VF %s of PF %s: %w", dirty.rec.PCI, dirty.at.label, err)
+			req.passed[dirty.rec.ID] = fmt.Errorf("VF %s of PF %s: %w", dirty.rec.PCI, dirty.at.Label, err)
 		}
 	}
 }
@@ -106,7 +85,7 @@ func (e *Engine) endReservation(ctx context.Context, got, dirty reservation, why
 // freeUntouched frees a VF on which nothing was done since it was reserved.
 func (e *Engine) freeUntouched(rec journal.Record) error {
 	rec.Phase, rec.Lease = vf.PhaseFree, journal.Lease{}
-	return e.Ledger.Update(func(tx *journal.Tx) error {
+	return e.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID))
 	})
 }
@@ -130,7 +109,7 @@ var errBlind = fmt.Errorf("it may be in use, so it is not given out: %w: try aga
 // has a call that hangs, and the reason. The error is nil if all are clean.
 func (e *Engine) findDirty(ctx context.Context, got reservation) (reservation, error) {
 	for _, one := range got.all() {
-		if err := e.findCall(one.at, one.rec); err != nil {
+		if err := e.vfs.FindCall(one.at, one.rec); err != nil {
 			return one, err
 		}
 		if err := e.checkClean(ctx, one.rec); err != nil {
@@ -143,8 +122,8 @@ func (e *Engine) findDirty(ctx context.Context, got reservation) (reservation, e
 // checkClean returns an error that says how a VF without an owner differs from its baseline, or
 // that it may not be touched.
 func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
-	st, err := e.readVF(ctx, rec)
-	if errors.Is(err, errGone) {
+	st, err := e.vfs.ReadVF(ctx, rec)
+	if errors.Is(err, hold.ErrGone) {
 		return err
 	}
 	if err != nil {
@@ -152,18 +131,18 @@ func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
 	}
 	d := rec.Baseline.Diff(st)
 	if len(d) == 0 && st.Driver != vf.DriverVFIO {
-		e.noteUse(rec, vf.Use{})
+		e.vfs.NoteUse(rec, vf.Use{})
 		return nil
 	}
-	uses, err := e.usesOf(ctx, rec.PCI)
+	uses, err := e.vfs.UsesOf(ctx, rec.PCI)
 	if use, used := uses[rec.PCI]; used {
-		e.noteUse(rec, use)
+		e.vfs.NoteUse(rec, use)
 		return untouchable{fmt.Errorf("free, and used outside Culvert: %s: %w", use, vf.ErrHeld)}
 	}
 	if err != nil {
 		return untouchable{fmt.Errorf("%w: %w", errBlind, err)}
 	}
-	e.noteUse(rec, vf.Use{})
+	e.vfs.NoteUse(rec, vf.Use{})
 	if len(d) > 0 {
 		return fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
 	}
@@ -172,15 +151,15 @@ func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
 
 // quarantineReserved sets a reserved VF aside when it is dirty or missing; its requester never
 // had it.
-func (e *Engine) quarantineReserved(at site, rec journal.Record, cause error) error {
-	e.Log.Warn("reserved VF is not clean", "pf", at.label, "vf", rec.ID.Index, "err", cause)
-	if errors.Is(cause, errGone) {
-		return errors.Join(cause, e.Ledger.Update(func(tx *journal.Tx) error {
+func (e *Engine) quarantineReserved(at lease.Site, rec journal.Record, cause error) error {
+	e.vfs.Log.Warn("reserved VF is not clean", "pf", at.Label, "vf", rec.ID.Index, "err", cause)
+	if errors.Is(cause, hold.ErrGone) {
+		return errors.Join(cause, e.vfs.Ledger.Update(func(tx *journal.Tx) error {
 			return errors.Join(tx.Delete(rec.ID), tx.FreeAddresses(rec.ID))
 		}))
 	}
 	rec.Lease = journal.Lease{}
-	return errors.Join(cause, e.quarantineVF(rec, cause))
+	return errors.Join(cause, e.resets.QuarantineVF(rec, cause))
 }
 
 // twin is an error about other work on the same attachment: an ADD, mostly of a caller that was
@@ -259,10 +238,10 @@ func waitForIdle(ctx context.Context, busy map[vf.ID]*keylock.Work) error {
 // askGiven asks which VFs the kubelet has given to pods. reserveVF asks again after every wait,
 // since the kubelet may have given out another VF meanwhile.
 func (e *Engine) askGiven(ctx context.Context, req Request) (func(vf.PCIAddr) string, error) {
-	if e.Given == nil {
+	if e.vfs.Given == nil {
 		return nil, nil //nolint:nilnil // without Kubernetes there is none
 	}
-	given, err := e.Given(ctx)
+	given, err := e.vfs.Given(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("choose a VF for %s: %w", req.Owner, err)
 	}
@@ -271,7 +250,7 @@ func (e *Engine) askGiven(ctx context.Context, req Request) (func(vf.PCIAddr) st
 
 // writeReservation is the transaction of reserveVF. It adds the busy VFs that it meets to busy.
 func (e *Engine) writeReservation(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
-	err = e.Ledger.Update(func(tx *journal.Tx) error {
+	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		if req.Bond != nil {
 			got, err = e.reserveMembers(tx, req, busy, given)
 		} else {
@@ -292,22 +271,14 @@ func (e *Engine) reserveOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock
 	if err != nil {
 		return got, err
 	}
-	unlock, other := e.vfs.TryLock(choice.Record.ID, "the attach to "+req.Owner.String())
+	unlock, other := e.vfs.Locks.TryLock(choice.Record.ID, "the attach to "+req.Owner.String())
 	if other != nil {
 		busy[choice.Record.ID] = other
 		return got, errBusy
 	}
-	got = reservation{at: siteOf(choice.PF, choice.Record), unlock: unlock}
+	got = reservation{at: lease.SiteOf(choice.PF, choice.Record), unlock: unlock}
 	got.rec, err = e.writeLease(tx, choice, req)
 	return got, err
-}
-
-func (e *Engine) readRecord(id vf.ID) (rec journal.Record, err error) {
-	err = e.Ledger.View(func(tx *journal.Tx) error {
-		rec, err = tx.Record(id)
-		return err
-	})
-	return rec, err
 }
 
 // chooseWithFreeMAC chooses a VF whose MAC address is not in use (I9). If the request names
@@ -323,7 +294,7 @@ func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*
 		if err != nil {
 			return choice, cmp.Or(inUse, err)
 		}
-		err = e.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
+		err = e.addresses.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
 		if err == nil || req.Spec.MAC != nil || !req.VF.IsZero() {
 			return choice, err
 		}
@@ -350,7 +321,7 @@ func (e *Engine) chooseVF(tx *journal.Tx, req Request, except map[vf.ID]*keylock
 	if want.Apart, err = apartFrom(records, req); err != nil {
 		return alloc.Choice{}, err
 	}
-	host := alloc.Host{PFs: e.Hardware.PFs(), Records: slices.DeleteFunc(records, func(r journal.Record) bool { _, out := except[r.ID]; return out }), Spec: e.Spec(), IsDark: e.IsDark}
+	host := alloc.Host{PFs: e.vfs.Hardware.PFs(), Records: slices.DeleteFunc(records, func(r journal.Record) bool { _, out := except[r.ID]; return out }), Spec: e.vfs.Spec(), IsDark: e.vfs.IsDark}
 	choice, err := alloc.Choose(host, want)
 	if err != nil {
 		return choice, err
@@ -367,7 +338,7 @@ func apartFrom(records []journal.Record, req Request) (vf.ID, error) {
 	other := req.Owner
 	other.Interface = req.Apart
 	for _, r := range records {
-		if r.Phase == vf.PhaseAttached && sameAttachment(r.Lease.Owner, other) {
+		if r.Phase == vf.PhaseAttached && lease.SameAttachment(r.Lease.Owner, other) {
 			return r.ID, nil
 		}
 	}
@@ -380,10 +351,10 @@ func apartFrom(records []journal.Record, req Request) (vf.ID, error) {
 // netns, under its name. Later releases bring the VF out of quarantine. This may take for ever,
 // so no caller waits for it.
 func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
-	if !r.Held() || !sameAttachment(r.Lease.Owner, who) {
+	if !r.Held() || !lease.SameAttachment(r.Lease.Owner, who) {
 		return nil
 	}
-	work := e.vfs.Holder(r.ID)
+	work := e.vfs.Locks.Holder(r.ID)
 	switch {
 	case r.Phase == vf.PhaseReleasing && (work == nil || r.Attempts > 0):
 		return nil
@@ -419,7 +390,7 @@ func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (j
 	if spec.Driver == vf.DriverVFIO {
 		rec.Lease.Netns = ""
 	}
-	if err := e.leaseAddresses(tx, choice, &rec, req); err != nil {
+	if err := e.addresses.leaseAddresses(tx, choice, &rec, req); err != nil {
 		return rec, err
 	}
 	if err := checkAllowed(choice, req, rec.Lease.Wanted); err != nil {
@@ -427,7 +398,3 @@ func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (j
 	}
 	return rec, tx.Put(rec)
 }
-
-// sameAttachment compares the two parts that identify an attachment: the owner's UID and the
-// interface.
-func sameAttachment(a, b vf.Owner) bool { return a.UID == b.UID && a.Interface == b.Interface }

@@ -23,7 +23,7 @@ func (e *Engine) tenantOf(ctx context.Context, req Request) desired.Tenant {
 	switch {
 	case e.NamespaceLabels == nil:
 		t.Err = fmt.Errorf("%w: culvertd is not connected to the cluster", vf.ErrNotReady)
-	case !slices.ContainsFunc(e.Spec().Pools, byLabel):
+	case !slices.ContainsFunc(e.vfs.Spec().Pools, byLabel):
 		t.Err = fmt.Errorf("%w: the pools changed while the VF was chosen: try again", vf.ErrNotReady)
 	default:
 		t.Labels, t.Err = e.NamespaceLabels(ctx, namespace)

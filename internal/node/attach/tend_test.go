@@ -34,7 +34,7 @@ func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	mute := []vf.PF{{PCI: seen[0].PCI, Err: "no netdevice"}, {PCI: seen[1].PCI, Err: "no netdevice"}}
-	if err := n.Engine.Tend(t.Context(), mute); err != nil {
+	if err := n.Upkeep.Tend(t.Context(), mute); err != nil {
 		t.Error(err)
 	}
 	err := n.Ledger.View(func(tx *journal.Tx) error {
@@ -66,8 +66,8 @@ func TestI7FreeVFsThatCannotBeReadStayFree(t *testing.T) {
 	for i := range pf.VFs {
 		pf.VFs[i].Admin, pf.VFs[i].Link = vf.Admin{}, nil
 	}
-	n.Engine.Kernel = &mute{k.faults}
-	_ = n.Engine.Tend(t.Context(), []vf.PF{pf}) // an error is expected
+	n.VFs.Kernel = &mute{k.faults}
+	_ = n.Upkeep.Tend(t.Context(), []vf.PF{pf}) // an error is expected
 	err := n.Ledger.View(func(tx *journal.Tx) error {
 		for _, r := range tx.Records() {
 			if r.Phase != vf.PhaseFree {
@@ -119,11 +119,11 @@ func TestLedgerErrorsAreReturned(t *testing.T) {
 		do   func() error
 		read int
 	}{
-		"a VF that a listing lacks": {rec, func() error { return n.Engine.Tend(t.Context(), mute) }, 1},
-		"work that stopped":         {stuck, func() error { return n.Engine.Tend(t.Context(), seen) }, 1},
-		"a rate to give back":       {rec, func() error { return n.Engine.GiveBack(t.Context(), rec) }, 0},
+		"a VF that a listing lacks": {rec, func() error { return n.Upkeep.Tend(t.Context(), mute) }, 1},
+		"work that stopped":         {stuck, func() error { return n.Upkeep.Tend(t.Context(), seen) }, 1},
+		"a rate to give back":       {rec, func() error { return n.Loans.GiveBack(t.Context(), rec) }, 0},
 		"a VF to work on": {rec, func() error {
-			ran, err := n.Engine.WithIdle(t.Context(), rec.ID, func(journal.Record) error { return nil })
+			ran, err := n.VFs.WithIdle(t.Context(), rec.ID, func(journal.Record) error { return nil })
 			if ran {
 				t.Error("it ran")
 			}
@@ -133,10 +133,10 @@ func TestLedgerErrorsAreReturned(t *testing.T) {
 		if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(test.rec) }); err != nil {
 			t.Fatal(err)
 		}
-		n.Engine.Ledger = &unreadable{n.Ledger, test.read}
+		n.VFs.Ledger = &unreadable{n.Ledger, test.read}
 		if err := test.do(); !errors.Is(err, journal.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
-		n.Engine.Ledger = n.Ledger
+		n.VFs.Ledger = n.Ledger
 	}
 }

@@ -105,7 +105,7 @@ func attachLabBond(t *testing.T, n *node.Node, k *kernel.Kernel, pod, primary st
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.Engine.Detach(context.Background(), owner); err != nil {
+		if err := n.Resets.Detach(context.Background(), owner); err != nil {
 			t.Error(err)
 		}
 	})

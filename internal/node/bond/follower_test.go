@@ -109,7 +109,7 @@ func (w *world) attachBond(pod, address string, b vf.Bond) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.n.Engine.Wait()
+	w.n.VFs.Wait()
 }
 
 // startFollower starts a Follower, as culvertd does when it starts.

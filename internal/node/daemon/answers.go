@@ -136,9 +136,9 @@ func (s *Server) rebaseVF(ctx context.Context, raw json.RawMessage) (any, error)
 	}
 	var out api.Rebased
 	if req.Accept == nil {
-		out.Differences, err = s.node.Engine.RebaseDiff(ctx, req.VF)
+		out.Differences, err = s.node.Upkeep.RebaseDiff(ctx, req.VF)
 	} else {
-		out.Differences, err = s.node.Engine.Rebase(ctx, req.VF, req.Accept)
+		out.Differences, err = s.node.Upkeep.Rebase(ctx, req.VF, req.Accept)
 	}
 	return out, err
 }

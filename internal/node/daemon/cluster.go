@@ -74,11 +74,11 @@ func (s *Server) joinKubernetes() error {
 		s.clusterProblem = &api.Problem{Object: "cluster", Reason: err.Error(), Next: "give culvertd a service account or --kubeconfig; until then it is another meta plugin's delegate only"}
 		return nil
 	}
-	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Faults: s.faults.Problems, Segments: s.segmentProblems, Definitions: &s.definitions, Log: s.Log})
+	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Writer: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Faults: s.faults.Problems, Segments: s.segmentProblems, Definitions: &s.definitions, Log: s.Log})
 	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
 	s.pods.Bond = s.findBond
-	s.node.Engine.PodEvent = s.emitPodEvent
-	s.node.Engine.KnowsPod = podFinder{s.cluster, resources}.knowsPod
+	s.node.Upkeep.PodEvent = s.emitPodEvent
+	s.node.Upkeep.KnowsPod = podFinder{s.cluster, resources}.knowsPod
 	if err := s.followServices(); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *Server) joinKubernetes() error {
 		return nil
 	}
 	s.networks = pod.New(pod.Config{
-		Networks: s.newCNI(), Ledger: s.node.Ledger, Engine: s.node.Engine, Kernel: s.kernel, Hardware: s.node.Inventory,
+		Networks: s.newCNI(), Ledger: s.node.Ledger, Resets: s.node.Resets, Kernel: s.kernel, Hardware: s.node.Inventory,
 		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices,
 		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, Log: s.Log,
 	})
@@ -108,7 +108,7 @@ func (s *Server) missingPools() error {
 
 // newCNI returns a handler of single networks.
 func (s *Server) newCNI() *cni.Handler {
-	h := cni.New(s.node.Engine)
+	h := cni.New(cni.Parts{Engine: s.node.Engine, Resets: s.node.Resets, VFs: s.node.VFs})
 	h.Log = s.Log
 	h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(nil)
 	if s.cluster != nil {

@@ -30,10 +30,10 @@ func newDevicePlugin(n *node.Node, root string, log *slog.Logger) *deviceplugin.
 		Hardware: n.Inventory, Ledger: n.Ledger,
 		Kubelet: kubelet.New(podResources(root)),
 		Spec:    n.WatchSpec,
-		IsDark:  n.Engine.IsDark, IsDoubtful: n.Engine.IsDoubtful, HostUse: n.Engine.HostUse,
+		IsDark:  n.VFs.IsDark, IsDoubtful: n.VFs.IsDoubtful, HostUse: n.VFs.HostUse,
 		Watch: dirwatch.Watch, Log: log,
 	})
-	n.Engine.Given = p.Given
+	n.VFs.Given = p.Given
 	return p
 }
 

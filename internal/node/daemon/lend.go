@@ -23,7 +23,7 @@ func (s *Server) lendRate(stopping context.Context) rpc.DialogHandler {
 			return nil, err
 		}
 		long := time.Duration(req.Seconds) * time.Second
-		rec, err := s.node.Engine.Lend(ctx, req.VF, req.MaxTxRate, long)
+		rec, err := s.node.Loans.Lend(ctx, req.VF, req.MaxTxRate, long)
 		if err != nil {
 			return nil, err
 		}
@@ -33,6 +33,6 @@ func (s *Server) lendRate(stopping context.Context) rpc.DialogHandler {
 		using, cancel := context.WithTimeout(using, long)
 		defer cancel()
 		gone := ask(using, api.MethodRateIsLent, api.LentRate{MaxTxRate: rec.Lease.Lent.MaxTxRate}, nil)
-		return nil, errors.Join(s.node.Engine.GiveBack(ctx, rec), gone)
+		return nil, errors.Join(s.node.Loans.GiveBack(ctx, rec), gone)
 	}
 }

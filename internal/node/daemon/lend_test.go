@@ -44,7 +44,7 @@ func TestLoanEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Engine.Wait()
+	n.VFs.Wait()
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := rpc.Listen(socket)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestRebaseMethod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Engine.Wait()
+	n.VFs.Wait()
 	call := func(accept []vf.Difference) ([]vf.Difference, error) {
 		t.Helper()
 		raw, err := json.Marshal(api.RebaseRequest{VF: rec.PCI, Accept: accept})
@@ -53,7 +53,7 @@ func TestRebaseMethod(t *testing.T) {
 		t.Errorf("a VF that a pod has: %v", err)
 	}
 	k.SetNewAttribute("rings", "4096")
-	if err := n.Engine.Detach(t.Context(), owner); err != nil {
+	if err := n.Resets.Detach(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

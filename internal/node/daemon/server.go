@@ -119,7 +119,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	err = s.serveAll(ctx, listener)
 	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
-	s.node.Engine.Wait()
+	s.node.VFs.Wait()
 	return errors.Join(err, s.leaveHost(context.WithoutCancel(ctx)))
 }
 
@@ -129,7 +129,7 @@ func newServer(c Config, n *node.Node, k *kernel.Kernel) *Server {
 	s.sources = sources.NewSet(n.Current, n.Inventory.PFs, n.Problems)
 	s.sources.InCluster = c.Kubernetes
 	s.hostFile = &sources.HostFile{Path: c.HostFile, Optional: c.Kubernetes, Sources: s.sources, Log: c.Log}
-	s.guests = guest.NewFollower(n.Engine, n.Ledger, c.Log)
+	s.guests = guest.NewFollower(guest.Parts{Engine: n.Engine, Resets: n.Resets, VFs: n.VFs, Upkeep: n.Upkeep}, n.Ledger, c.Log)
 	s.status = &gather.Gatherer{
 		Version: c.Version, Node: n, Kernel: k, Claims: &claims.Reader{Root: os.DirFS("/")},
 		Ready: s.ready.Load, Problems: s.listProblems, Errors: s.faults.Count, Log: c.Log,
@@ -144,7 +144,7 @@ func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
 	s.registerMethods(ctx, srv)
 	if s.Metrics != "" {
 		m := metrics.NewNode(s.status.Status)
-		s.node.Engine.Observe = m.Observe
+		s.node.VFs.Observe = m.Observe
 		g.Go(func() error { return serveMetrics(ctx, s.Metrics, m.Handler()) })
 	}
 	g.Go(func() error { return srv.Serve(ctx, listener) })
@@ -210,7 +210,7 @@ func authorizePeer(c *net.UnixConn) error {
 // registerMethods adds the methods; ctx ends when culvertd begins to stop.
 func (s *Server) registerMethods(ctx context.Context, srv *rpc.Server) {
 	s.registerCNI(srv)
-	guests := guest.New(s.node.Engine, s.node.Ledger)
+	guests := guest.New(guest.Parts{Engine: s.node.Engine, Resets: s.node.Resets, VFs: s.node.VFs, Upkeep: s.node.Upkeep}, s.node.Ledger)
 	srv.Handle(api.MethodGuestXML, guests.XML)
 	srv.Handle(api.MethodGuestDetach, guests.Detach)
 	srv.Handle(api.MethodGuestStart, s.whenMade(guests.Start))

@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strings"
@@ -126,24 +127,42 @@ func TestAllowOfANodePolicy(t *testing.T) {
 	}
 }
 
+// The value of a label may be empty, in host.yaml and in a NodePolicy.
+func TestAllowALabelWithoutValue(t *testing.T) {
+	text := `{"pools": [{"name": "a", "allow": {"namespaceSelector": {"tier": ""}}}]}`
+	file, err1 := Parse("host.yaml", []byte(text))
+	policy, err2 := FromPolicy("p", json.RawMessage(text))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Spec{file, policy} {
+		if d := cmp.Diff(map[string]string{"tier": ""}, s.Pools[0].Allow.NamespaceSelector); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
 // A mistake in allow is refused with an error that names its field. It never lets a pool serve more
 // requests.
 func TestAllowRefusesMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		`{vlan: 5}`:                        "allow.vlan: unknown key",
-		`{vlans: ["200-100"]}`:             "allow.vlans[0]",
-		`{vlans: [4095]}`:                  "allow.vlans[0]",
-		`{namespaces: []}`:                 "allow.namespaces: an empty list",
-		`{namespaces: ["["]}`:              "allow.namespaces[0]",
-		`{namespaceSelector: {}}`:          "allow.namespaceSelector: no label",
-		`{macs: ["02:00:00:00:00/24"]}`:    "allow.macs[0]",
-		`{macs: ["02:00:00:00:00:00/49"]}`: "allow.macs[0]",
-		`{addresses: [10.0.0.1]}`:          "allow.addresses[0]",
-		`{mtu: 0}`:                         "allow.mtu",
-		`{vlanQoS: 8}`:                     "allow.vlanQoS",
-		`{serviceVLANs: 5}`:                "allow.serviceVLANs",
-		`{maxTxRate: 0}`:                   "allow.maxTxRate",
-		``:                                 "allow: nothing: want a map",
+		`{vlan: 5}`:                         "allow.vlan: unknown key",
+		`{vlans: ["200-100"]}`:              "allow.vlans[0]",
+		`{vlans: [4095]}`:                   "allow.vlans[0]",
+		`{namespaces: []}`:                  "allow.namespaces: an empty list",
+		`{namespaces: ["["]}`:               "allow.namespaces[0]",
+		`{namespaceSelector: {}}`:           "allow.namespaceSelector: no label",
+		`{namespaceSelector: {tier: }}`:     "allow.namespaceSelector.tier: nothing: want a label's value",
+		`{namespaceSelector: {a: b, a: c}}`: "allow.namespaceSelector: a key is given twice",
+		`{namespaces: ["a b"]}`:             "allow.namespaces[0]",
+		`{macs: ["02:00:00:00:00/24"]}`:     "allow.macs[0]",
+		`{macs: ["02:00:00:00:00:00/49"]}`:  "allow.macs[0]",
+		`{addresses: [10.0.0.1]}`:           "allow.addresses[0]",
+		`{mtu: 0}`:                          "allow.mtu",
+		`{vlanQoS: 8}`:                      "allow.vlanQoS",
+		`{serviceVLANs: 5}`:                 "allow.serviceVLANs",
+		`{maxTxRate: 0}`:                    "allow.maxTxRate",
+		``:                                  "allow: nothing: want a map",
 	} {
 		if _, err := Parse("host.yaml", []byte("pools:\n- name: a\n  allow: "+text+"\n")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)

@@ -94,7 +94,7 @@ func groupByPriority(sorted []Policy) func(func([]Policy) bool) {
 func (m *Merged) mergePF(before Spec, pf vf.PF) {
 	var wishes []wish
 	for _, r := range m.Spec.decidingRules(pf) {
-		wishes = append(wishes, wish{r.Policy, r.plainWant(pf), describePF(r.Want)})
+		wishes = append(wishes, wish{r.Policy, r.plainWant(pf), r.Want.describe()})
 	}
 	if len(wishes) == 0 {
 		return
@@ -128,24 +128,6 @@ func findContradiction(object string, wishes []wish) (Conflict, bool) {
 	}
 	c.Text = strings.Join(words, "; ")
 	return c, true
-}
-
-func describePF(want PFSpec) string {
-	s := fmt.Sprintf("vfs %d", want.VFs)
-	if want.VFs == AllVFs {
-		s = "vfs max"
-	}
-	if want.MTU != 0 {
-		s += fmt.Sprintf(", mtu %d", want.MTU)
-	}
-	if len(want.Addresses) > 0 {
-		s += fmt.Sprintf(", addresses %v", want.Addresses)
-	}
-	s += fmt.Sprintf(", autoprobe %t, needCarrier %t", want.Autoprobe, want.NeedCarrier)
-	if want.Segment != "" {
-		s += fmt.Sprintf(", segment %s", want.Segment)
-	}
-	return s
 }
 
 // mergePools adds the pools of all sources. It leaves out a pool whose name is taken. A name is

@@ -169,6 +169,23 @@ NodePolicy a: pools[1]: pool culvert.dev/x is there already, as pools[0]: give i
 	}
 }
 
+// FromPolicy takes the JSON of a spec, too. It refuses what is no JSON of a spec.
+func TestFromPolicyReadsJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		"null": "<nil>",
+		`{"priority": 3, "nodeSelector": {"a": "b"}, "pfs": [{"name": "a", "vfs": 1}]}`: "<nil>",
+		`{"pools": [{"name": "a\u007f"}]}`:                                              `NodePolicy a: pools[0].name "a\x7f": want letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63`,
+		`{"pools": [{"name": "a", "drift": null}]}`:                                     `NodePolicy a: pools[0].drift: nothing: want mend or report`,
+		`{"pfs": [{"name": "a", "vfs": 1, "vendr": 8086}]}`:                             `NodePolicy a: pfs[0].vendr: unknown key: did you mean vendor?`,
+		`[]`: `NodePolicy a: its spec is no JSON object: read it: json: cannot unmarshal array into Go value of type map[string]interface {}`,
+		`{`:  `NodePolicy a: its spec is no JSON object: write it: json: error calling MarshalJSON for type json.RawMessage: unexpected end of JSON input`,
+	} {
+		if _, err := FromPolicy("a", json.RawMessage(text)); fmt.Sprint(err) != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
 // For any policies, Merge does not depend on their order, and a second Merge with the result as
 // before changes nothing. No policy of a reported contradiction decides, and an earlier source
 // precedes later ones. A PF that appears after a Merge is treated as if it had existed then, if
@@ -284,17 +301,11 @@ func FuzzFromPolicy(f *testing.F) {
 	f.Add([]byte(`{"pools":[{"name":"x","prefix":"intel.com","deviceType":"netDevice","drift":"report","excludeTopology":true,"cdi":true,"additionalInfo":{"*":{"a":"1"},"01:10.0":{"b":"2"}},
 		"selectors":[{"vendors":["0x8086"],"devices":["10CA"],"drivers":["igbvf"],"pciAddresses":["0000:01:10.0"],"acpiIndexes":["101"],"pfNames":["a#0-1"],"rootDevices":["0000:01:00.0#2"],"linkTypes":["ether"],"needVhostNet":true}]}]}`))
 	f.Add([]byte(`{"pools":[{"name":"x","selectors":[{"drivers":["vfio-pci"]}]},{"name":"x","deviceType":"netdevice","selectors":[{"drivers":["vfio-pci"]}]},{"name":"y","additionalInfo":{"z":{}}}]}`))
+	f.Add([]byte(`{"pools":[{"name":"x","allow":{"namespaceSelector":{"a":""},"vlans":["5"],"mtu":9000}},{"name":"y","additionalInfo":{"*":null}}]}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var p v1alpha1.NodePolicySpec
 		if json.Unmarshal(content, &p) != nil {
 			return
-		}
-		for _, pool := range p.Pools {
-			for _, texts := range pool.AdditionalInfo {
-				if texts == nil {
-					return // null is no map to Parse, and the API server refuses it
-				}
-			}
 		}
 		text, err := json.Marshal(struct {
 			PFs   []v1alpha1.PFRule `json:"pfs,omitempty"`

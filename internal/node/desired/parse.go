@@ -113,12 +113,15 @@ func (r *reader) readSpec(v at) Spec {
 
 // locationOf returns the place of v, for messages about it later.
 func (r *reader) locationOf(v at) string {
+	if v.Line == 0 {
+		return r.file + ", " + v.path
+	}
 	return fmt.Sprintf("%s:%d", r.file, v.Line)
 }
 
 // sayPlace returns where a value stands, for messages about another value.
 func (r *reader) sayPlace(v at) string {
-	if r.object {
+	if v.Line == 0 {
 		return " as " + v.path
 	}
 	return fmt.Sprintf(" on line %d", v.Line)

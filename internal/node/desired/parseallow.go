@@ -5,10 +5,8 @@ import (
 	"net/netip"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -22,7 +20,6 @@ var allowKeys = []string{"namespaces", "namespaceSelector", "vlans", "vlanQoS", 
 
 var (
 	namespaceForm = form[string]{"a namespace such as team-a, or a pattern such as team-*", parseNamespace}
-	labelForm     = form[string]{"a label's value", func(s string) (string, error) { return s, nil }}
 	vlanForm      = form[Range]{"a VLAN ID from 0 (no VLAN) to 4094, or a range such as 100-200", parseVLANs}
 	qosForm       = form[int]{"a priority from 1 to 7", func(s string) (int, error) { return parseNumber(s, 1, vf.MaxQoS) }}
 	macRangeForm  = form[MACRange]{"a MAC address, optionally with the bits that count: 02:00:5e:00:00:00/24", parseMACRange}
@@ -71,38 +68,11 @@ func (r *reader) readLabels(v at) map[string]string {
 	all := r.readAnyMap(v, "a map of labels")
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		out[key] = parseScalar(r, all[key], labelForm)
+		out[key] = r.readAnyText(all[key], "a label's value")
 	}
 	if len(out) == 0 {
 		r.addError(v, "no label: leave the key out, or name one")
 	}
-	return out
-}
-
-// policyAllow reads the allow of a NodePolicy's pool.
-func (r *reader) policyAllow(where place, a *v1alpha1.Allow) *Allow {
-	if a == nil {
-		return nil
-	}
-	out := &Allow{
-		Namespaces:        givenList(r, where.keyAt("namespaces"), a.Namespaces, namespaceForm),
-		NamespaceSelector: a.NamespaceSelector,
-		VLANs:             givenList(r, where.keyAt("vlans"), a.VLANs, vlanForm),
-		ServiceVLANs:      isTrue(a.ServiceVLANs),
-		Trust:             isTrue(a.Trust),
-		SpoofChkOff:       isTrue(a.SpoofChkOff),
-		MACs:              givenList(r, where.keyAt("macs"), a.MACs, macRangeForm),
-		Addresses:         givenList(r, where.keyAt("addresses"), a.Addresses, networkForm),
-	}
-	figure := func(key string, n *int32, f form[int], into *int) {
-		if n != nil {
-			*into = parseScalar(r, where.keyAt(key).valueAt(strconv.Itoa(int(*n))), f)
-		}
-	}
-	figure("vlanQoS", a.VLANQoS, qosForm, &out.VLANQoS)
-	figure("mtu", a.MTU, mtuForm, &out.MTU)
-	figure("maxTxRate", a.MaxTxRate, rateForm, &out.MaxTxRate)
-	figure("minTxRate", a.MinTxRate, rateForm, &out.MinTxRate)
 	return out
 }
 

@@ -100,11 +100,7 @@ func (r *reader) additionalInfo(v at) map[string]map[string]string {
 			out[key] = map[string]string{}
 		}
 		for k, value := range r.readAnyMap(f, "a map of texts") {
-			if value.Kind != yaml.ScalarNode || isNull(value) {
-				r.rejectValue(value, "a text")
-				continue
-			}
-			out[key][k] = value.Value
+			out[key][k] = r.readAnyText(value, "a text")
 		}
 	}
 	return out

@@ -41,8 +41,6 @@ func (e Error) Unwrap() error { return vf.ErrInvalid }
 // reader walks a YAML tree and collects all mistakes, so that a person sees them at once.
 type reader struct {
 	file string
-	// object is set if the reader reads an object of a cluster, which has no lines.
-	object bool
 	// lenient makes the reader read like Go's encoding/json, for files that were written for a
 	// program which uses that package. It accepts keys in any case, takes the empty text for a
 	// missing value, and the last of two values. Unknown keys and the first of two values become
@@ -52,7 +50,8 @@ type reader struct {
 	warnings []Error
 }
 
-// at is one value of the file: its node and the path that led there.
+// at is one value of the file: its node and the path that led there. Values of a NodePolicy have
+// the line 0, and messages name their paths in its place.
 type at struct {
 	*yaml.Node
 	path string
@@ -67,11 +66,7 @@ func (r *reader) addWarning(v at, format string, args ...any) {
 }
 
 func (r *reader) newError(v at, format string, args ...any) Error {
-	e := Error{File: r.file, Line: v.Line, Path: v.path, Text: fmt.Sprintf(format, args...)}
-	if r.object {
-		e.Line = 0
-	}
-	return e
+	return Error{File: r.file, Line: v.Line, Path: v.path, Text: fmt.Sprintf(format, args...)}
 }
 
 // rejectValue reports an invalid value, with a description of the wanted one.
@@ -163,12 +158,13 @@ func (r *reader) readAnyMap(v at, want string) map[string]at {
 		r.rejectValue(v, want)
 		return nil
 	}
-	var keys []string
+	fields := make(map[string]at, len(v.Content)/2)
 	for i := 0; i+1 < len(v.Content); i += 2 {
-		keys = append(keys, v.Content[i].Value)
+		if key := v.Content[i]; key.Kind == yaml.ScalarNode {
+			fields[key.Value] = at{v.Content[i+1], joinPath(v.path, keyName(key.Value))}
+		}
 	}
-	fields, _ := (&reader{file: r.file, errs: nil}).readFields(v, keys...)
-	if len(fields) < len(keys) {
+	if len(fields) < len(v.Content)/2 {
 		r.addError(v, "a key is given twice, or is no text")
 	}
 	return fields
@@ -215,6 +211,14 @@ func (r *reader) readText(v at, want string) (s string, ok bool) {
 		return "", false
 	}
 	return v.Value, true
+}
+
+// readAnyText returns a scalar as readText does. It may be the empty text.
+func (r *reader) readAnyText(v at, want string) string {
+	if v.Kind != yaml.ScalarNode || isNull(v) {
+		r.rejectValue(v, want)
+	}
+	return v.Value
 }
 
 func (r *reader) readBool(v at) bool {

@@ -73,6 +73,25 @@ type PFSpec struct {
 // isZero reports whether nothing is wanted.
 func (s PFSpec) isZero() bool { return reflect.DeepEqual(s, PFSpec{}) }
 
+// describe names the wanted values by their keys, for messages about contradictions.
+func (s PFSpec) describe() string {
+	text := fmt.Sprintf("vfs %d", s.VFs)
+	if s.VFs == AllVFs {
+		text = "vfs max"
+	}
+	if s.MTU != 0 {
+		text += fmt.Sprintf(", mtu %d", s.MTU)
+	}
+	if len(s.Addresses) > 0 {
+		text += fmt.Sprintf(", addresses %v", s.Addresses)
+	}
+	text += fmt.Sprintf(", autoprobe %t, needCarrier %t", s.Autoprobe, s.NeedCarrier)
+	if s.Segment != "" {
+		text += fmt.Sprintf(", segment %s", s.Segment)
+	}
+	return text
+}
+
 // Check returns the parts of s that the PF can never have: more VFs or a larger MTU than it
 // supports (vf.ErrInvalid).
 func (s PFSpec) Check(pf vf.PF) error {

@@ -18,7 +18,7 @@ import (
 // another one in its place.
 func TestDuplicateCountsAsUsed(t *testing.T) {
 	m, c := joined(t)
-	k := m.Node.Engine.Kernel.(*fake.Kernel)
+	k := m.Node.VFs.Kernel.(*fake.Kernel)
 	const section = `{"type": "host-local", "subnet": "fd00::/64"}`
 	c.networks = []api.NetworkDefinition{nad("net", "", `{"type": "sriov", "ipam": `+section+`}`)}
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}

@@ -57,7 +57,7 @@ func withoutGrants(grants, others []blocks.Kept) []blocks.Kept {
 // Only PFs of which Culvert makes VFs count, and PFs that were never read, which may be such.
 func hasStrangers(n api.NodeStatus) bool {
 	return !n.Ready || slices.ContainsFunc(n.VFs, func(v api.VF) bool { return v.Phase == api.PhaseUnmanaged }) ||
-		slices.ContainsFunc(n.PFs, func(pf api.PF) bool { return pf.Error != "" && (pf.WantedVFs != nil || pf.Vendor == "") })
+		slices.ContainsFunc(n.PFs, func(pf api.PF) bool { return pf.Err != "" && (pf.WantedVFs != nil || pf.Vendor == "") })
 }
 
 func sameGrant(a, b blocks.Kept) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // I4: a node requests blocks under an ID that is in its ledger. It gives up the
@@ -84,9 +85,9 @@ func TestUnknownGrantsGoBack(t *testing.T) {
 	}{
 		{api.NodeStatus{Ready: true, VFs: []api.VF{{Phase: api.PhaseUnmanaged}}}, ""},
 		{api.NodeStatus{}, ""},
-		{api.NodeStatus{Ready: true, PFs: []api.PF{{Error: "PF 0000:01:00.0: no answer within 5s", Vendor: "8086", WantedVFs: new(int)}}}, ""},
-		{api.NodeStatus{Ready: true, PFs: []api.PF{{Error: "PF 0000:01:00.0: no answer within 5s"}}}, ""},
-		{api.NodeStatus{Ready: true, PFs: []api.PF{{Error: "no driver is bound", Vendor: "15b3"}}}, "[{lost {10.0.0.2 10.0.0.9}}]"},
+		{api.NodeStatus{Ready: true, PFs: []api.PF{{PF: vf.PF{Err: "PF 0000:01:00.0: no answer within 5s", Vendor: "8086"}, WantedVFs: new(int)}}}, ""},
+		{api.NodeStatus{Ready: true, PFs: []api.PF{{PF: vf.PF{Err: "PF 0000:01:00.0: no answer within 5s"}}}}, ""},
+		{api.NodeStatus{Ready: true, PFs: []api.PF{{PF: vf.PF{Err: "no driver is bound", Vendor: "15b3"}}}}, "[{lost {10.0.0.2 10.0.0.9}}]"},
 		{api.NodeStatus{Ready: true}, "[{lost {10.0.0.2 10.0.0.9}}]"},
 	} {
 		s, err := m.buildState(tc.n, time.Now())

@@ -41,7 +41,7 @@ func (m *Member) hasNewHealth() bool {
 		switch {
 		case r.IsAside():
 			now.vfs[r.ID] = "quarantined"
-		case m.Node.Engine.IsDark(r):
+		case m.Node.VFs.IsDark(r):
 			now.vfs[r.ID] = "without carrier"
 		case listed && driver == "" && (r.Phase == vf.PhaseFree || r.Phase == vf.PhaseAttached):
 			now.vfs[r.ID] = "without driver"

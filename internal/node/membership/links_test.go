@@ -24,7 +24,7 @@ import (
 // that cannot be read, or is not there, has no new link.
 func TestLinkEvents(t *testing.T) {
 	m, c := joined(t)
-	k := m.Node.Engine.Kernel.(*fake.Kernel)
+	k := m.Node.VFs.Kernel.(*fake.Kernel)
 	pf := vf.PCIAddr{Bus: 1}
 	picture, unread, gone := m.Status, false, false
 	m.Status = func(ctx context.Context) (api.NodeStatus, error) {
@@ -69,9 +69,9 @@ func TestLinkTroubles(t *testing.T) {
 	vfs := api.Counts{Total: 1}
 	got := findTroubles(api.NodeStatus{}, nil)
 	findLinkTroubles(got, []api.PF{
-		{Name: "a", MTU: 1500, VFs: vfs}, {Name: "b", MTU: 1500, Up: true, VFs: vfs},
-		{Name: "c", MTU: 1500, Up: true, Carrier: true, VFs: vfs}, {Name: "d", MTU: 1500},
-		{Name: "e", MTU: 1500, Up: true, Carrier: true, Flapping: true, VFs: vfs},
+		{PF: vf.PF{Name: "a", MTU: 1500}, VFs: vfs}, {PF: vf.PF{Name: "b", MTU: 1500, Up: true}, VFs: vfs},
+		{PF: vf.PF{Name: "c", MTU: 1500, Up: true, Carrier: true}, VFs: vfs}, {PF: vf.PF{Name: "d", MTU: 1500}},
+		{PF: vf.PF{Name: "e", MTU: 1500, Up: true, Carrier: true, Flapping: true}, VFs: vfs},
 	}, nil)
 	if len(got) != 3 || got["link of PF e"].Begins != "LinkFlapping" || !strings.Contains(got["link of PF a"].Text, "is down") || !strings.Contains(got["link of PF b"].Text, "no carrier") {
 		t.Errorf("%+v", got)
@@ -83,7 +83,7 @@ func TestLinkTroubles(t *testing.T) {
 func TestLinkChangesAreWrittenAtOnce(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval, m.idleInterval = time.Hour, time.Hour
-	k := m.Node.Engine.Kernel.(*fake.Kernel)
+	k := m.Node.VFs.Kernel.(*fake.Kernel)
 	pf := vf.PCIAddr{Bus: 1}
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
 	m.look(t)
@@ -122,7 +122,7 @@ func TestLinkChangesAreWrittenAtOnce(t *testing.T) {
 // A flapping link makes one event and one write, however often it comes and goes.
 func TestFlappingLinkIsWrittenOnce(t *testing.T) {
 	m, c := joined(t)
-	k := m.Node.Engine.Kernel.(*fake.Kernel)
+	k := m.Node.VFs.Kernel.(*fake.Kernel)
 	m.Node.Inventory = inventory.New(k, func() time.Time { return time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC) })
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
 	m.look(t)
@@ -183,9 +183,9 @@ func TestFaultsAreEvents(t *testing.T) {
 func TestAilingVFsAreWrittenAtOnce(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval, m.idleInterval = time.Hour, time.Hour
-	k := m.Node.Engine.Kernel.(*fake.Kernel)
+	k := m.Node.VFs.Kernel.(*fake.Kernel)
 	var clock atomic.Int64
-	m.Node.Engine.Now = func() time.Time { return time.Unix(1e9+clock.Load(), 0) }
+	m.Node.VFs.Now = func() time.Time { return time.Unix(1e9+clock.Load(), 0) }
 	k.AddNetns("/run/netns/a")
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
 	m.look(t)
@@ -206,7 +206,7 @@ func TestAilingVFsAreWrittenAtOnce(t *testing.T) {
 	m.Status = func(ctx context.Context) (api.NodeStatus, error) {
 		n, err := picture(ctx)
 		for i, v := range n.VFs {
-			n.VFs[i].NoCarrier = v.ID == rec.ID && v.Phase == string(vf.PhaseAttached) && m.Node.Engine.IsDark(rec)
+			n.VFs[i].NoCarrier = v.ID == rec.ID && v.Phase == string(vf.PhaseAttached) && m.Node.VFs.IsDark(rec)
 		}
 		return n, err
 	}
@@ -238,7 +238,7 @@ func TestAilingVFsAreWrittenAtOnce(t *testing.T) {
 	}
 	until(t, "the VF without carrier is written", state(func(v v1alpha1.VFState) bool { return v.NoCarrier }))
 	until(t, "its event", event("Warning VFNoCarrier carrier of VF enp1s0#"))
-	if err := m.Node.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+	if err := m.Node.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the VF in quarantine is written", state(func(v v1alpha1.VFState) bool { return v.Phase == string(vf.PhaseQuarantined) && !v.NoCarrier }))
@@ -249,7 +249,7 @@ func TestAilingVFsAreWrittenAtOnce(t *testing.T) {
 // recovers.
 func TestNewHealthOfVFs(t *testing.T) {
 	m, c := joined(t)
-	k := m.Node.Engine.Kernel.(*fake.Kernel)
+	k := m.Node.VFs.Kernel.(*fake.Kernel)
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
 	m.look(t)
 	records, err := m.Node.Records()

@@ -29,24 +29,20 @@ import (
 	"github.com/culvert-net/culvert/internal/node/trouble"
 )
 
-// cluster is kube.Client: a node reads its cluster and writes to it by this interface.
+// cluster is kube.Client, by which a node reads its cluster.
 type cluster interface {
-	reader
+	Policies() (selected []*v1alpha1.NodePolicy, known bool)
+	DevicePluginConfig() (data map[string]string, known bool)
+	AddressPools() (pools []*v1alpha1.AddressPool, known bool)
+	Networks() []api.NetworkDefinition
 	// ObjectsChanged returns a channel that has a value when the objects that a node reads may
 	// have changed.
 	ObjectsChanged() <-chan struct{}
 	// NodeUID returns the UID of the Node object, or "" while there is none.
 	NodeUID() string
-	writer
 }
 
-type reader interface {
-	Policies() (selected []*v1alpha1.NodePolicy, known bool)
-	DevicePluginConfig() (data map[string]string, known bool)
-	AddressPools() (pools []*v1alpha1.AddressPool, known bool)
-	Networks() []api.NetworkDefinition
-}
-
+// writer is kube.Client, by which a node writes to its cluster.
 type writer interface {
 	WriteState(context.Context, v1alpha1.NodeStateStatus) error
 	// LastConfirmation returns when the last pod's annotation Confirmed was written.
@@ -58,6 +54,7 @@ type writer interface {
 type Config struct {
 	NodeName string
 	Cluster  cluster
+	Writer   writer
 	Node     *node.Node
 	Sources  *sources.Set
 	Status   func(context.Context) (api.NodeStatus, error) // of the node
@@ -314,7 +311,7 @@ func (m *Member) writeState(ctx context.Context, now time.Time) (done bool, err 
 		if m.Segments != nil {
 			addSegments(found, m.Segments())
 		}
-		trouble.Emit(m.reported, found, m.Cluster.NodeEvent)
+		trouble.Emit(m.reported, found, m.Writer.NodeEvent)
 		m.reported = found
 	}
 	state, err := m.buildState(n, now)
@@ -323,7 +320,7 @@ func (m *Member) writeState(ctx context.Context, now time.Time) (done bool, err 
 	}
 	// A pod that came and went since the last write has a Confirmation that only a later
 	// NodeState ends.
-	same := reflect.DeepEqual(&state, m.written) && !m.Cluster.LastConfirmation().After(m.observed)
+	same := reflect.DeepEqual(&state, m.written) && !m.Writer.LastConfirmation().After(m.observed)
 	if same && !m.verify {
 		m.hurry, m.pace.waiting = false, nil
 		return true, nil
@@ -333,7 +330,7 @@ func (m *Member) writeState(ctx context.Context, now time.Time) (done bool, err 
 	}
 	seen := state
 	seen.Observed = &metav1.MicroTime{Time: now}
-	if err := m.Cluster.WriteState(ctx, seen); err != nil {
+	if err := m.Writer.WriteState(ctx, seen); err != nil {
 		return false, err
 	}
 	m.verify = false

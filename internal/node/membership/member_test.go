@@ -119,7 +119,7 @@ func joined(t *testing.T) (*Member, *fakeCluster) {
 	log := slog.New(slog.DiscardHandler)
 	n := node.New(node.Config{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log})
 	t.Cleanup(func() {
-		n.Engine.Wait()
+		n.VFs.Wait()
 		if err := ledger.Close(); err != nil {
 			t.Error(err)
 		}
@@ -138,7 +138,7 @@ func joined(t *testing.T) (*Member, *fakeCluster) {
 		records, err := n.Records()
 		return status.Assemble(status.Input{Ready: true, Spec: n.Spec(), PFs: pfs, Records: records, Conditions: set.Problems()}), err
 	}
-	return New(Config{NodeName: "n1", Cluster: c, Node: n, Sources: set, Status: picture, Log: log}), c
+	return New(Config{NodeName: "n1", Cluster: c, Writer: c, Node: n, Sources: set, Status: picture, Log: log}), c
 }
 
 func policy(name string, priority int32, vfs int, pools ...string) *v1alpha1.NodePolicy {

@@ -32,7 +32,7 @@ func newChurn(t *testing.T) *churn {
 	m, c := joined(t)
 	w := &churn{T: t, m: m, c: c, now: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), more: func(*api.NodeStatus) {}}
 	m.Status = func(context.Context) (api.NodeStatus, error) {
-		n := api.NodeStatus{Ready: true, PFs: []api.PF{{Name: "enp1s0"}}, Pools: []api.Pool{{Name: "x/a"}}}
+		n := api.NodeStatus{Ready: true, PFs: []api.PF{{PF: vf.PF{Name: "enp1s0"}}}, Pools: []api.Pool{{Name: "x/a"}}}
 		pf, pool := &n.PFs[0].VFs, &n.Pools[0].VFs
 		for i, owner := range &w.owners {
 			v := api.VF{Name: fmt.Sprint("enp1s0#", i), Phase: "free"}

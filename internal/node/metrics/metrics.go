@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -30,7 +30,7 @@ var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 // NewNode returns the metrics of a node whose status the function reads.
 func NewNode(status func(context.Context) (api.NodeStatus, error)) *Node {
 	n := &Node{registry: prometheus.NewRegistry(), durations: map[string]*prometheus.HistogramVec{}}
-	for _, operation := range []string{attach.OperationAttach, attach.OperationDetach} {
+	for _, operation := range []string{hold.OperationAttach, hold.OperationDetach} {
 		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "culvert_" + operation + "_duration_seconds", Buckets: buckets,
 			Help: "How long each " + operation + " of a VF took, from the request to the durable outcome.",

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -31,8 +31,8 @@ func TestScrape(t *testing.T) {
 	status := api.NodeStatus{
 		Ready: true, Problems: []api.Problem{{}, {}},
 		PFs: []api.PF{
-			{Name: "enp1s0", Up: true, Carrier: true, MTU: 1500, CarrierLosses: 3, Faults: []vf.Fault{vf.FaultPCIe}, Errors: vf.ErrorCounts{Correctable: 8, Nonfatal: 2, Fatal: 1, TxTimeouts: 6}, VFs: api.Counts{Total: 7, Free: 4, Used: 2, Quarantined: 1}},
-			{Name: "enp2s0", Up: true, MTU: 1500, Flapping: true}, {Name: "enp3s0", Error: "unreadable"},
+			{PF: vf.PF{Name: "enp1s0", Up: true, Carrier: true, MTU: 1500, CarrierLosses: 3, Faults: []vf.Fault{vf.FaultPCIe}}, Errors: vf.ErrorCounts{Correctable: 8, Nonfatal: 2, Fatal: 1, TxTimeouts: 6}, VFs: api.Counts{Total: 7, Free: 4, Used: 2, Quarantined: 1}},
+			{PF: vf.PF{Name: "enp2s0", Up: true, MTU: 1500, Flapping: true}}, {PF: vf.PF{Name: "enp3s0", Err: "unreadable"}},
 		},
 		Pools: []api.Pool{{Name: "x/a", VFs: api.Counts{Total: 3, Used: 3}}},
 
@@ -41,9 +41,9 @@ func TestScrape(t *testing.T) {
 	}
 	var failure error
 	n := NewNode(func(context.Context) (api.NodeStatus, error) { return status, failure })
-	n.Observe(attach.OperationAttach, 20*time.Millisecond, nil)
-	n.Observe(attach.OperationAttach, 20*time.Millisecond, errors.New("nothing free"))
-	n.Observe(attach.OperationDetach, 300*time.Millisecond, nil)
+	n.Observe(hold.OperationAttach, 20*time.Millisecond, nil)
+	n.Observe(hold.OperationAttach, 20*time.Millisecond, errors.New("nothing free"))
+	n.Observe(hold.OperationDetach, 300*time.Millisecond, nil)
 	code, text := scrape(t, n)
 	for _, line := range []string{
 		"culvert_ready 1",

@@ -72,7 +72,7 @@ func (r *Reconciler) remakeVFs(ctx context.Context, p PFPlan, force bool) error 
 	if err != nil {
 		return err
 	}
-	r.Keeper.ReportLost(lost, fmt.Sprintf("the VFs of PF %s are made anew", p.PF.Label()))
+	r.Upkeep.ReportLost(lost, fmt.Sprintf("the VFs of PF %s are made anew", p.PF.Label()))
 	steps := []step.Step{}
 	if p.PF.Autoprobe != vf.Unknown {
 		steps = append(steps, step.SetAutoprobe{PF: p.PF.PCI, On: false})
@@ -121,7 +121,7 @@ func (r *Reconciler) takeVFs(ctx context.Context, p PFPlan, outside []journal.Re
 	if err := p.Refused(); err != nil && !force {
 		return nil, err
 	}
-	err = r.Keeper.TakeVFs(ctx, p.PF.ID, func() (err error) {
+	err = r.Resets.TakeVFs(ctx, p.PF.ID, func() (err error) {
 		lost, err = r.claimVFs(p, outside, force)
 		return err
 	})

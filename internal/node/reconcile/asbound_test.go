@@ -85,10 +85,10 @@ func TestBindingInDevicePluginPoolsIsKept(t *testing.T) {
 		if _, err := h.Engine.Attach(t.Context(), attach.Request{Owner: owner, Pool: pool, Netns: "/run/netns/a", Spec: vf.Spec{Interface: "net1"}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Engine.Detach(t.Context(), owner); err != nil {
+		if err := h.Resets.Detach(t.Context(), owner); err != nil {
 			t.Fatal(err)
 		}
-		h.Engine.Wait()
+		h.VFs.Wait()
 		h.pass(t)
 		want("after an owner from "+pool, "vfio-pci, igbvf")
 	}

@@ -31,7 +31,7 @@ func TestI4BondKeepsItsAddressesWhenTwoVFsAreMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.Wait()
+	h.VFs.Wait()
 	h.want(t, "pfs: [{name: enp1s0, vfs: 2}, {name: enp2s0, vfs: 3}]\npools: [{name: a}]\n")
 	if err := h.Reconciler.Apply(t.Context(), true); err != nil {
 		t.Fatal(err)

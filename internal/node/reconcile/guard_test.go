@@ -39,7 +39,7 @@ func TestForcedRemakeAndGuards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.Wait()
+	h.VFs.Wait()
 	h.want(t, "pfs: [{name: enp1s0, vfs: 2}]\n"+pools)
 	var order []string
 	unguarded := func() bool {

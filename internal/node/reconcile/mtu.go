@@ -18,7 +18,7 @@ func hasOtherMTU(want int, b vf.Baseline) bool {
 // resizeMTU gives a free VF the MTU that the VFs of its PF should have, and records it in the VF's
 // baseline. If the driver refuses the MTU, the VF and its baseline stay as they were.
 func (r *Reconciler) resizeMTU(ctx context.Context, v vf.State, mtu int) error {
-	_, err := r.Keeper.WithIdle(ctx, v.ID, func(seen journal.Record) error {
+	_, err := r.VFs.WithIdle(ctx, v.ID, func(seen journal.Record) error {
 		if err := r.setMTU(ctx, v, mtu); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -18,7 +19,7 @@ import (
 func TestI5UsedOutsideTheLedger(t *testing.T) {
 	give := func(h *host, pod string, err error) {
 		pci := h.Inventory.PFs()[0].VFs[1].PCI
-		h.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		h.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 			return func(a vf.PCIAddr) string {
 				if a == pci {
 					return pod
@@ -96,7 +97,7 @@ func TestTakesOverAsBound(t *testing.T) {
 	}
 	h.SetSpec(desired.Spec{Pools: config.Pools})
 	down := vf.ErrNotReady
-	h.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	h.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string {
 			if a == pf.VFs[1].PCI {
 				return "default/testpmd"
@@ -108,6 +109,7 @@ func TestTakesOverAsBound(t *testing.T) {
 		t.Errorf("the kubelet is down: %s, %v", h.phases(t), err)
 	}
 	down = nil
+	h.VFs.Now = func() time.Time { return time.Now().Add(time.Minute) } // a silent kubelet is not asked again at once
 	err = h.Reconciler.Pass(t.Context())
 	if got := h.phases(t); got != "map[free:2]" {
 		t.Errorf("%s are taken over", got)

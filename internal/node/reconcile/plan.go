@@ -211,7 +211,7 @@ func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Reco
 	for i, v := range p.PF.VFs {
 		all[i] = v.PCI
 	}
-	used, err := r.Keeper.Outside(ctx, all...)
+	used, err := r.VFs.Outside(ctx, all...)
 	if err != nil {
 		return nil, fmt.Errorf("culvertd cannot tell whether a VF without a lease is in use, so it does not change the number of VFs: %w", err)
 	}

@@ -94,7 +94,7 @@ func isReboundOutside(spec desired.Spec, pf vf.PF, v vf.State, b vf.Baseline) bo
 // replaceBaseline takes a free VF back to Making and records a new baseline, unless the VF gets
 // an owner first.
 func (r *Reconciler) replaceBaseline(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
-	_, err := r.Keeper.WithIdle(ctx, v.ID, func(seen journal.Record) error {
+	_, err := r.VFs.WithIdle(ctx, v.ID, func(seen journal.Record) error {
 		making, ok, err := r.backToMaking(seen)
 		if err != nil || !ok {
 			return err
@@ -250,7 +250,7 @@ func (r *Reconciler) probePF(ctx context.Context, pf vf.PF) error {
 		return nil
 	}
 	for _, v := range pf.VFs {
-		ran, err := r.Keeper.WithIdle(ctx, v.ID, func(journal.Record) error {
+		ran, err := r.VFs.WithIdle(ctx, v.ID, func(journal.Record) error {
 			return r.Hardware.Probe(ctx, pf, v.ID.Index)
 		})
 		if ran || err != nil {

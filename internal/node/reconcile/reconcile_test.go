@@ -215,7 +215,7 @@ func TestRebootBringsTheSameVFs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.Wait()
+	h.VFs.Wait()
 	if err := h.ledger.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestRebootBringsTheSameVFs(t *testing.T) {
 	if got := h.phases(t); got != "map[free:14]" {
 		t.Error(got)
 	}
-	if err := h.Engine.Detach(t.Context(), vf.Owner{UID: "c1", Interface: "net1"}); err != nil {
+	if err := h.Resets.Detach(t.Context(), vf.Owner{UID: "c1", Interface: "net1"}); err != nil {
 		t.Error("the DEL that kubelet sends after the reboot:", err)
 	}
 }

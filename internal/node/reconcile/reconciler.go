@@ -35,10 +35,8 @@ type hardware interface {
 	Probe(ctx context.Context, pf vf.PF, index int) error
 }
 
-// keeper is attach.Engine, which looks after the VFs that have a record.
-type keeper interface {
-	guards
-	upkeep
+// vfs is the part of hold.VFs that reconcile needs.
+type vfs interface {
 	// WithIdle runs f while no request can get the VF, and reports whether f ran. f does not run
 	// if the VF is held, used outside the ledger or locked by other work.
 	WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (bool, error)
@@ -46,18 +44,17 @@ type keeper interface {
 	Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 }
 
-// upkeep is the part of attach.Engine that settles earlier work, and looks after all VFs.
-type upkeep interface {
-	Replay(context.Context) error
-	Tend(ctx context.Context, seen []vf.PF) error
-}
-
-// guards is the part of attach.Engine that takes VFs with their guards, and reports lost VFs to their
-// pods.
-type guards interface {
+// resets is the part of reset.Resetter that reconcile needs.
+type resets interface {
 	// TakeVFs calls take, which ends the leases of all VFs of a PF in the ledger, while they are
 	// locked and have no guards. If it fails, the guards are set again.
 	TakeVFs(ctx context.Context, pf vf.PFID, take func() error) error
+}
+
+// upkeep is upkeep.Keeper, which settles earlier work and looks after all VFs.
+type upkeep interface {
+	Replay(context.Context) error
+	Tend(ctx context.Context, seen []vf.PF) error
 	// ReportLost emits an event of each pod that had one of these records, which says that its VF
 	// is gone.
 	ReportLost(lost []journal.Record, why string)
@@ -82,7 +79,9 @@ type Config struct {
 	Kernel   kernel
 	Ledger   ledger
 	Hardware hardware
-	Keeper   keeper
+	VFs      vfs
+	Resets   resets
+	Upkeep   upkeep
 	Spec     func() desired.Spec
 	BootID   string // of this boot of the machine
 	Log      *slog.Logger
@@ -116,7 +115,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	if _, err := r.Hardware.Refresh(ctx); err != nil {
 		return fmt.Errorf("list the NICs: %w", err)
 	}
-	if err := r.Keeper.Replay(ctx); err != nil {
+	if err := r.Upkeep.Replay(ctx); err != nil {
 		// Tend goes on with the failed VFs; the other VFs do not wait for them (I7).
 		r.Log.Error("finish or undo the work of the last culvertd", "err", err)
 	}
@@ -248,7 +247,7 @@ func (r *Reconciler) passWithin(ctx context.Context, m mode, patience time.Durat
 			return errors.Join(append(errs, err)...)
 		}
 	}
-	err = r.Keeper.Tend(ctx, pfs)
+	err = r.Upkeep.Tend(ctx, pfs)
 	r.problems.ofHost(err)
 	return errors.Join(append(errs, err)...)
 }

@@ -126,7 +126,7 @@ func TestForcedApplyIsNotDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Engine.Wait()
+	h.VFs.Wait()
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	h.faults.Fail(func(m faulty.Moment, s step.Step) error {
 		if _, ok := s.(step.SetPFMTU); ok && m == faulty.Before {

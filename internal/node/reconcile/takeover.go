@@ -26,7 +26,7 @@ func (r *Reconciler) findNewcomers(ctx context.Context, pf vf.PF, records []jour
 	if len(all) == 0 {
 		return nil, nil
 	}
-	return r.Keeper.Outside(ctx, all...)
+	return r.VFs.Outside(ctx, all...)
 }
 
 func isNewcomer(rec *journal.Record) bool { return rec == nil || rec.Phase == vf.PhaseDamaged }

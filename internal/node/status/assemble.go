@@ -98,13 +98,10 @@ func (p picture) assemblePF(pf vf.PF, vfs []api.VF) api.PF {
 
 // pfOf returns the status of a PF that has the given VFs.
 func pfOf(pf vf.PF, vfs []api.VF) api.PF {
-	return api.PF{
-		Name: pf.Label(), ID: pf.ID, PCI: pf.PCI, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver,
-		NUMA: pf.NUMA, IOMMUGroup: pf.IOMMUGroup, Up: pf.Up, Carrier: pf.Carrier, SpeedMbps: pf.SpeedMbps, CarrierLosses: pf.CarrierLosses, Flapping: pf.Flapping, Faults: pf.Faults,
-		MTU: pf.MTU, MaxMTU: pf.MaxMTU, Autoprobe: pf.Autoprobe, Abilities: pf.Abilities,
-		Rates: pf.RateRange(), RDMA: pf.RDMA, Port: pf.Port, Master: pf.Master, FailOver: pf.Master.FailOver(),
-		TotalVFs: pf.TotalVFs, VFs: countVFs(vfs), Error: pf.Err,
-	}
+	out := api.PF{PF: pf, Rates: pf.RateRange(), FailOver: pf.Master.FailOver(), VFs: countVFs(vfs)}
+	out.Name = pf.Label()
+	out.MAC, out.Addrs, out.OwnAddrs, out.NumVFs, out.PF.VFs = vf.MAC{}, nil, nil, 0, nil // the status does not show them
+	return out
 }
 
 // cutPool returns a pool with those of the given VFs that are in it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -290,5 +291,30 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 	in.Spec = spec(t, "pfs: [{name: enp1s0f0, vfs: 5}]")
 	if diff := cmp.Diff([]string{qemu.String(), "", "", "", qemu.String()}, usedBy()); diff != "" {
 		t.Errorf("nothing is to change: -want +got:\n%s", diff)
+	}
+}
+
+// The status of a PF has the kernel's report without addresses and VFs, which scripts have never
+// found there.
+func TestStatusHidesPartsOfTheReport(t *testing.T) {
+	pf := vf.PF{
+		Name: "a", MAC: vf.MAC{2}, Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")}, OwnAddrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")},
+		NumVFs: 1, VFs: []vf.State{{}}, SpeedMbps: 1000,
+	}
+	text, err := json.Marshal(pfOf(pf, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"mac", "addrs", "ownAddrs", "numVFs"} {
+		if fields[key] != nil {
+			t.Errorf("it has %s: %s", key, text)
+		}
+	}
+	if _, isCounts := fields["vfs"].(map[string]any); !isCounts || fields["speedMbps"] != 1000.0 {
+		t.Errorf("%s", text)
 	}
 }

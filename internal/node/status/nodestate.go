@@ -91,7 +91,7 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 	o := v1alpha1.PFState{
 		Name: pf.Name, ID: pf.ID.String(), PCI: pf.PCI.String(), Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int32(pf.NUMA),
 		Carrier: pf.Carrier, Flapping: pf.Flapping, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
-		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Error, maxReason),
+		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Err, maxReason),
 	}
 	if pf.Flapping {
 		o.Carrier, o.SpeedMbps = false, 0 // else each change of the link would be a write

@@ -99,7 +99,7 @@ func TestToNodeState(t *testing.T) {
 	seven := 7
 	n := api.NodeStatus{
 		Version: "v1",
-		PFs: []api.PF{{Name: "enp1s0", PCI: vf.PCIAddr{Bus: 1}, WantedVFs: &seven, TotalVFs: 7, Abilities: vf.Abilities{vf.Settings()[0]: vf.No, vf.Settings()[1]: vf.Yes},
+		PFs: []api.PF{{PF: vf.PF{Name: "enp1s0", PCI: vf.PCIAddr{Bus: 1}, TotalVFs: 7, Abilities: vf.Abilities{vf.Settings()[0]: vf.No, vf.Settings()[1]: vf.Yes}}, WantedVFs: &seven,
 			VFs: api.Counts{Total: 4, Used: 1, Free: 2, Quarantined: 1}}},
 		VFs: []api.VF{
 			{Name: "enp1s0#0", Phase: "attached", Owner: &owner, Network: "n", Addresses: []string{"10.0.0.2/24"}, Pool: "x/a"},

@@ -67,7 +67,7 @@ func TestI7UnreadPFKeepsItsOwners(t *testing.T) {
 				t.Errorf("%d VFs of the PF are told, not 7", hiddenVFs)
 			}
 			for _, pf := range n.PFs {
-				if pf.Error != "" && pf.VFs.Free > 0 {
+				if pf.Err != "" && pf.VFs.Free > 0 {
 					t.Errorf("PF %s has %+v, and nobody can have one", pf.Name, pf.VFs)
 				}
 			}

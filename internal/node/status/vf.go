@@ -8,7 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -213,7 +213,7 @@ func findDifferences(r journal.Record, st vf.State) []vf.Difference {
 	case vf.PhaseFree, vf.PhaseQuarantined:
 		return r.Baseline.Diff(st)
 	case vf.PhaseAttached:
-		all := attach.LeaseDiff(r, st)
+		all := lease.Diff(r, st)
 		if st.Link == nil && r.Lease.Netns != "" { // it is in a netns that was not listed
 			all = slices.DeleteFunc(all, func(d vf.Difference) bool { return d.Attribute == "interface" })
 		}

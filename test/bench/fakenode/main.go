@@ -97,7 +97,7 @@ func runNode(ctx context.Context, dir string, cluster []string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if len(cluster) == 0 {
 		srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
-			return cni.New(node.Engine).Serve(ctx, params, cni.Ask(ask))
+			return cni.New(cni.Parts{Engine: node.Engine, Resets: node.Resets, VFs: node.VFs}).Serve(ctx, params, cni.Ask(ask))
 		})
 	} else {
 		client, err := kube.New(&rest.Config{Host: cluster[0]}, "n1", log)
@@ -120,7 +120,7 @@ func runNode(ctx context.Context, dir string, cluster []string) error {
 // has the default network.
 func networksOfPods(dir string, k *fake.Kernel, n *node.Node, client *kube.Client) *pod.Handler {
 	return pod.New(pod.Config{
-		Networks: cni.New(n.Engine), Ledger: n.Ledger, Engine: n.Engine, Kernel: k, Hardware: n.Inventory, Cluster: client,
+		Networks: cni.New(cni.Parts{Engine: n.Engine, Resets: n.Resets, VFs: n.VFs}), Ledger: n.Ledger, Resets: n.Resets, Kernel: k, Hardware: n.Inventory, Cluster: client,
 		Devices: func(context.Context, string, string, string) ([]vf.PCIAddr, error) { return nil, nil },
 		ConfDir: filepath.Join(dir, "net.d"), DeviceInfo: filepath.Join(dir, "devinfo"),
 	})

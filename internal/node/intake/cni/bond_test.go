@@ -20,7 +20,7 @@ func TestBondResult(t *testing.T) {
 			m := newMemory(2)
 			m.vfio = vfio
 			config := strict(`"bond":{},"ipam":{"type":"host-local","subnet":"10.1.0.0/24"}`)
-			out, err := New(m).Run(t.Context(), callOf(invocation("ADD", config)), nil)
+			out, err := New(partsOf(m)).Run(t.Context(), callOf(invocation("ADD", config)), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestBondResult(t *testing.T) {
 func TestBondNameHasRoomForItsMembers(t *testing.T) {
 	r := invocation("ADD", strict(`"bond":{}`))
 	r.IfName = "fifteen-letters"
-	if _, err := New(newMemory(2)).Run(t.Context(), callOf(r), nil); !errors.Is(err, errEnvironment) {
+	if _, err := New(partsOf(newMemory(2))).Run(t.Context(), callOf(r), nil); !errors.Is(err, errEnvironment) {
 		t.Errorf("a bond of 15 letters: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func TestI9ArgsOfPodsCountByCapability(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, engine := &events{}, newMemory(1)
-			h := New(engine)
+			h := New(partsOf(engine))
 			h.Cluster = cluster
 			r := invocation(cmdAdd, with(tc.config+`,`+pool))
 			r.Args = tc.args
@@ -84,7 +84,7 @@ func TestI9ArgumentsOfPodsCountByCapability(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &events{}
-			h := New(newMemory(1))
+			h := New(partsOf(newMemory(1)))
 			h.Cluster = cluster
 			r := invocation(cmdAdd, with(tc.capabilities+`"mac":"`+own+`",`+pool))
 			r.Args = tc.args + "MAC=" + asked + ";IP=10.0.0.5"

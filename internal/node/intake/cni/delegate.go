@@ -143,7 +143,7 @@ func delegatedRoutes(r *current.Result) (out []vf.Route, err error) {
 // ledger has it (I8), and reports whether the ledger has one. A plugin that is not installed
 // any more keeps no pod from ending: its DEL stays owing.
 func (h *Handler) undoDelegation(ctx context.Context, call Call, ask Ask) (found bool, err error) {
-	held, owed, err := h.engine.Delegations()
+	held, owed, err := h.node.VFs.Delegations()
 	all := slices.Concat(held, owed)
 	return slices.ContainsFunc(all, func(d journal.Delegation) bool { return isOf(d, call.CNIRequest) }), errors.Join(err, h.undoThose(ctx, all, call, ask))
 }
@@ -193,7 +193,7 @@ func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, call 
 // died in an ADD. It goes on after the delegation that was tried last, so that DELs that always
 // fail or hang do not keep it from the others. A later call repeats the DELs that fail.
 func (h *Handler) payOwed(ctx context.Context, ask Ask) {
-	_, owed, err := h.engine.Delegations()
+	_, owed, err := h.node.VFs.Delegations()
 	if err != nil || len(owed) == 0 || ask == nil {
 		return
 	}
@@ -243,7 +243,7 @@ func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask
 	if err != nil {
 		return err
 	}
-	return h.engine.Undone(d)
+	return h.node.VFs.Undone(d)
 }
 
 // undoFailed undoes the work that the IPAM plugin may have done for an ADD that failed. The caller
@@ -252,14 +252,14 @@ func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask
 // addresses.
 func (h *Handler) undoFailed(ctx context.Context, call Call, ask Ask, d journal.Delegation, cause error) {
 	if errors.Is(cause, errNotInstalled) {
-		if err := h.engine.Undone(d); err != nil {
+		if err := h.node.VFs.Undone(d); err != nil {
 			h.Log.Warn("forget a plugin that did not run", "container", call.ContainerID, "err", err)
 		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
 	defer cancel()
-	_, owed, err := h.engine.Delegations()
+	_, owed, err := h.node.VFs.Delegations()
 	err = errors.Join(err, h.undoThose(ctx, owed, call, ask))
 	if err != nil {
 		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", call.ContainerID, "err", err)
@@ -269,7 +269,7 @@ func (h *Handler) undoFailed(ctx context.Context, call Call, ask Ask, d journal.
 // collectDelegations runs the DELs of plugins for the attachments of a network that GC does
 // not keep.
 func (h *Handler) collectDelegations(ctx context.Context, c config.Config, ask Ask) error {
-	held, _, err := h.engine.Delegations()
+	held, _, err := h.node.VFs.Delegations()
 	errs := []error{err}
 	for _, d := range held {
 		keep := d.Network != c.Name

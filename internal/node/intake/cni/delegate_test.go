@@ -52,8 +52,8 @@ func newDelegates(t *testing.T, results ...string) *delegates {
 	if err := errors.Join(d.Start(t.Context()), d.Reconciler.Pass(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.Engine.Wait)
-	d.h = New(d.Engine)
+	t.Cleanup(d.VFs.Wait)
+	d.h = New(Parts{Engine: d.Engine, Resets: d.Resets, VFs: d.VFs})
 	return d
 }
 
@@ -88,7 +88,7 @@ func (d *delegates) call(t *testing.T, command, container, config string) (strin
 // wantFree checks that every VF is clean and free, and that no DEL is owing.
 func (d *delegates) wantFree(t *testing.T) {
 	t.Helper()
-	held, owed, err := d.Engine.Delegations()
+	held, owed, err := d.VFs.Delegations()
 	if err != nil || len(held)+len(owed) > 0 {
 		t.Errorf("delegations held %v, owed %v, %v", held, owed, err)
 	}
@@ -256,7 +256,7 @@ func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
 	if _, err := d.call(t, cmdDel, "c2", borrowed); err != nil {
 		t.Errorf("DEL of a plugin that was removed: %v", err)
 	}
-	if _, owed, err := d.Engine.Delegations(); err != nil || len(owed) != 1 {
+	if _, owed, err := d.VFs.Delegations(); err != nil || len(owed) != 1 {
 		t.Errorf("owed: %v, %v", owed, err)
 	}
 	delete(d.fail, cmdDel) // installed again
@@ -280,7 +280,7 @@ func TestI8DelegatedIPAMIsDeletedFromTheLedger(t *testing.T) {
 				}
 				return vf.ErrNotFound
 			})
-			if err := errors.Join(err, d.Engine.Replay(t.Context())); err != nil {
+			if err := errors.Join(err, d.Upkeep.Replay(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -292,7 +292,7 @@ func TestI8DelegatedIPAMIsDeletedFromTheLedger(t *testing.T) {
 			delete(d.fail, cmdDel)
 		},
 		"the lease ended without a DEL": func(t *testing.T, d *delegates) {
-			if err := d.Engine.Detach(t.Context(), vf.Owner{Kind: vf.OwnerPod, Name: "p", UID: "c1", Interface: "net1"}); err != nil {
+			if err := d.Resets.Detach(t.Context(), vf.Owner{Kind: vf.OwnerPod, Name: "p", UID: "c1", Interface: "net1"}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -359,7 +359,7 @@ func TestI8EachOwedDELHasItsTurn(t *testing.T) {
 				}
 				d.wantCalls(t, tried...)
 			}
-			_, owed, err := d.Engine.Delegations()
+			_, owed, err := d.VFs.Delegations()
 			var left []string
 			for _, o := range owed {
 				left = append(left, o.ContainerID)
@@ -412,7 +412,7 @@ func TestDelegatedIPAMIsCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.wantCalls(t, "DEL whereabouts2 c1 net1", "GC whereabouts2  net1")
-	if held, owed, err := d.Engine.Delegations(); err != nil || len(held) != 1 || held[0].ContainerID != "c2" || len(owed) > 0 {
+	if held, owed, err := d.VFs.Delegations(); err != nil || len(held) != 1 || held[0].ContainerID != "c2" || len(owed) > 0 {
 		t.Errorf("held %v, owed %v, %v", held, owed, err)
 	}
 	d.calls = nil

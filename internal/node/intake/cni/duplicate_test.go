@@ -30,7 +30,7 @@ func TestReportsBecomeEventsOfThePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, engine := &events{}, newMemory(2)
 			engine.broken = broken
-			h := New(meetsDuplicate{engine})
+			h := New(partsOf(meetsDuplicate{engine}))
 			r := invocation(cmdAdd, with(pool))
 			if _, err := h.Run(t.Context(), callOf(r), nil); (err != nil) != (broken != nil) {
 				t.Fatal(err)

@@ -50,9 +50,9 @@ func TestMain(m *testing.M) {
 }
 
 // daemon serves e on a socket as culvertd does.
-func daemon(t testing.TB, e engine, authorize func(*net.UnixConn) error) (socket string) {
+func daemon(t testing.TB, e allParts, authorize func(*net.UnixConn) error) (socket string) {
 	t.Helper()
-	return serveHandler(t, New(e), authorize)
+	return serveHandler(t, New(partsOf(e)), authorize)
 }
 
 func serveHandler(t testing.TB, h *Handler, authorize func(*net.UnixConn) error) (socket string) {

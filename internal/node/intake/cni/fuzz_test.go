@@ -70,7 +70,7 @@ func FuzzInvocation(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := (&Handler{engine: e}).Serve(t.Context(), params, nil)
+		v, err := (&Handler{node: partsOf(e)}).Serve(t.Context(), params, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func TestPowerOfAGuardedPod(t *testing.T) {
 		if tt.rdma {
 			e.rdma = []vf.PCIAddr{{Bus: 1, Device: 0x10}}
 		}
-		h := New(e)
+		h := New(partsOf(e))
 		h.Cluster = cluster
 		r := invocation(cmdAdd, strict(tt.guard+pool))
 		r.Args = tt.args

@@ -21,33 +21,33 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// attachments is the part of attach.Engine that serves one attachment.
-type attachments interface {
+// engine is attach.Engine.
+type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
 	AttachBond(context.Context, attach.Request) (attach.Bonded, error)
-	Detach(context.Context, vf.Owner) error
 	Check(context.Context, vf.Owner, attach.Request) error
-}
-
-// node is the part of attach.Engine that serves all attachments of the node.
-type node interface {
-	Collect(ctx context.Context, network string, valid []vf.Owner) error
 	Ready(context.Context, attach.Request) error
 	// HasRDMA reports whether one of the VFs has an RDMA device.
 	HasRDMA(...journal.Record) bool
 }
 
-// delegations is the part of attach.Engine that remembers the calls of IPAM plugins.
+// resets is the part of reset.Resetter that ends attachments.
+type resets interface {
+	Detach(context.Context, vf.Owner) error
+	Collect(ctx context.Context, network string, valid []vf.Owner) error
+}
+
+// delegations is the part of hold.VFs that remembers the calls of IPAM plugins.
 type delegations interface {
 	Delegations() (held, owed []journal.Delegation, err error)
 	Undone(journal.Delegation) error
 }
 
-// engine is attach.Engine.
-type engine interface {
-	attachments
-	node
-	delegations
+// Parts are the parts of a node that serve attachments.
+type Parts struct {
+	Engine engine
+	Resets resets
+	VFs    delegations
 }
 
 // Handler answers the shim.
@@ -64,16 +64,16 @@ type Handler struct {
 	// ServesWhereabouts reports whether Culvert gives out the addresses of networks with ipam
 	// of type whereabouts; else the plugin of that name does. Nil stands for true.
 	ServesWhereabouts func(context.Context) (bool, error)
-	engine            engine
+	node              Parts
 	resolvDirs        []string // where resolvConf may be
 
 	mu       sync.Mutex         // guards lastOwed
 	lastOwed journal.Delegation // the last one whose DEL payOwed tried
 }
 
-// New makes a handler over an engine.
-func New(e engine) *Handler {
-	return &Handler{Log: slog.New(slog.DiscardHandler), engine: e, resolvDirs: resolvDirs()}
+// New makes a handler over the parts of a node.
+func New(p Parts) *Handler {
+	return &Handler{Log: slog.New(slog.DiscardHandler), node: p, resolvDirs: resolvDirs()}
 }
 
 // Serve is an rpc.DialogHandler: an api.CNIRequest in, an api.CNIResponse out. An
@@ -153,14 +153,14 @@ func (h *Handler) addNetwork(ctx context.Context, call Call, ask Ask) ([]byte, e
 // its DNS settings to c meanwhile.
 func (h *Handler) attachAs(ctx context.Context, c *config.Config, req attach.Request, call Call) ([]byte, error) {
 	if req.Bond != nil {
-		bonded, err := h.engine.AttachBond(ctx, req)
+		bonded, err := h.node.Engine.AttachBond(ctx, req)
 		if err != nil {
 			return nil, err
 		}
 		h.reportGuard(ctx, call, req, bonded.Members...)
 		return formatBond(*c, bonded, call.IfName, call.Netns)
 	}
-	rec, err := h.engine.Attach(ctx, req)
+	rec, err := h.node.Engine.Attach(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (h *Handler) reportGuard(ctx context.Context, call Call, req attach.Request
 	if req.Spec.Guard == "" || call.args.Pod == "" || h.Cluster == nil {
 		return
 	}
-	degree, reason := vf.GuardDegree(req.Power, h.engine.HasRDMA(vfs...))
+	degree, reason := vf.GuardDegree(req.Power, h.node.Engine.HasRDMA(vfs...))
 	if reason == "" {
 		return
 	}
@@ -249,7 +249,7 @@ func (h *Handler) delNetwork(ctx context.Context, call Call, ask Ask) error {
 		a = Arguments{}
 	}
 	undone, undoErr := h.undoDelegation(ctx, call, ask)
-	err := h.engine.Detach(ctx, a.ownerOf(call.ContainerID, call.IfName))
+	err := h.node.Resets.Detach(ctx, a.ownerOf(call.ContainerID, call.IfName))
 	if errors.Is(err, vf.ErrNotFound) {
 		err = nil
 	}
@@ -282,7 +282,7 @@ func (h *Handler) checkNetwork(ctx context.Context, call Call, ask Ask) error {
 	if err := h.passOn(ctx, call, c, ask); err != nil {
 		return err
 	}
-	err = h.engine.Check(ctx, req.Owner, expected)
+	err = h.node.Engine.Check(ctx, req.Owner, expected)
 	switch {
 	case errors.Is(err, vf.ErrNotFound):
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -305,7 +305,7 @@ func (h *Handler) collectGarbage(ctx context.Context, call Call, ask Ask) error 
 	case c.Valid == nil:
 		return fmt.Errorf("cni.dev/valid-attachments: %w: missing; without it GC would take every VF of network %s from its owner", vf.ErrInvalid, c.Name)
 	}
-	err := errors.Join(h.collectDelegations(ctx, c, ask), h.engine.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, call, c, ask))
+	err := errors.Join(h.collectDelegations(ctx, c, ask), h.node.Resets.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, call, c, ask))
 	h.payOwed(ctx, ask)
 	return err
 }
@@ -317,7 +317,7 @@ func (h *Handler) checkStatus(ctx context.Context, call Call, ask Ask) error {
 	if call.wrong != nil {
 		return call.wrong
 	}
-	err := h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool, Segment: c.Segment})
+	err := h.node.Engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool, Segment: c.Segment})
 	if err == nil && c.Version == api.CNINewest { // earlier plugins have no STATUS
 		err = h.passOn(ctx, call, c, ask)
 	}

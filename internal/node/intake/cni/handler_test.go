@@ -14,13 +14,22 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-func serve(t *testing.T, e engine, r api.CNIRequest) api.CNIResponse {
+// allParts is a fake of all parts of a node.
+type allParts interface {
+	engine
+	resets
+	delegations
+}
+
+func partsOf(w allParts) Parts { return Parts{Engine: w, Resets: w, VFs: w} }
+
+func serve(t *testing.T, e allParts, r api.CNIRequest) api.CNIResponse {
 	t.Helper()
 	params, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := New(e).Serve(t.Context(), params, nil)
+	v, err := New(partsOf(e)).Serve(t.Context(), params, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +81,7 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 	held := newMemory(2)
 	serve(t, held, api.CNIRequest{Command: cmdAdd, ContainerID: "c0", IfName: "net1", Netns: "/n", Args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=a", Config: []byte(with(pool))})
 	for name, tc := range map[string]struct {
-		engine engine
+		engine allParts
 		r      api.CNIRequest
 		want   string
 	}{
@@ -126,7 +135,7 @@ func TestPodThatIsNotKnown(t *testing.T) {
 		`"max-tx-rate":1,` + pool: "<nil>",
 		`"guard":"","vlan":5`:     "<nil>",
 	} {
-		h := New(newMemory(1))
+		h := New(partsOf(newMemory(1)))
 		h.Cluster = &clusterObjects{down: true, networks: map[string]string{"red/net": with(keys)}}
 		r := invocation(cmdAdd, with(keys))
 		r.Definition, r.Args = "red/net", podArgs
@@ -152,7 +161,7 @@ func TestIgnoredSettingsBecomeEvents(t *testing.T) {
 		"addresses without ipam":  {with(`"capabilities":{"ips":true},"runtimeConfig":{"ips":["10.0.0.5"]}`), []string{none}},
 		"addresses of the author": {with(`"capabilities":{"ips":true},"max-tx-rate":1,"VLAN":5,"args":{"cni":{"ips":["10.0.0.5"]}}`), []string{keys, none}},
 	} {
-		h, cluster := New(newMemory(1)), &clusterObjects{}
+		h, cluster := New(partsOf(newMemory(1))), &clusterObjects{}
 		h.Cluster = cluster
 		r := invocation(cmdAdd, tc.config)
 		r.Args = podArgs
@@ -171,7 +180,7 @@ func TestServeRefusesOtherParams(t *testing.T) {
 		`{"command":7}`: "CNI request: invalid: json: cannot unmarshal number",
 		``:              "CNI request: invalid: unexpected end of JSON input",
 	} {
-		v, err := New(newMemory(1)).Serve(t.Context(), []byte(params), nil)
+		v, err := New(partsOf(newMemory(1))).Serve(t.Context(), []byte(params), nil)
 		if v != nil || !errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, %v, want %s", params, v, err, want)
 		}
@@ -297,7 +306,7 @@ func TestMACPrecedence(t *testing.T) {
 
 // BenchmarkServe measures what the intake adds to the time of an attach and a detach.
 func BenchmarkServe(b *testing.B) {
-	h := New(newMemory(1))
+	h := New(partsOf(newMemory(1)))
 	add, err := json.Marshal(invocation(cmdAdd, strings.ReplaceAll(strings.Replace(whole, "MORE", "", 1), "VERSION", api.CNINewest)))
 	if err != nil {
 		b.Fatal(err)

@@ -33,7 +33,7 @@ func TestJudgeAddForetellsTheADD(t *testing.T) {
 			r, cluster := invocation(cmdAdd, tc.config), &events{}
 			r.Args = tc.args
 			warnings, err := JudgeAdd(callOf(r))
-			h := New(newMemory(1))
+			h := New(partsOf(newMemory(1)))
 			h.Cluster = cluster
 			_, errAdd := h.Run(t.Context(), callOf(r), nil)
 			if (err != nil) != tc.refused || fmt.Sprint(err) != fmt.Sprint(errAdd) {

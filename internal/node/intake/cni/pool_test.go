@@ -63,7 +63,7 @@ func (e *requestEngine) Attach(ctx context.Context, req attach.Request) (journal
 func poolOfADD(t *testing.T, c cluster, p pools, r api.CNIRequest) (string, attach.Request) {
 	t.Helper()
 	e := &requestEngine{memory: newMemory(1)}
-	h := New(e)
+	h := New(partsOf(e))
 	h.Cluster, h.Pools = c, p
 	if _, err := h.Run(t.Context(), callOf(r), nil); err != nil {
 		if len(e.leases) > 0 {
@@ -319,11 +319,11 @@ func TestWhereaboutsNetworkHasItsDefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(newMemory(1)).ownSection(t.Context(), &c); err != nil {
+	if err := New(partsOf(newMemory(1))).ownSection(t.Context(), &c); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]bool{text: true, strings.Replace(text, "10.5", "10.6", 1): false, strings.Replace(text, `"n"`, `"m"`, 1): false} {
-		if got := New(nil).hasSection(api.NetworkDefinition{Namespace: "d", Name: "x", Config: text}, c); got != want {
+		if got := New(Parts{}).hasSection(api.NetworkDefinition{Namespace: "d", Name: "x", Config: text}, c); got != want {
 			t.Errorf("%s has the section: %t", text, got)
 		}
 	}

@@ -23,7 +23,7 @@ func addResolving(t *testing.T, dir, file string) api.CNIResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := (&Handler{engine: newMemory(1), resolvDirs: []string{dir}}).Serve(t.Context(), params, nil)
+	v, err := (&Handler{node: partsOf(newMemory(1)), resolvDirs: []string{dir}}).Serve(t.Context(), params, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func TestRealWhereaboutsIsDelegatedTo(t *testing.T) {
 		}
 		return errors.New("no pod has a VF")
 	})
-	if err := errors.Join(err, d.Engine.Replay(t.Context())); err != nil {
+	if err := errors.Join(err, d.Upkeep.Replay(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	wantAllocated("2")

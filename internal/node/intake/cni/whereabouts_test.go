@@ -63,7 +63,7 @@ func TestWhereaboutsNetworkIsRefused(t *testing.T) {
 		"a range of a file":              {`"configuration_path":"/x"`, nil, "7 ipam.range: missing; want a range, e.g. 172.16.91.0/24, here or in ipRanges (culvertd does not read the file of configuration_path) (correct the network configuration)"},
 	} {
 		e := newMemory(1)
-		h := New(e)
+		h := New(partsOf(e))
 		h.ServesWhereabouts = tc.serves
 		_, err := h.Run(t.Context(), callOf(invocation(cmdAdd, with(`"ipam":{"type":"whereabouts",`+tc.section+`}`))), nil)
 		if err == nil {

@@ -93,7 +93,7 @@ func (m *machine) boot() {
 	m.node = node.New(node.Config{Kernel: m.faults, Ledger: m.ledger, BootID: "boot 1"})
 	m.node.SetSpec(spec())
 	m.must(m.node.Start(m.t.Context()))
-	m.t.Cleanup(m.node.Engine.Wait)
+	m.t.Cleanup(m.node.VFs.Wait)
 }
 
 func (m *machine) pass() {
@@ -110,10 +110,10 @@ func (m *machine) run() {
 	m.plugin = deviceplugin.New(deviceplugin.Config{
 		Dir: m.kubelet.dir, InfoDir: filepath.Join(m.dir, "dp"), CDIDir: filepath.Join(m.dir, "cdi"),
 		Hardware: m.hardware, Ledger: m.ledger, Kubelet: m.kubelet, Spec: m.node.WatchSpec, Watch: dirwatch.Watch,
-		HostUse: m.node.Engine.HostUse,
+		HostUse: m.node.VFs.HostUse,
 		Now:     func() time.Time { return time.Now().Add(time.Duration(m.later.Load())) },
 	})
-	m.node.Engine.Given = m.plugin.Given
+	m.node.VFs.Given = m.plugin.Given
 	ctx, cancel := context.WithCancel(m.t.Context())
 	wake, err := m.Watch(ctx)
 	if err != nil {
@@ -295,7 +295,7 @@ func TestHealthFollows(t *testing.T) {
 					}
 					return nil
 				})
-				_ = m.node.Engine.Detach(m.t.Context(), vf.Owner{UID: "c", Interface: "net1"})
+				_ = m.node.Resets.Detach(m.t.Context(), vf.Owner{UID: "c", Interface: "net1"})
 			}, nil, "hhhuhhh",
 		},
 		"unplugged": {
@@ -386,7 +386,7 @@ func (m *machine) bind(a vf.PCIAddr, driver string) {
 
 func (m *machine) detach(name string) {
 	m.t.Helper()
-	m.must(m.node.Engine.Detach(m.t.Context(), vf.Owner{UID: name, Interface: "net1"}))
+	m.must(m.node.Resets.Detach(m.t.Context(), vf.Owner{UID: name, Interface: "net1"}))
 }
 
 // A VF that the kubelet gave to the pod which has it is healthy all the time, also if culvertd
@@ -456,7 +456,7 @@ func TestVFsThatTheHostUsesAreUnhealthy(t *testing.T) {
 		t.Helper()
 		pfs, err := m.node.Inventory.Refresh(t.Context())
 		m.must(err)
-		m.must(m.node.Engine.Tend(t.Context(), pfs))
+		m.must(m.node.Upkeep.Tend(t.Context(), pfs))
 	}
 	m.must(m.Occupy(changed, "the host uses it as ens1f0v0 below br0"))
 	m.must(m.Meddle(changed, func(st *vf.State) { st.Link.Up = true }))
@@ -648,7 +648,7 @@ func TestI3AllocateWaitsForTheLastPod(t *testing.T) {
 		return nil
 	})
 	var g errgroup.Group
-	g.Go(func() error { return m.node.Engine.Detach(t.Context(), vf.Owner{UID: "a", Interface: "net1"}) })
+	g.Go(func() error { return m.node.Resets.Detach(t.Context(), vf.Owner{UID: "a", Interface: "net1"}) })
 	<-going
 	g.Go(func() error {
 		_, err := m.kubelet.allocate("x/a", pci.String())

@@ -10,18 +10,9 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/guest"
-	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
-
-// watcher is the part of attach.Engine that corrects the ledger.
-type watcher interface {
-	Adopt(context.Context, attach.Request) error
-	Settle(ctx context.Context, seen journal.Record, ended bool) error
-	End(context.Context, journal.Record) error
-	InUse(context.Context, journal.Record) error
-}
 
 // How long a reservation lasts that nothing in libvirt's list supports.
 const (
@@ -52,16 +43,16 @@ type Seen struct {
 // which VFs are open. The list names the guests, and its changes show when to look. A Comparer is
 // for one goroutine.
 type Comparer struct {
-	engine watcher
+	node   Parts
 	ledger ledger
 	now    func() time.Time
 	gone   map[string]time.Time // guests that were listed: zero, or when they were first missed
 	named  map[vf.ID]time.Time  // reserved VFs: when a definition of the guest last named them
 }
 
-// NewComparer makes a Comparer over an engine, its ledger and a clock.
-func NewComparer(e watcher, l ledger, now func() time.Time) *Comparer {
-	return &Comparer{engine: e, ledger: l, now: now, gone: map[string]time.Time{}, named: map[vf.ID]time.Time{}}
+// NewComparer makes a Comparer over the parts of a node, its ledger and a clock.
+func NewComparer(p Parts, l ledger, now func() time.Time) *Comparer {
+	return &Comparer{node: p, ledger: l, now: now, gone: map[string]time.Time{}, named: map[vf.ID]time.Time{}}
 }
 
 // Compare brings the ledger in line with libvirt's list and the kernel, and returns the
@@ -120,15 +111,15 @@ func (c *Comparer) settleLease(ctx context.Context, r journal.Record, guests []S
 	runsWith := runs && (guests[i].Unread || mayUse(guests[i].Live.Uses, r.PCI))
 	arrives := runs && guests[i].Next.UUID == "" && c.now().Sub(r.Since) < arriving
 	if r.Lease.Opened || runsWith || arrives {
-		return c.engine.Settle(ctx, r, !runsWith)
+		return c.node.Upkeep.Settle(ctx, r, !runsWith)
 	}
 	if c.isReserved(r, guests) {
 		return nil
 	}
-	if err := c.engine.InUse(ctx, r); err != nil {
+	if err := c.node.VFs.InUse(ctx, r); err != nil {
 		return nil //nolint:nilerr // it runs, whatever libvirt knows of it
 	}
-	return c.engine.End(ctx, r)
+	return c.node.Resets.End(ctx, r)
 }
 
 // isReserved reports whether a lease that no guest has used yet is for a next start. If the guest
@@ -185,7 +176,7 @@ func (c *Comparer) adoptVFs(ctx context.Context, g Seen, before []journal.Record
 					"it runs with VF %s, which is %s: %s by %s", rec.PCI, rec.Phase, vf.ErrHeld, rec.Holder())
 			}
 		case w.Err == nil:
-			if err := c.engine.Adopt(ctx, requestFor(rec, who, w)); err != nil {
+			if err := c.node.Upkeep.Adopt(ctx, requestFor(rec, who, w)); err != nil {
 				says("culvertd tries again on its own", "it runs with a VF that is not its own: %v", err)
 			}
 		}

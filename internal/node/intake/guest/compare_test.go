@@ -19,7 +19,7 @@ import (
 func TestI1ReservedForAGuestThatComesBack(t *testing.T) {
 	begin := time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
 	now := begin
-	c := NewComparer(nil, nil, func() time.Time { return now })
+	c := NewComparer(Parts{}, nil, func() time.Time { return now })
 	lease := func() journal.Record {
 		return journal.Record{Since: now, Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "u"}}}
 	}
@@ -51,7 +51,7 @@ func TestI1ReservedForAGuestThatComesBack(t *testing.T) {
 // The hour of a reservation that no definition names begins when a definition last named its VF.
 func TestReservationLastsAfterItsName(t *testing.T) {
 	now := time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
-	c := NewComparer(nil, nil, func() time.Time { return now })
+	c := NewComparer(Parts{}, nil, func() time.Time { return now })
 	r := journal.Record{ID: idOf(place(0)), PCI: place(0), Since: now, Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: uuid1}}}
 	with := []Seen{{UUID: uuid1, Next: parseText(t, domain(hostdev(0, "net1")))}}
 	without := []Seen{{UUID: uuid1, Next: parseText(t, domain())}}
@@ -118,7 +118,7 @@ func TestI1ReservedForAGuestThatRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, e := handler(t)
 			e.inUse = tc.inUse
-			c := NewComparer(watchingEngine{e}, h.ledger, func() time.Time { return begin.Add(tc.age) })
+			c := NewComparer(Parts{Engine: e, Resets: e, VFs: e, Upkeep: watchingEngine{e}}, h.ledger, func() time.Time { return begin.Add(tc.age) })
 			g := Seen{UUID: uuid1, Name: "db1", Running: true, Unread: tc.unread, Live: parseText(t, tc.live)}
 			if tc.next != "" {
 				g.Next = parseText(t, tc.next)

@@ -57,7 +57,7 @@ type Follower struct {
 }
 
 // NewFollower returns the Follower of this host's libvirt. Call Run once.
-func NewFollower(e watcher, l store, log *slog.Logger) *Follower {
+func NewFollower(p Parts, l store, log *slog.Logger) *Follower {
 	return &Follower{
 		runs: func() bool { return libvirt.Runs("/") },
 		dial: func(ctx context.Context) (guestLister, error) {
@@ -67,7 +67,7 @@ func NewFollower(e watcher, l store, log *slog.Logger) *Follower {
 			}
 			return c, nil
 		},
-		compare: NewComparer(e, l, time.Now).Compare,
+		compare: NewComparer(p, l, time.Now).Compare,
 		ledger:  l, log: log, pace: usualPace,
 	}
 }

@@ -27,9 +27,31 @@ import (
 // engine is the part of attach.Engine that serves guests.
 type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
-	End(context.Context, journal.Record) error
-	InUse(context.Context, journal.Record) error
 	Room(context.Context, vf.PCIAddr) string
+}
+
+// resets is the part of reset.Resetter that serves guests.
+type resets interface {
+	End(context.Context, journal.Record) error
+}
+
+// vfs is the part of hold.VFs that serves guests.
+type vfs interface {
+	InUse(context.Context, journal.Record) error
+}
+
+// upkeep is the part of upkeep.Keeper that corrects the ledger.
+type upkeep interface {
+	Adopt(context.Context, attach.Request) error
+	Settle(ctx context.Context, seen journal.Record, ended bool) error
+}
+
+// Parts are the parts of a node that serve guests.
+type Parts struct {
+	Engine engine
+	Resets resets
+	VFs    vfs
+	Upkeep upkeep
 }
 
 // ledger is journal.Ledger, for reading.
@@ -39,12 +61,12 @@ type ledger interface {
 
 // Handler answers requests about guests.
 type Handler struct {
-	engine engine
+	node   Parts
 	ledger ledger
 }
 
-// New makes a handler over an engine and its ledger.
-func New(e engine, l ledger) *Handler { return &Handler{e, l} }
+// New makes a handler over the parts of a node and its ledger.
+func New(p Parts, l ledger) *Handler { return &Handler{p, l} }
 
 // XML is an rpc.Handler: an api.GuestXMLRequest in, an api.GuestXML out.
 func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) {
@@ -70,7 +92,7 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 	}
 	out, err := renderXML(def, way, r.Failover, apart, rec)
 	if err != nil && !had {
-		err = errors.Join(err, h.engine.End(ctx, rec))
+		err = errors.Join(err, h.node.Resets.End(ctx, rec))
 	}
 	return out, err
 }
@@ -135,7 +157,7 @@ func (h *Handler) leaseVF(ctx context.Context, req attach.Request) (rec journal.
 		}
 		return r, true, nil
 	}
-	rec, err = h.engine.Attach(ctx, req)
+	rec, err = h.node.Engine.Attach(ctx, req)
 	return rec, false, err
 }
 
@@ -191,7 +213,7 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 	var errs []error
 	for _, rec := range mine {
 		if rec.Phase == vf.PhaseAttached {
-			errs = append(errs, h.engine.InUse(ctx, rec))
+			errs = append(errs, h.node.VFs.InUse(ctx, rec))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -199,7 +221,7 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 	}
 	out := api.GuestDetached{VFs: []api.GuestVF{}}
 	for _, rec := range mine {
-		errs = append(errs, h.engine.End(ctx, rec))
+		errs = append(errs, h.node.Resets.End(ctx, rec))
 		now, err := h.stateAfter(rec)
 		errs = append(errs, err)
 		out.VFs = append(out.VFs, now)

@@ -93,7 +93,7 @@ func handler(t testing.TB, held ...string) (*Handler, *fakeEngine) {
 		t.Fatal(err)
 	}
 	e := &fakeEngine{ledger: l}
-	return New(e, l), e
+	return New(Parts{Engine: e, Resets: e, VFs: e}, l), e
 }
 
 func recordOf(t testing.TB, n int, held []string) journal.Record {

@@ -53,7 +53,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	for _, w := range wants {
 		rec, known := recordAt(records, w.VF)
 		if why := findObstacle(rec, who); known && why != "" {
-			no.addReason(why, h.engine.Room(ctx, rec.PCI))
+			no.addReason(why, h.node.Engine.Room(ctx, rec.PCI))
 		}
 		switch {
 		case w.Err != nil && mayBeVF(records, w):
@@ -146,7 +146,7 @@ func (h *Handler) grantVF(ctx context.Context, req attach.Request) (rec journal.
 	if err := h.endLeases(ctx, stale); err != nil {
 		return rec, false, err
 	}
-	rec, err = h.engine.Attach(ctx, req)
+	rec, err = h.node.Engine.Attach(ctx, req)
 	return rec, false, err
 }
 
@@ -187,7 +187,7 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: port.UUID, Name: port.Name}
 	if why := findObstacle(rec, who); why != "" {
 		var no refusal
-		no.addReason(why, h.engine.Room(ctx, rec.PCI))
+		no.addReason(why, h.node.Engine.Room(ctx, rec.PCI))
 		return no.formatAnswer(who, "take it out of the network, too"), nil
 	}
 	if rec.Phase == vf.PhaseAttached {
@@ -234,7 +234,7 @@ func (h *Handler) endLeases(ctx context.Context, leases []journal.Record) error 
 	var g errgroup.Group
 	for i, rec := range leases {
 		g.Go(func() error {
-			errs[i] = h.engine.End(ctx, rec)
+			errs[i] = h.node.Resets.End(ctx, rec)
 			return nil
 		})
 	}

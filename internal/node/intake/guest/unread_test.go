@@ -141,7 +141,8 @@ func TestRefusalsAreShort(t *testing.T) {
 // Where the ledger has no VFs, a guest starts whatever its definition says.
 func TestUnreadWithoutVFs(t *testing.T) {
 	l := emptyLedger(t)
-	h := New(&fakeEngine{ledger: l}, l)
+	e := &fakeEngine{ledger: l}
+	h := New(Parts{Engine: e, Resets: e, VFs: e}, l)
 	for _, text := range []string{domain(unreadHostdev), domain(ovsTrunk), "<domain><hostdev>"} {
 		if refused, err := report(t, h.Start, text); refused != "" || err != nil {
 			t.Errorf("%s: %s, %v", text, refused, err)

@@ -29,7 +29,7 @@ func newVictim(t *testing.T) *world {
 	w.k.AddNetns("/run/netns/v")
 	w.network("v/theirs", victimNetwork, "intel.com/fast")
 	w.given["v/victim/intel.com/fast"] = w.vfs()[:2]
-	w.engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	w.node.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		owners := map[vf.PCIAddr]string{}
 		for key, all := range w.given {
 			for _, pci := range all {
@@ -52,7 +52,7 @@ func newVictim(t *testing.T) *world {
 // victim returns the leases, the addresses and the VFs in the kernel of pod v/victim, as text.
 func (w *world) victim() string {
 	w.Helper()
-	w.engine.Wait()
+	w.node.VFs.Wait()
 	var all []any
 	for _, r := range w.content().Records {
 		if r.Lease.Owner.UID == "cv" {
@@ -129,7 +129,7 @@ func TestI9AttacksOfTenants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newVictim(t)
-			fill := strings.NewReplacer("%V0", w.vfs()[0].String(), "%V1", w.vfs()[1].String(), "%V2", w.vfs()[2].String(), "%PF", w.engine.Hardware.PFs()[0].MAC.String())
+			fill := strings.NewReplacer("%V0", w.vfs()[0].String(), "%V1", w.vfs()[1].String(), "%V2", w.vfs()[2].String(), "%PF", w.node.VFs.Hardware.PFs()[0].MAC.String())
 			network := fill.Replace(fmt.Sprintf(base, tc.more))
 			if tc.untagged {
 				network = strings.Replace(network, `"vlan":7,`, "", 1)

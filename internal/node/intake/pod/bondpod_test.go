@@ -101,7 +101,7 @@ func TestPodWithABondOfOnePF(t *testing.T) {
 	w.asks("pair")
 	all := w.vfs()
 	given := map[vf.PCIAddr]string{all[0]: "d/a", all[1]: "d/a"}
-	w.engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	w.node.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string { return given[a] }, nil
 	}
 	w.given["d/a/intel.com/fast"] = []vf.PCIAddr{all[0], all[1]}
@@ -124,7 +124,7 @@ func TestI1BondBesideMultus(t *testing.T) {
 	w := newWorldOn(t, hostFile, 2)
 	all := w.vfs()
 	given := map[vf.PCIAddr]string{all[0]: "d/a", all[4]: "d/other", all[6]: "d/a"}
-	w.engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+	w.node.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(a vf.PCIAddr) string { return given[a] }, nil
 	}
 	w.asks("")

@@ -124,7 +124,7 @@ func (h *Handler) giveBack(ctx context.Context, id string) error {
 	leases, err := h.leaseOwners(func(o vf.Owner) bool { return o.UID == id })
 	errs := []error{err}
 	for _, o := range leases {
-		errs = append(errs, h.Engine.Detach(ctx, o))
+		errs = append(errs, h.Resets.Detach(ctx, o))
 	}
 	return errors.Join(errs...)
 }

@@ -65,7 +65,7 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 		if got := dhcp(w); !slices.Equal(got, []string{"ADD dhcp c1 net1", "DEL dhcp c1 net1"}) {
 			t.Errorf("calls: %v", got)
 		}
-		if held, owed, err := w.engine.Delegations(); err != nil || len(held)+len(owed) != 0 {
+		if held, owed, err := w.node.VFs.Delegations(); err != nil || len(held)+len(owed) != 0 {
 			t.Errorf("held %v, owed %v, %v", held, owed, err)
 		}
 		records, err := journal.ReadRecords(w.ledger)
@@ -84,14 +84,14 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 		if err := errors.Join(err, w.pods.Resume(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if _, owed, err := w.engine.Delegations(); err != nil || len(owed) != 1 {
+		if _, owed, err := w.node.VFs.Delegations(); err != nil || len(owed) != 1 {
 			t.Errorf("owed %v, %v", owed, err)
 		}
 		w.del()
 		if got := dhcp(w); !slices.Equal(got, []string{"ADD dhcp c1 net1", "DEL dhcp c1 net1"}) {
 			t.Errorf("calls: %v", got)
 		}
-		if _, owed, err := w.engine.Delegations(); err != nil || len(owed) != 0 {
+		if _, owed, err := w.node.VFs.Delegations(); err != nil || len(owed) != 0 {
 			t.Errorf("owed %v, %v", owed, err)
 		}
 		w.clean()

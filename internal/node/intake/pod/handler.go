@@ -27,8 +27,8 @@ type ledger interface {
 	View(func(*journal.Tx) error) error
 }
 
-// engine is the part of attach.Engine that is needed.
-type engine interface {
+// resets is the part of reset.Resetter that is needed.
+type resets interface {
 	Detach(context.Context, vf.Owner) error
 }
 
@@ -60,7 +60,7 @@ type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PC
 type Config struct {
 	Networks networks
 	Ledger   ledger
-	Engine   engine
+	Resets   resets
 	Kernel   kernel
 	Hardware hardware
 	Cluster  cluster

@@ -76,7 +76,7 @@ func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 	orphans, err := h.leaseOwners(func(o vf.Owner) bool { return o.Kind == vf.OwnerPod && !living[o.UID] })
 	errs = append(errs, err)
 	for _, o := range orphans {
-		errs = append(errs, h.Engine.Detach(ctx, o))
+		errs = append(errs, h.Resets.Detach(ctx, o))
 	}
 	if d, err := defaultIn(h.ConfDir); err == nil && !d.DisableGC {
 		more, err := h.attachmentsTo(d.Name, living)

@@ -18,7 +18,7 @@ func (w *world) withPool(name string, namespaces ...string) {
 	run := ipam.Run{First: netip.MustParseAddr("10.1.0.1"), Last: netip.MustParseAddr("10.1.0.6")}
 	book := blocks.NewBook("here", func() {})
 	book.SetPools([]blocks.View{{Pool: blocks.Pool{Network: "whereabouts:" + name, Namespaces: namespaces, Blocks: []blocks.Block{{Run: run, Node: "here", Grant: "g"}}}}})
-	w.engine.Blocks = book
+	w.node.Engine.Blocks = book
 	err := w.ledger.Update(func(tx *journal.Tx) error {
 		return tx.PutGrant(journal.Grant{Network: "whereabouts:" + name, ID: "g"})
 	})

@@ -17,7 +17,6 @@ import (
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node"
-	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
@@ -189,7 +188,7 @@ type world struct {
 	*testing.T
 	k       *fake.Kernel
 	ledger  *journal.Ledger
-	engine  *attach.Engine
+	node    *node.Node
 	host    *host
 	cluster *cluster
 	given   map[string][]vf.PCIAddr // by namespace/pod/resource
@@ -231,12 +230,12 @@ func newWorldOn(t *testing.T, host string, pfs int) *world {
 	if err := errors.Join(node.Start(t.Context()), node.Reconciler.Pass(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	w.ledger, w.engine, w.whole = l, node.Engine, w.k.String()
-	t.Cleanup(node.Engine.Wait)
-	single, definitions := cni.New(node.Engine), &config.Definitions{}
+	w.ledger, w.node, w.whole = l, node, w.k.String()
+	t.Cleanup(node.VFs.Wait)
+	single, definitions := cni.New(cni.Parts{Engine: node.Engine, Resets: node.Resets, VFs: node.VFs}), &config.Definitions{}
 	single.Cluster, single.Definitions, w.single = w.cluster, definitions, single
 	w.pods = pod.New(pod.Config{
-		Networks: single, Ledger: l, Engine: node.Engine, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Definitions: definitions, Devices: w.devices,
+		Networks: single, Ledger: l, Resets: node.Resets, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Definitions: definitions, Devices: w.devices,
 		ConfDir: w.confDir, DeviceInfo: filepath.Join(w.dir, "devinfo"),
 	})
 	return w
@@ -337,7 +336,7 @@ func (w *world) del() {
 // clean checks that no plugin, sandbox, address or file is left, and that the machine is as before.
 func (w *world) clean() {
 	w.Helper()
-	w.engine.Wait()
+	w.node.VFs.Wait()
 	if left := w.host.left(); len(left) > 0 {
 		w.Errorf("plugins still have %v", left)
 	}

@@ -187,7 +187,7 @@ func (g *Gatherer) readUses(ctx context.Context, records []journal.Record, pfs [
 func (g *Gatherer) findDark(records []journal.Record) map[vf.ID]bool {
 	out := map[vf.ID]bool{}
 	for _, r := range records {
-		if g.Node.Engine.IsDark(r) {
+		if g.Node.VFs.IsDark(r) {
 			out[r.ID] = true
 		}
 	}

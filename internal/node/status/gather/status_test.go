@@ -46,8 +46,8 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	n := node.New(node.Config{Kernel: h.kernel, Ledger: l, BootID: "boot 1"})
-	n.Engine.Now = func() time.Time { return h.now }
-	t.Cleanup(func() { n.Engine.Wait(); _ = l.Close() })
+	n.VFs.Now = func() time.Time { return h.now }
+	t.Cleanup(func() { n.VFs.Wait(); _ = l.Close() })
 	spec, err := desired.Parse("host.yaml", []byte("pfs: [{name: enp1s0, vfs: 4}]\npools:\n"+
 		"- {name: net, prefix: x, selectors: [{pfNames: ['enp1s0#0-1']}]}\n- {name: user, prefix: x, deviceType: vfio-pci, selectors: [{pfNames: ['enp1s0#2-3']}]}\n"))
 	if err != nil {

@@ -12,7 +12,9 @@ import (
 // VFs.
 func TestHostBond(t *testing.T) {
 	bond, bridge := vf.Master{Name: "bond0", Kind: vf.MasterBond, Mode: vf.BondActiveBackup, Active: "enp1s0"}, vf.Master{Name: "br0", Kind: vf.MasterBridge}
-	pf := func(name string, m *vf.Master) api.PF { return api.PF{Name: name, Master: m, FailOver: m.FailOver()} }
+	pf := func(name string, m *vf.Master) api.PF {
+		return api.PF{PF: vf.PF{Name: name, Master: m}, FailOver: m.FailOver()}
+	}
 	st := api.NodeStatus{Ready: true, PFs: []api.PF{pf("enp1s0", &bond), pf("enp2s0", &bond), pf("enp3s0", &bridge), pf("enp4s0", nil)}}
 	const want = `
 - In bond0 (bond, active-backup, enp1s0 is active) of the host: enp1s0, enp2s0; when bond0 fails

@@ -96,7 +96,7 @@ func pfOf(v api.VF, st api.NodeStatus) api.PF {
 			return pf
 		}
 	}
-	return api.PF{Name: v.PF}
+	return api.PF{PF: vf.PF{Name: v.PF}}
 }
 
 func describeDevice(v api.VF) string {

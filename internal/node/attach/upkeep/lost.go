@@ -1,4 +1,4 @@
-package attach
+package upkeep
 
 import (
 	"context"
@@ -32,29 +32,29 @@ type absence struct {
 // attachedTask returns the upkeep that an attached VF of a listing needs, or nil if it needs none.
 // The task first restores the settings that the PF holds for the VF, since the VF's interface may
 // depend on them.
-func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, st vf.State) func() error {
-	drift := e.driftTask(ctx, r, st)
-	if first := drift; first != nil || e.needsLook(r, pf) {
+func (k *Keeper) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, st vf.State) func() error {
+	drift := k.driftTask(ctx, r, st)
+	if first := drift; first != nil || k.links.needsLook(r, pf) {
 		drift = func() error {
 			var err error
 			if first != nil {
 				err = first()
 			}
-			if e.needsLook(r, pf) { // even if the PF's settings could not be mended
-				err = errors.Join(err, e.tendLink(ctx, r, pf))
+			if k.links.needsLook(r, pf) { // even if the PF's settings could not be mended
+				err = errors.Join(err, k.links.tendLink(ctx, r, pf))
 			}
 			return err
 		}
 	}
-	if e.KnowsPod == nil || r.Lease.Owner.Kind != vf.OwnerPod || !isBack(st) {
-		e.absent.forgetValue(r.ID)
+	if k.KnowsPod == nil || r.Lease.Owner.Kind != vf.OwnerPod || !isBack(st) {
+		k.absent.Forget(r.ID)
 		return drift
 	}
-	if since := e.Now().Sub(e.absent.loadValue(r).asked); since >= 0 && since < lostLook {
+	if since := k.vfs.Now().Sub(k.absent.Load(r).asked); since >= 0 && since < lostLook {
 		return drift
 	}
 	return func() error {
-		if ended, err := e.endIfLost(ctx, r, st.Driver != vf.DriverVFIO); ended || err != nil || drift == nil {
+		if ended, err := k.endIfLost(ctx, r, st.Driver != vf.DriverVFIO); ended || err != nil || drift == nil {
 			return err
 		}
 		return drift()
@@ -76,35 +76,35 @@ func isBack(st vf.State) bool {
 // the API server nor the kubelet has known the pod for lostWait. If the cluster does not answer,
 // the pod counts as known. surelyBack is false for a VF bound to vfio-pci, since a process may have
 // it open. The caller holds the lock of the VF, so no ADD or DEL of the VF runs meanwhile.
-func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack bool) (ended bool, err error) {
-	rec, same, err := e.currentRecord(seen)
+func (k *Keeper) endIfLost(ctx context.Context, seen journal.Record, surelyBack bool) (ended bool, err error) {
+	rec, same, err := k.vfs.CurrentRecord(seen)
 	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return false, err
 	}
-	last := e.absent.loadValue(rec)
-	gone, err := e.podGone(ctx, rec)
+	last := k.absent.Load(rec)
+	gone, err := k.podGone(ctx, rec)
 	if err != nil {
-		e.Log.Debug("leave the lease of a VF that is back from its pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
+		k.vfs.Log.Debug("leave the lease of a VF that is back from its pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
 	}
-	last.asked = e.Now()
-	e.noteRunning(rec, &last, surelyBack && err == nil && !gone)
+	last.asked = k.vfs.Now()
+	k.noteRunning(rec, &last, surelyBack && err == nil && !gone)
 	switch {
 	case err != nil || !gone:
 		last.since = time.Time{}
 	case last.since.IsZero() || last.since.After(last.asked): // the latter: the clock was set back
 		last.since = last.asked
 	case last.asked.Sub(last.since) >= lostWait:
-		e.absent.forgetValue(rec.ID)
-		return true, e.releaseLocked(ctx, rec, "PodGone", fmt.Errorf(
+		k.absent.Forget(rec.ID)
+		return true, k.resets.ReleaseLocked(ctx, rec, "PodGone", fmt.Errorf(
 			"no DEL came: the VF is back from the pod, and neither the API server nor the kubelet has known the pod for %s", lostWait))
 	}
-	e.absent.storeValue(rec, last)
+	k.absent.Store(rec, last)
 	return false, nil
 }
 
 // noteRunning emits an event of a pod that runs without its interface: the VF is back on the host
 // although the cluster knows the pod, and for longer than a runtime takes to end a pod.
-func (e *Engine) noteRunning(rec journal.Record, last *absence, runs bool) {
+func (k *Keeper) noteRunning(rec journal.Record, last *absence, runs bool) {
 	switch {
 	case !runs:
 		last.runs = time.Time{}
@@ -112,21 +112,21 @@ func (e *Engine) noteRunning(rec journal.Record, last *absence, runs bool) {
 		last.runs = last.asked
 	case !last.reported && last.asked.Sub(last.runs) >= lostLook:
 		last.reported = true
-		e.reportBack(rec)
+		k.reports.reportBack(rec)
 	}
 }
 
 // podGone reports whether the cluster does not know the pod and the VF has come back from it.
-func (e *Engine) podGone(ctx context.Context, rec journal.Record) (bool, error) {
+func (k *Keeper) podGone(ctx context.Context, rec journal.Record) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lostBound)
 	defer cancel()
-	if known, err := e.KnowsPod(ctx, rec.Lease); err != nil || known {
+	if known, err := k.KnowsPod(ctx, rec.Lease); err != nil || known {
 		return false, err
 	}
-	st, err := e.readVF(ctx, rec)
+	st, err := k.vfs.ReadVF(ctx, rec)
 	if err != nil || st.Driver != vf.DriverVFIO {
 		return isBack(st), err
 	}
-	err = e.InUse(ctx, rec)
+	err = k.vfs.InUse(ctx, rec)
 	return err == nil, err
 }

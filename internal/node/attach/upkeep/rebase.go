@@ -1,4 +1,4 @@
-package attach
+package upkeep
 
 import (
 	"context"
@@ -6,18 +6,21 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
+	"github.com/culvert-net/culvert/internal/node/attach/reset"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // RebaseDiff returns the differences of a free or quarantined VF from its baseline, and changes
 // nothing. Its errors are those of Rebase.
-func (e *Engine) RebaseDiff(ctx context.Context, pci vf.PCIAddr) ([]vf.Difference, error) {
-	rec, err := e.findRebaseable(ctx, pci)
+func (k *Keeper) RebaseDiff(ctx context.Context, pci vf.PCIAddr) ([]vf.Difference, error) {
+	rec, err := k.findRebaseable(ctx, pci)
 	if err != nil {
 		return nil, err
 	}
-	st, err := e.readVF(ctx, rec)
+	st, err := k.vfs.ReadVF(ctx, rec)
 	if err != nil {
 		return nil, fmt.Errorf("read VF %s: %w", pci, err)
 	}
@@ -32,52 +35,52 @@ func (e *Engine) RebaseDiff(ctx context.Context, pci vf.PCIAddr) ([]vf.Differenc
 //
 // Errors: vf.ErrNotFound for a VF that is not in the ledger, vf.ErrHeld for one that is in
 // use, vf.ErrUnable for differences that no baseline may have.
-func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Difference) ([]vf.Difference, error) {
-	rec, err := e.findRebaseable(ctx, pci)
+func (k *Keeper) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Difference) ([]vf.Difference, error) {
+	rec, err := k.findRebaseable(ctx, pci)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := e.vfs.Lock(ctx, rec.ID, "a new baseline")
+	unlock, err := k.vfs.Locks.Lock(ctx, rec.ID, "a new baseline")
 	if err != nil {
 		return nil, fmt.Errorf("take the baseline of VF %s anew: %w: nothing was changed, repeat it", pci, err)
 	}
 	defer unlock()
-	if rec, err = e.findRebaseable(ctx, pci); err != nil { // given out while we waited
+	if rec, err = k.findRebaseable(ctx, pci); err != nil { // given out while we waited
 		return nil, err
 	}
-	at, err := e.findSite(rec)
+	at, err := k.vfs.FindSite(rec)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.findCall(at, rec); err != nil {
+	if err := k.vfs.FindCall(at, rec); err != nil {
 		return nil, fmt.Errorf("take the baseline of VF %s anew: %w: nothing was changed", pci, err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished
 	defer cancel()
 	rec.Generation++
 	rec.Phase = vf.PhaseReleasing
-	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+	if err := k.vfs.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
 		return nil, err
 	}
-	if err := e.removeBond(ctx, rec); err != nil { // its addresses stay held
-		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.label, err), e.quarantineVF(rec, err))
+	if err := k.resets.RemoveBond(ctx, rec); err != nil { // its addresses stay held
+		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.Label, err), k.resets.QuarantineVF(rec, err))
 	}
-	changed, err := e.rebaseVF(ctx, at, &rec, accept)
-	err = e.removeGuardAfter(ctx, rec, err)
+	changed, err := k.rebaseVF(ctx, at, &rec, accept)
+	err = k.resets.RemoveGuardAfter(ctx, rec, err)
 	switch {
-	case errors.Is(err, errGone):
-		return nil, errors.Join(err, e.forgetVF(rec, err))
+	case errors.Is(err, hold.ErrGone):
+		return nil, errors.Join(err, k.vfs.ForgetVF(rec, err))
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.label, err), e.quarantineVF(rec, err))
+		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.Label, err), k.resets.QuarantineVF(rec, err))
 	case len(changed) == 0:
-		return nil, e.freeVF(at, rec, "Recovered", nil)
+		return nil, k.resets.FreeVF(at, rec, "Recovered", nil)
 	}
-	return changed, e.freeVF(at, rec, "Rebased", fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
+	return changed, k.resets.FreeVF(at, rec, "Rebased", fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
 }
 
 // findRebaseable returns the record of a VF if it is free or in quarantine, and not in use.
-func (e *Engine) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Record, error) {
-	records, err := e.readRecords()
+func (k *Keeper) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Record, error) {
+	records, err := k.vfs.ReadRecords()
 	if err != nil {
 		return journal.Record{}, err
 	}
@@ -89,7 +92,7 @@ func (e *Engine) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Re
 	if rec.Phase != vf.PhaseFree && rec.Phase != vf.PhaseQuarantined {
 		return rec, fmt.Errorf("VF %s is %s: %w by %s: only a VF that is free or quarantined gets a new baseline", pci, rec.Phase, vf.ErrHeld, rec.Holder())
 	}
-	outside, err := e.Outside(ctx, pci)
+	outside, err := k.vfs.Outside(ctx, pci)
 	switch {
 	case err != nil:
 		return rec, fmt.Errorf("VF %s: find out whether it is in use: %w", pci, err)
@@ -100,39 +103,21 @@ func (e *Engine) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Re
 }
 
 // rebaseVF resets a VF, and records a new baseline if the reset leaves only accepted differences.
-func (e *Engine) rebaseVF(ctx context.Context, at site, rec *journal.Record, accept []vf.Difference) ([]vf.Difference, error) {
-	err := e.resetVF(ctx, at, rec)
-	var left *differsError
-	if !errors.As(err, &left) || left.failed != nil {
+func (k *Keeper) rebaseVF(ctx context.Context, at lease.Site, rec *journal.Record, accept []vf.Difference) ([]vf.Difference, error) {
+	err := k.resets.ResetVF(ctx, at, rec)
+	var left *reset.DiffersError
+	if !errors.As(err, &left) || left.Failed != nil {
 		return nil, err
 	}
-	// resetVF has bound the driver anew, so the differences left do not come from the last owner.
-	baseline := rec.Baseline.WithInterface(left.state)
-	if other := baseline.Diff(left.state); len(other) > 0 {
+	// reset.ResetVF has bound the driver anew, so the differences left do not come from the last owner.
+	baseline := rec.Baseline.WithInterface(left.State)
+	if other := baseline.Diff(left.State); len(other) > 0 {
 		return nil, fmt.Errorf("%w: a reset leaves what no baseline may have: %s", vf.ErrUnable, vf.Differences(other))
 	}
-	unseen := slices.DeleteFunc(slices.Clone(left.differences), func(d vf.Difference) bool { return slices.Contains(accept, d) })
+	unseen := slices.DeleteFunc(slices.Clone(left.Differences), func(d vf.Difference) bool { return slices.Contains(accept, d) })
 	if len(unseen) > 0 {
 		return nil, fmt.Errorf("%w: it now differs otherwise than was shown: %s: run the command again", vf.ErrInvalid, vf.Differences(unseen))
 	}
 	rec.Baseline = baseline
-	return left.differences, nil
+	return left.Differences, nil
 }
-
-// differsError says that a VF still differs from its baseline after a reset.
-type differsError struct {
-	state       vf.State
-	differences []vf.Difference
-	failed      error // steps of the reset that failed
-}
-
-func (e *differsError) Error() string {
-	text := vf.Differences(e.differences)
-	if slices.ContainsFunc(e.differences, func(d vf.Difference) bool { return d.Attribute == "link mac" }) {
-		text += ": " + vf.DescribeUnanswered()
-	}
-	left := fmt.Errorf("after %d rounds of reset: %s", rounds, text)
-	return errors.Join(e.failed, left).Error()
-}
-
-func (e *differsError) Unwrap() error { return e.failed }

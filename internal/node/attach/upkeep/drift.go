@@ -1,4 +1,4 @@
-package attach
+package upkeep
 
 import (
 	"cmp"
@@ -8,98 +8,88 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // isNews reports whether the text about drift of a lease differs from the last one, and remembers
 // it. So a drift causes one event and not one in each pass. An empty text forgets the last one.
-func (e *Engine) isNews(r journal.Record, text string) bool {
-	if e.drifts.loadValue(r) == text {
+func (k *Keeper) isNews(r journal.Record, text string) bool {
+	if k.drifts.Load(r) == text {
 		return false
 	}
-	e.drifts.storeValue(r, text)
+	k.drifts.Store(r, text)
 	return text != ""
 }
 
-// driftOf lists the differences between an attached VF and its lease, as far as a listing of the
-// host shows. It compares the PF's settings for the VF and its driver, and reports a netdevice that
-// is back on the host. In the owner's netns, which the owner may change, culvertd compares only the
-// guard (guardDrift). CHECK compares all of it.
-func driftOf(rec journal.Record, st vf.State) []vf.Difference {
-	d := LeaseDiff(rec, st)
-	if st.Link == nil {
-		d = slices.DeleteFunc(d, func(o vf.Difference) bool { return o.Attribute == "interface" })
-	}
-	return d
-}
-
 // driftTask mends or reports the drift of an attached VF; nil when there is none.
-func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) func() error {
-	if len(driftOf(r, st)) == 0 {
+func (k *Keeper) driftTask(ctx context.Context, r journal.Record, st vf.State) func() error {
+	if len(lease.HostDiff(r, st)) == 0 {
 		if r.Lease.Wanted.Guard != "" {
-			if !e.needsGuardLook(r) {
+			if !k.needsGuardLook(r) {
 				return nil
 			}
-			return func() error { return e.tendGuard(ctx, r) }
+			return func() error { return k.tendGuard(ctx, r) }
 		}
-		e.isNews(r, "")
+		k.isNews(r, "")
 		return nil
 	}
-	return func() error { return e.handleDrift(ctx, r) }
+	return func() error { return k.handleDrift(ctx, r) }
 }
 
 // handleDrift runs with the VF locked.
-func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, undoBound)
+func (k *Keeper) handleDrift(ctx context.Context, seen journal.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, hold.UndoBound)
 	defer cancel()
-	rec, same, err := e.currentRecord(seen)
+	rec, same, err := k.vfs.CurrentRecord(seen)
 	if err != nil || !same || rec.Phase != vf.PhaseAttached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
-	at, err := e.findSite(rec)
+	at, err := k.vfs.FindSite(rec)
 	if err != nil {
 		return err
 	}
-	before, unread, err := e.readDrift(ctx, rec)
+	before, unread, err := k.readDrift(ctx, rec)
 	if err != nil || len(before) == 0 {
 		return cmp.Or(err, unread) // nil when the listing showed a VF between two states
 	}
-	if e.shouldMend(rec, before) {
-		err = e.mendDrift(ctx, at, rec)
+	if k.shouldMend(rec, before) {
+		err = k.mendDrift(ctx, at, rec)
 	}
-	left, _, lookErr := e.readDrift(ctx, rec)
+	left, _, lookErr := k.readDrift(ctx, rec)
 	if lookErr == nil {
-		lookErr = e.reportDrift(at, rec, before, left)
+		lookErr = k.reportDrift(at, rec, before, left)
 	}
 	if err := errors.Join(err, lookErr); err != nil {
-		return fmt.Errorf("VF %s of PF %s: mend what drifted (%s): %w", rec.PCI, at.label, vf.Differences(before), err)
+		return fmt.Errorf("VF %s of PF %s: mend what drifted (%s): %w", rec.PCI, at.Label, vf.Differences(before), err)
 	}
 	return nil
 }
 
 // reportDrift emits the events of the drift of a VF: one about the differences that were mended,
 // and one about those that are left if they are news.
-func (e *Engine) reportDrift(at site, rec journal.Record, before, left []vf.Difference) error {
+func (k *Keeper) reportDrift(at lease.Site, rec journal.Record, before, left []vf.Difference) error {
 	var events []journal.Event
 	if done := without(before, left); len(done) > 0 {
 		if slices.ContainsFunc(done, isOfPF) {
-			e.noteReset(rec)
+			k.links.noteReset(rec)
 		}
-		events = append(events, e.driftEvent(at, rec, "DriftMended", done))
+		events = append(events, driftEvent(at, rec, "DriftMended", done))
 	}
 	if len(left) > 0 {
-		if e.isNews(rec, vf.Differences(left)) {
-			e.reportUnmended(rec, left)
-			events = append(events, e.driftEvent(at, rec, "Drifted", left))
+		if k.isNews(rec, vf.Differences(left)) {
+			k.reports.reportUnmended(rec, left)
+			events = append(events, driftEvent(at, rec, "Drifted", left))
 		}
 	} else {
-		e.isNews(rec, "")
+		k.isNews(rec, "")
 	}
 	if len(events) == 0 {
 		return nil
 	}
-	return e.Ledger.Update(func(tx *journal.Tx) error {
+	return k.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		var errs []error
 		for _, ev := range events {
 			errs = append(errs, tx.Event(ev))
@@ -110,22 +100,22 @@ func (e *Engine) reportDrift(at site, rec journal.Record, before, left []vf.Diff
 
 // readDrift returns the differences of an attached VF from its lease. unread is the reason why those
 // of the guard are missing: the owner decides whether its netns can be read.
-func (e *Engine) readDrift(ctx context.Context, rec journal.Record) (all []vf.Difference, unread, err error) {
-	st, err := e.readFromHost(ctx, rec)
+func (k *Keeper) readDrift(ctx context.Context, rec journal.Record) (all []vf.Difference, unread, err error) {
+	st, err := k.vfs.ReadFromHost(ctx, rec)
 	if err != nil {
 		return nil, nil, err
 	}
-	guard, unread := e.guardDrift(ctx, rec)
-	return append(driftOf(rec, st), guard...), unread, nil
+	guard, unread := k.guardDrift(ctx, rec)
+	return append(lease.HostDiff(rec, st), guard...), unread, nil
 }
 
 // shouldMend reports whether culvertd mends the drift of a VF, as its pool wants. It mends no VF
 // whose netdevice is back on the host: the owner has lost that VF, and its release resets it.
-func (e *Engine) shouldMend(rec journal.Record, d []vf.Difference) bool {
+func (k *Keeper) shouldMend(rec journal.Record, d []vf.Difference) bool {
 	if slices.ContainsFunc(d, func(o vf.Difference) bool { return o.Attribute == "netns" }) {
 		return false
 	}
-	return e.mendsDrift(rec)
+	return mendsDrift(k.vfs, rec)
 }
 
 // mendDrift restores the guard of an attached VF and the PF's settings for it. A MAC that the PF
@@ -134,23 +124,23 @@ func (e *Engine) shouldMend(rec journal.Record, d []vf.Difference) bool {
 //
 // If the owner's netns cannot be read, mendDrift restores the PF's other settings all the same: they
 // keep the owner in its VLAN.
-func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) error {
-	st, unread := e.readForMending(ctx, rec)
+func (k *Keeper) mendDrift(ctx context.Context, at lease.Site, rec journal.Record) error {
+	st, unread := k.readForMending(ctx, rec)
 	if unread != nil {
 		var err error
-		if st, err = e.readFromHost(ctx, rec); err != nil {
+		if st, err = k.vfs.ReadFromHost(ctx, rec); err != nil {
 			return errors.Join(unread, err)
 		}
 	}
-	want := effectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
-	steps := adminSteps(at.place, st.Admin, want)
+	want := lease.EffectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
+	steps := lease.AdminSteps(at.Place, st.Admin, want)
 	if st.Admin.MAC != want.MAC && keepsMAC(rec, st) {
-		steps = append(steps, step.SetVFMAC{PF: at.pf, Index: at.index, MAC: want.MAC})
+		steps = append(steps, step.SetVFMAC{PF: at.PF, Index: at.Index, MAC: want.MAC})
 	}
 	if st.Link != nil && len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) > 0 {
-		steps = append(guardSteps(at.place, rec), steps...)
+		steps = append(lease.GuardSteps(at.Place, rec), steps...)
 	}
-	return errors.Join(unread, e.mendSteps(ctx, rec, steps))
+	return errors.Join(unread, k.vfs.MendSteps(ctx, rec, steps))
 }
 
 // keepsMAC reports whether a VF still uses the MAC of its lease, although the PF has another one
@@ -163,8 +153,8 @@ func keepsMAC(rec journal.Record, st vf.State) bool {
 	return st.Link != nil && st.Link.Netns == rec.Lease.Netns && st.Link.MAC == rec.Lease.LinkMAC
 }
 
-func (e *Engine) driftEvent(at site, rec journal.Record, reason string, d []vf.Difference) journal.Event {
-	text := fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, at.label, rec.Lease.Owner, vf.Differences(d))
+func driftEvent(at lease.Site, rec journal.Record, reason string, d []vf.Difference) journal.Event {
+	text := fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, at.Label, rec.Lease.Owner, vf.Differences(d))
 	if reason == "Drifted" {
 		text += ": start the owner anew, or mend it by hand"
 	}

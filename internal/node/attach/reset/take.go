@@ -1,4 +1,4 @@
-package attach
+package reset
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -18,48 +20,48 @@ import (
 // TakeVFs removes the guards first: afterwards no record says where they are. It brings each
 // interface down before, so that the owner does not send without the guard. If take fails, the VFs
 // stay, and TakeVFs undoes this, for every drift policy of their pools.
-func (e *Engine) TakeVFs(ctx context.Context, pf vf.PFID, take func() error) error {
-	unlock, err := e.lockVFs(ctx, pf)
+func (b *Resetter) TakeVFs(ctx context.Context, pf vf.PFID, take func() error) error {
+	unlock, err := b.lockVFs(ctx, pf)
 	defer unlock()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished
 	defer cancel()
-	records, err := e.recordsOf(pf)
+	records, err := b.recordsOf(pf)
 	if err != nil {
 		return err
 	}
-	withdrawn, err := e.withdrawGuards(ctx, records)
+	withdrawn, err := b.withdrawGuards(ctx, records)
 	if err == nil {
 		err = take()
 	}
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound)
 	defer cancel()
 	if err == nil {
-		e.removeEmptyBonds(ctx, records)
+		b.removeEmptyBonds(ctx, records)
 		return nil
 	}
 	errs := []error{err}
 	for _, rec := range withdrawn {
-		errs = append(errs, e.endWithdrawal(ctx, rec))
+		errs = append(errs, b.EndWithdrawal(ctx, rec))
 	}
 	return errors.Join(errs...)
 }
 
 // removeEmptyBonds removes the bonds that have lost their last member. The leases have ended, so a bond
 // that cannot be removed stays in its pod, where it sends nothing.
-func (e *Engine) removeEmptyBonds(ctx context.Context, taken []journal.Record) {
+func (b *Resetter) removeEmptyBonds(ctx context.Context, taken []journal.Record) {
 	for _, rec := range taken {
-		if err := e.removeEmptyBond(ctx, rec); err != nil {
-			e.Log.Warn("remove a bond whose VFs are made anew", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
+		if err := b.RemoveEmptyBond(ctx, rec); err != nil {
+			b.vfs.Log.Warn("remove a bond whose VFs are made anew", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
 		}
 	}
 }
 
 // lockVFs locks all VFs of a PF that have a record. unlock is to be called after an error, too.
-func (e *Engine) lockVFs(ctx context.Context, pf vf.PFID) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, undoBound)
+func (b *Resetter) lockVFs(ctx context.Context, pf vf.PFID) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, hold.UndoBound)
 	defer cancel()
 	var locked []func()
 	unlock = func() {
@@ -67,9 +69,9 @@ func (e *Engine) lockVFs(ctx context.Context, pf vf.PFID) (unlock func(), err er
 			one()
 		}
 	}
-	records, err := e.recordsOf(pf)
+	records, err := b.recordsOf(pf)
 	for _, r := range records {
-		one, err := e.vfs.Lock(ctx, r.ID, "a change of the number of VFs")
+		one, err := b.vfs.Locks.Lock(ctx, r.ID, "a change of the number of VFs")
 		if err != nil {
 			return unlock, fmt.Errorf("VF %s: %w: nothing was changed, repeat it", r.PCI, err)
 		}
@@ -79,22 +81,22 @@ func (e *Engine) lockVFs(ctx context.Context, pf vf.PFID) (unlock func(), err er
 }
 
 // recordsOf returns the records of the VFs of a PF.
-func (e *Engine) recordsOf(pf vf.PFID) ([]journal.Record, error) {
-	records, err := e.readRecords()
+func (b *Resetter) recordsOf(pf vf.PFID) ([]journal.Record, error) {
+	records, err := b.vfs.ReadRecords()
 	return slices.DeleteFunc(records, func(r journal.Record) bool { return r.ID.PF != pf }), err
 }
 
-// withdrawGuards removes the guards of VFs. withdrawn are those whose guard endWithdrawal is to set
+// withdrawGuards removes the guards of VFs. withdrawn are those whose guard EndWithdrawal is to set
 // again if the VFs stay, also after an error. The ledger names them before the kernel is touched.
-func (e *Engine) withdrawGuards(ctx context.Context, records []journal.Record) (withdrawn []journal.Record, err error) {
+func (b *Resetter) withdrawGuards(ctx context.Context, records []journal.Record) (withdrawn []journal.Record, err error) {
 	var away, with []journal.Record // from their owners
 	for _, rec := range records {
 		if rec.Lease.Wanted.Guard == "" || rec.Lease.Netns == "" {
 			continue
 		}
-		st, err := e.readVF(ctx, rec)
+		st, err := b.vfs.ReadVF(ctx, rec)
 		switch {
-		case errors.Is(err, errGone) || err == nil && (st.Link == nil || st.Link.Netns != rec.Lease.Netns):
+		case errors.Is(err, hold.ErrGone) || err == nil && (st.Link == nil || st.Link.Netns != rec.Lease.Netns):
 			away = append(away, rec)
 		case err != nil:
 			return nil, err
@@ -106,29 +108,29 @@ func (e *Engine) withdrawGuards(ctx context.Context, records []journal.Record) (
 		}
 	}
 	if len(with) > 0 {
-		if err := e.putWithdrawn(with...); err != nil {
+		if err := b.putWithdrawn(with...); err != nil {
 			return nil, err
 		}
 	}
 	for _, rec := range with {
-		err := e.doStep(ctx, step.SetUp{VF: rec.PCI, Netns: rec.Lease.Netns, Up: false})
+		err := b.vfs.DoStep(ctx, step.SetUp{VF: rec.PCI, Netns: rec.Lease.Netns, Up: false})
 		if err == nil {
-			err = e.RemoveGuard(ctx, rec)
+			err = b.RemoveGuard(ctx, rec)
 		}
 		if err != nil {
 			return with, err
 		}
 	}
 	for _, rec := range away {
-		err = errors.Join(err, e.RemoveGuard(ctx, rec))
+		err = errors.Join(err, b.RemoveGuard(ctx, rec))
 	}
 	return with, err
 }
 
 // putWithdrawn writes whether the guards of VFs are withdrawn. Another member of the bond may have
 // handed its addresses to one of them meanwhile, so it changes nothing else.
-func (e *Engine) putWithdrawn(records ...journal.Record) error {
-	return e.Ledger.Update(func(tx *journal.Tx) error {
+func (b *Resetter) putWithdrawn(records ...journal.Record) error {
+	return b.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		var errs []error
 		for _, rec := range records {
 			now, err := tx.Record(rec.ID)
@@ -142,58 +144,58 @@ func (e *Engine) putWithdrawn(records ...journal.Record) error {
 	})
 }
 
-// endWithdrawal sets the guard of a lease again, and then brings the interface up if it was up
+// EndWithdrawal sets the guard of a lease again, and then brings the interface up if it was up
 // before. It adds the addresses and routes that went while the interface was down. Tend calls it if
 // culvertd ended before it took the VF. The caller holds the lock of the VF.
-func (e *Engine) endWithdrawal(ctx context.Context, seen journal.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, undoBound)
+func (b *Resetter) EndWithdrawal(ctx context.Context, seen journal.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, hold.UndoBound)
 	defer cancel()
-	rec, same, err := e.currentRecord(seen)
+	rec, same, err := b.vfs.CurrentRecord(seen)
 	if err != nil || !same || rec.Lease.Withdrawn == nil {
 		return err // nil when the owner gave the VF back meanwhile
 	}
-	err = e.restoreGuard(ctx, rec, rec.Lease.Withdrawn.WasUp)
-	if err != nil && !e.isHome(ctx, rec, err) { // else no guard is needed, and upkeep ends the lease if its DEL is lost
+	err = b.restoreGuard(ctx, rec, rec.Lease.Withdrawn.WasUp)
+	if err != nil && !b.isHome(ctx, rec, err) { // else no guard is needed, and upkeep ends the lease if its DEL is lost
 		return fmt.Errorf("set the guard of VF %s of %s again: %w", rec.PCI, rec.Lease.Owner, err)
 	}
 	rec.Lease.Withdrawn = nil
-	return e.putWithdrawn(rec)
+	return b.putWithdrawn(rec)
 }
 
 // isHome reports whether a step in the owner's netns failed because the netns is gone, or because the
 // interface is not there any more.
-func (e *Engine) isHome(ctx context.Context, rec journal.Record, failed error) bool {
+func (b *Resetter) isHome(ctx context.Context, rec journal.Record, failed error) bool {
 	if errors.Is(failed, vf.ErrNetnsGone) {
 		return true
 	}
-	st, err := e.readVF(ctx, rec)
+	st, err := b.vfs.ReadVF(ctx, rec)
 	return err == nil && st.Link != nil && st.Link.Netns != rec.Lease.Netns
 }
 
 // restoreGuard sets the guard of a lease, and the interface up if it was up before.
-func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) error {
-	at, err := e.findSite(rec)
+func (b *Resetter) restoreGuard(ctx context.Context, rec journal.Record, up bool) error {
+	at, err := b.vfs.FindSite(rec)
 	if err != nil {
 		return err
 	}
-	steps := guardSteps(at.place, rec)
+	steps := lease.GuardSteps(at.Place, rec)
 	if up {
 		steps = append(steps, step.SetUp{VF: rec.PCI, Netns: rec.Lease.Netns, Up: true})
 	}
 	for _, s := range steps {
-		if err := e.doStep(ctx, s); err != nil {
+		if err := b.vfs.DoStep(ctx, s); err != nil {
 			return err
 		}
 	}
-	st, err := e.readVF(ctx, rec)
+	st, err := b.vfs.ReadVF(ctx, rec)
 	if err != nil || !up || st.Link == nil {
 		return err
 	}
 	// The guard is set. If the owner prevents culvertd from adding addresses or routes, the record
 	// must not stay withdrawn.
-	missing := missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}, nil)
-	if err := e.mendSteps(ctx, rec, missing); err != nil {
-		e.Log.Warn("add the addresses and routes of an interface again", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
+	missing := lease.MissingSteps(at.Place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}, nil)
+	if err := b.vfs.MendSteps(ctx, rec, missing); err != nil {
+		b.vfs.Log.Warn("add the addresses and routes of an interface again", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package attach
+package reset
 
 import (
 	"context"
@@ -21,23 +21,23 @@ const roomBound = 10 * time.Second
 // Without udev the kernel names the netdevice of a newly bound driver ethN, with the first N that
 // is free. That can be the name of another VF, which is with its owner or is being bound at the
 // same moment. Two VFs with each other's names could then never be reset (seen in the lab).
-func (e *Engine) resetStep(ctx context.Context, rec journal.Record, s step.Step) error {
-	err := e.doStep(ctx, s)
+func (b *Resetter) resetStep(ctx context.Context, rec journal.Record, s step.Step) error {
+	err := b.vfs.DoStep(ctx, s)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	switch s.(type) {
 	case step.Rename:
 		// A waiting rename must not occupy a name that another rename waits for.
-		err = errors.Join(err, e.doStep(ctx, step.Rename{VF: rec.PCI, Name: passingName(rec.PCI)}))
+		err = errors.Join(err, b.vfs.DoStep(ctx, step.Rename{VF: rec.PCI, Name: passingName(rec.PCI)}))
 	case step.Move:
 	default:
 		return err
 	}
-	if roomErr := e.makeRoom(ctx, rec); roomErr != nil {
+	if roomErr := b.makeRoom(ctx, rec); roomErr != nil {
 		return errors.Join(err, roomErr)
 	}
-	return e.doStep(ctx, s)
+	return b.vfs.DoStep(ctx, s)
 }
 
 // passingName returns the temporary name of a VF's netdevice, which no other VF has.
@@ -48,8 +48,8 @@ func passingName(pci vf.PCIAddr) string {
 // makeRoom frees the name in rec's baseline if another VF's netdevice has it: it gives that
 // netdevice a temporary name, and Tend restores its own. If other work has that VF locked,
 // makeRoom waits for that work.
-func (e *Engine) makeRoom(ctx context.Context, rec journal.Record) error {
-	records, err := e.readRecords()
+func (b *Resetter) makeRoom(ctx context.Context, rec journal.Record) error {
+	records, err := b.vfs.ReadRecords()
 	if err != nil {
 		return err
 	}
@@ -57,13 +57,13 @@ func (e *Engine) makeRoom(ctx context.Context, rec journal.Record) error {
 		if other.ID == rec.ID || other.Baseline.Name == rec.Baseline.Name {
 			continue
 		}
-		st, err := e.Kernel.VF(ctx, other.PCI, "")
+		st, err := b.vfs.Kernel.VF(ctx, other.PCI, "")
 		if err != nil || st.Link == nil || st.Link.Name != rec.Baseline.Name {
 			continue // a VF that cannot be read counts as without the name
 		}
-		unlock, busy := e.vfs.TryLock(other.ID, "a rename, which another VF needs")
+		unlock, busy := b.vfs.Locks.TryLock(other.ID, "a rename, which another VF needs")
 		if busy == nil {
-			err := e.doStep(ctx, step.Rename{VF: other.PCI, Name: passingName(other.PCI)})
+			err := b.vfs.DoStep(ctx, step.Rename{VF: other.PCI, Name: passingName(other.PCI)})
 			unlock()
 			return err
 		}
