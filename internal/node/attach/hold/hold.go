@@ -1,6 +1,7 @@
 // Package hold has what every work on one VF needs: the lock of that VF, its lease in the ledger, its
 // state in the kernel, the calls to the kernel that hang, and the answer to the question who uses
-// it. Packages reset, attach, loan and upkeep build on it.
+// it. The kernel, the ledger, the listed hardware and the wanted Spec enter. Packages reset, attach,
+// loan and upkeep build on it, and reconcile asks it who uses a VF.
 package hold
 
 import (

@@ -111,7 +111,7 @@ func FindListed(r journal.Record, seen []vf.PF) (vf.PF, vf.State, bool) {
 }
 
 // WithIdle runs f while no request can get the VF, and reports whether f ran. f does not run if
-// the VF is held, other work has it locked, or it is used outside the ledger, nor if the engine
+// the VF is held, other work has it locked, or it is used outside the ledger, nor if culvertd
 // cannot find that out.
 func (h *VFs) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (ran bool, err error) {
 	unlock, busy := h.Locks.TryLock(id, "culvertd's work on a VF that is free")

@@ -19,7 +19,7 @@ const usesBound = 10 * time.Second
 // a pod to which the kubelet gave it, whatever plugin that pod uses; a process that has it open;
 // another network namespace; the host's own network (kernel.Uses).
 //
-// An error means that the engine could not find out about the VFs that are not in the answer.
+// An error means that culvertd could not find out about the VFs that are not in the answer.
 func (h *VFs) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
 	out, err := h.UsesOf(ctx, vfs...)
 	if h.Given == nil {
@@ -50,7 +50,7 @@ func (h *VFs) UsesOf(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.
 }
 
 // IsLeftToUser reports whether a VF without an owner in the ledger is used outside Culvert, or
-// whether the engine cannot find that out. It emits an event when a use begins or ends. A VF that
+// whether culvertd cannot find that out. It emits an event when a use begins or ends. A VF that
 // is being taken back from an owner is not left: what is on it comes from that owner.
 func (h *VFs) IsLeftToUser(ctx context.Context, rec journal.Record) bool {
 	if !rec.Lease.Owner.IsZero() {

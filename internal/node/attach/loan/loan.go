@@ -1,4 +1,6 @@
-// Package loan lends VFs another rate for a while, to measure with.
+// Package loan lends VFs another rate for a while, to measure with. culvertd calls Lend and GiveBack
+// for a measurement. Package upkeep ends a loan whose time is up, or that an earlier culvertd left.
+// The loan is in the lease.
 package loan
 
 import (

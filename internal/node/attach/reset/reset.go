@@ -1,7 +1,8 @@
 // Package reset takes VFs back from their owners. One function does so, for every failure and every
 // caller: ResetVF. It compares the VF with its baseline, removes the difference and reads back. A VF
 // that it cannot clean is quarantined. The undo of a failed attach, release, replay after a crash
-// and the retry of a quarantined VF all call it.
+// and the retry of a quarantined VF all call it. A record of the ledger enters, and a VF that is
+// free or quarantined leaves. The intake packages, attach, upkeep and reconcile call it.
 package reset
 
 import (

@@ -86,7 +86,7 @@ func (k *Keeper) Adopt(ctx context.Context, req attach.Request) error {
 	}
 	unlock, err := k.vfs.Locks.Lock(ctx, rec.ID, "the adoption by "+req.Owner.String())
 	if err != nil {
-		return nil //nolint:nilerr // Tend mends it
+		return nil // Tend mends it
 	}
 	defer unlock()
 	if err := k.handleDrift(ctx, rec); err != nil {

@@ -447,8 +447,8 @@ func TestPodUsesItsVFByAnotherPlugin(t *testing.T) {
 	m.kubelet.knows("x/a", "uhhhhhh")
 }
 
-// No pod gets a free VF while the host uses it. The VF stays in its place meanwhile, as it does
-// below a bridge, so nothing else tells the kubelet.
+// No pod gets a free VF while the host uses it. The interface stays in its place below a bridge, so
+// the device plugin learns of that use by HostUse alone.
 func TestVFsThatTheHostUsesAreUnhealthy(t *testing.T) {
 	m := started(t)
 	changed := m.pci(1, 0)
