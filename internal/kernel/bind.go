@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -106,24 +107,67 @@ func makesNetdev(driver string) bool {
 
 // probeVF makes the kernel probe the VF and checks that a driver is bound.
 func (k *Kernel) probeVF(ctx context.Context, pf vf.PCIAddr, s step.Bind) error {
-	if err := k.setOverride(s.VF, s.Driver); err != nil {
+	if s.Driver != vf.DriverDefault {
+		return k.probeNamed(ctx, s.VF, s.Driver)
+	}
+	driver, err := linkTarget(k.sys.pciPath(pf, "driver"))
+	if err != nil {
 		return err
 	}
-	if s.Driver == vf.DriverDefault {
-		return k.probeDefault(ctx, pf, s.VF)
+	known := vf.DriverOf(driver).VFDrivers
+	if err := k.probeDefault(ctx, pf, s.VF, known); err != nil {
+		return err
 	}
-	if !fileExists(filepath.Join(k.sys.root, "bus/pci/drivers", s.Driver)) {
-		if err := loadModule(ctx, s.Driver); err != nil {
+	bound, err := linkTarget(k.sys.pciPath(s.VF, "driver"))
+	if err != nil || makesNetdev(bound) {
+		return err
+	}
+	return k.probeInstead(ctx, s.VF, bound, known)
+}
+
+// probeNamed binds the named driver, and loads its module first if necessary.
+func (k *Kernel) probeNamed(ctx context.Context, addr vf.PCIAddr, driver string) error {
+	if err := k.setOverride(addr, driver); err != nil {
+		return err
+	}
+	if !fileExists(filepath.Join(k.sys.root, "bus/pci/drivers", driver)) {
+		if err := loadModule(ctx, driver); err != nil {
 			return err
 		}
 	}
-	return k.writeProbe(s.VF, s.Driver)
+	return k.writeProbe(addr, driver)
 }
 
-// probeDefault lets the kernel choose the driver. If the kernel has no driver for the device,
-// probeDefault loads the module by the device's alias, as udev would have done, and repeats the
-// probe.
-func (k *Kernel) probeDefault(ctx context.Context, pf, addr vf.PCIAddr) (err error) {
+// probeInstead binds one of the known drivers in place of the bound one, which makes no netdevice:
+// vfio-pci binds to each model that its parameter ids= or its file new_id names, and the kernel lets
+// it if it was registered before the netdevice driver. The name of the known driver stays in
+// driver_override, so that the next probe finds it at once.
+func (k *Kernel) probeInstead(ctx context.Context, addr vf.PCIAddr, bound string, known []string) error {
+	errs := []error{fmt.Errorf("the kernel bound %s to it in place of a driver that makes a netdevice: take its model out of the parameter ids= of %s", bound, bound)}
+	for _, driver := range known {
+		err := k.unbindDriver(step.Unbind{VF: addr})
+		if err == nil {
+			err = k.probeNamed(ctx, addr, driver)
+		}
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// probeDefault lets the kernel choose the driver, or one of the known drivers if driver_override has
+// its name. If the kernel has no driver for the device, probeDefault loads the module by the device's
+// alias, as udev would have done, and repeats the probe.
+func (k *Kernel) probeDefault(ctx context.Context, pf, addr vf.PCIAddr, known []string) (err error) {
+	override, err := k.readOverride(addr)
+	if err == nil && !slices.Contains(known, override) {
+		err = k.setOverride(addr, "")
+	}
+	if err != nil {
+		return err
+	}
 	giveBack, err := k.borrowAutoprobe(pf)
 	if err != nil {
 		return err
@@ -167,18 +211,20 @@ func (k *Kernel) writeProbe(addr vf.PCIAddr, wanted string) error {
 // setOverride restricts which driver may bind: only the named driver, or for "" any that supports
 // the device. A write of an empty line clears the override (driver_set_override).
 func (k *Kernel) setOverride(addr vf.PCIAddr, driver string) error {
-	path := k.sys.pciPath(addr, "driver_override")
-	have, err := readLine(path)
-	if err != nil {
+	have, err := k.readOverride(addr)
+	if err != nil || have == driver {
 		return err
 	}
+	return k.writeSysfs(k.sys.pciPath(addr, "driver_override"), driver+"\n")
+}
+
+// readOverride returns the only driver that may bind, or "" if any may.
+func (k *Kernel) readOverride(addr vf.PCIAddr) (string, error) {
+	have, err := readLine(k.sys.pciPath(addr, "driver_override"))
 	if have == "(null)" {
 		have = ""
 	}
-	if have == driver {
-		return nil
-	}
-	return k.writeSysfs(path, driver+"\n")
+	return have, err
 }
 
 // loadModule loads a module by its name or alias.

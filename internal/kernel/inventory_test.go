@@ -92,9 +92,31 @@ func TestAsk(t *testing.T) {
 			vf.SetVLAN: vf.Yes, vf.SetVLANProto: vf.Yes,
 		}, true},
 	} {
-		got, err := askDriver(refuse(tt.errs), 0, tt.admin)
+		got, err := askDriver(refuse(tt.errs), 0, tt.admin, vf.Driver{})
 		if diff := cmp.Diff(tt.want, got); diff != "" || (err != nil) != tt.fails {
 			t.Errorf("%s (-want +got):\n%s\n%v", tt.name, diff, err)
+		}
+	}
+}
+
+// otx2_do_set_vf_vlan unlocks a mutex that it has not locked if no VLAN is set where there is none.
+// So Culvert must not ask that driver by such a write.
+func TestAskWritesNoVLANWhereThatBreaksTheDriver(t *testing.T) {
+	for _, tt := range []struct {
+		admin vf.Admin
+		want  vf.Tri
+	}{
+		{vf.Admin{}, vf.Unknown},
+		{vf.Admin{VLAN: vf.VLAN{ID: 5}}, vf.Yes},
+	} {
+		got, err := askDriver(func(s rtnl.VFSetting) error {
+			if s.String() == rtnl.VFVLAN(0, vf.VLAN{}).String() && tt.want == vf.Unknown {
+				t.Errorf("wrote %s", s)
+			}
+			return nil
+		}, 0, tt.admin, vf.DriverOf("rvu_nicpf"))
+		if err != nil || got[vf.SetVLAN] != tt.want {
+			t.Errorf("%+v: %v, %v", tt.admin, got, err)
 		}
 	}
 }

@@ -17,7 +17,8 @@ import (
 //
 // Probe does not write mac: every driver has it, and igb would then treat an address that the VF
 // chose itself as one that the PF set. It does not write min_tx_rate either: drivers without it
-// accept the present 0. Both stay vf.Unknown. max_tx_rate stays unknown while the PF has no
+// accept the present 0. Nor does it write "no VLAN" where that breaks a lock of the driver. All three
+// stay vf.Unknown. max_tx_rate stays unknown while the PF has no
 // carrier, since igb then refuses any rate.
 func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error) {
 	return callBounded(ctx, func() (vf.Abilities, error) {
@@ -27,7 +28,11 @@ func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilit
 			if err != nil {
 				return err
 			}
-			out, err = askDriver(func(s rtnl.VFSetting) error { return retryBusy(ctx, func() error { return c.SetVF(n.Index, s) }) }, index, a)
+			driver, err := linkTarget(k.sys.pciPath(pf, "driver"))
+			if err != nil {
+				return err
+			}
+			out, err = askDriver(func(s rtnl.VFSetting) error { return retryBusy(ctx, func() error { return c.SetVF(n.Index, s) }) }, index, a, vf.DriverOf(driver))
 			return err
 		})
 		if err != nil {
@@ -39,7 +44,7 @@ func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilit
 
 // askDriver writes the present value of each setting. A setting stays Unknown if the answer is
 // neither yes nor no, for example because the device is busy or its link is down.
-func askDriver(write func(rtnl.VFSetting) error, index int, a vf.Admin) (vf.Abilities, error) {
+func askDriver(write func(rtnl.VFSetting) error, index int, a vf.Admin, d vf.Driver) (vf.Abilities, error) {
 	out := abilitiesRead(map[int]vf.Admin{index: a})
 	type question struct {
 		setting vf.Setting
@@ -52,8 +57,10 @@ func askDriver(write func(rtnl.VFSetting) error, index int, a vf.Admin) (vf.Abil
 	questions = append(questions,
 		question{vf.SetLinkState, rtnl.VFLinkState(index, a.LinkState)},
 		question{vf.SetMaxTxRate, rtnl.VFRate(index, a.MinTxRate, a.MaxTxRate)},
-		question{vf.SetVLAN, rtnl.VFVLAN(index, a.VLAN)},
 	)
+	if a.VLAN.String() != "none" || !d.BreaksOnNoVLAN {
+		questions = append(questions, question{vf.SetVLAN, rtnl.VFVLAN(index, a.VLAN)})
+	}
 	if a.VLAN.ID == 0 && a.VLAN.QoS == 0 {
 		// VLAN 0 of the other protocol changes nothing: it means no VLAN, too.
 		questions = append(questions, question{vf.SetVLANProto, rtnl.VFVLAN(index, vf.VLAN{Proto: vf.Dot1AD})})

@@ -114,6 +114,48 @@ type Admin struct {
 	MaxTxRate uint32    `json:"max_tx_rate"`
 }
 
+// take sets a setting of a to the value that it has in from. SetVLANProto has no value of its own.
+func (a *Admin) take(s Setting, from Admin) {
+	switch s {
+	case SetMAC:
+		a.MAC = from.MAC
+	case SetVLAN:
+		a.VLAN = from.VLAN
+	case SetLinkState:
+		a.LinkState = from.LinkState
+	case SetMinTxRate:
+		a.MinTxRate = from.MinTxRate
+	case SetMaxTxRate:
+		a.MaxTxRate = from.MaxTxRate
+	default:
+		if to := a.Switch(s); to != nil {
+			*to = *from.Switch(s)
+		}
+	}
+}
+
+// isSame reports whether a setting has the same value in a and b.
+func (a Admin) isSame(s Setting, b Admin) bool {
+	if s == SetVLAN || s == SetVLANProto {
+		return a.VLAN.Same(b.VLAN)
+	}
+	changed := a
+	changed.take(s, b)
+	return changed == a
+}
+
+// Settle returns want with the VF's present values of the settings that the PF's driver cannot
+// change. Such a value is no difference: bnx2x reports a max_tx_rate of 10000 for each VF and has no
+// call that sets one (bnx2x_get_vf_config).
+func (s State) Settle(want Admin) Admin {
+	for setting, can := range s.Can {
+		if can == No {
+			want.take(setting, s.Admin)
+		}
+	}
+	return want
+}
+
 // Switch returns a pointer to the field of a that holds a setting of Switches, or nil for another
 // setting.
 func (a *Admin) Switch(s Setting) *Tri {

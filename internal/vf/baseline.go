@@ -98,11 +98,12 @@ func (c *comparison) compareValue(attribute string, want, have any) {
 }
 
 // Diff lists the differences between s and the baseline b; a clean VF has none. It does not
-// compare an attribute whose baseline is Unknown, since the driver cannot report it.
+// compare an attribute whose baseline is Unknown, since the driver cannot report it, or a setting
+// that the driver cannot change.
 func (b Baseline) Diff(s State) []Difference {
 	var c comparison
 	c.compareValue("driver", b.Driver, s.Driver)
-	c.compareAdmin(b.Admin, s.Admin)
+	c.compareAdmin(s.Settle(b.Admin), s.Admin)
 	if b.Name == "" {
 		if s.Link != nil {
 			c.compareValue("netdevice", "", s.Link.Name)

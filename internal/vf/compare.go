@@ -13,9 +13,11 @@ func (s Spec) Over(b Admin) Admin {
 	setIfGiven(&a.MAC, s.MAC)
 	a.VLAN = s.VLANOver(b)
 	for _, name := range Switches() {
-		if on := s.Switch(name); on != nil && *on != nil {
-			*a.Switch(name) = TriOf(**on)
+		on := s.Switch(name)
+		if on == nil || *on == nil || !**on && *b.Switch(name) == Unknown {
+			continue // a switch of which the kernel reports no value is one that the driver lacks, so it is off
 		}
+		*a.Switch(name) = TriOf(**on)
 	}
 	setIfGiven(&a.LinkState, s.LinkState)
 	setIfGiven(&a.MinTxRate, s.MinTxRate)
@@ -45,11 +47,11 @@ func (s Spec) Diff(b Baseline, netns string, st State) []Difference {
 	var c comparison
 	if s.Driver == DriverVFIO {
 		c.compareValue("driver", DriverVFIO, st.Driver)
-		c.compareAdmin(s.Over(b.Admin), st.Admin)
+		c.compareAdmin(s.Over(st.Settle(b.Admin)), st.Admin)
 		return c.out
 	}
 	c.compareValue("driver", b.Driver, st.Driver)
-	c.compareAdmin(s.Over(b.Admin), st.Admin)
+	c.compareAdmin(s.Over(st.Settle(b.Admin)), st.Admin)
 	if st.Link == nil {
 		c.compareValue("interface", s.Interface, "")
 		return c.out

@@ -14,11 +14,10 @@ type Driver struct {
 	// VFDrivers has the netdevice drivers of its VFs, the present one first.
 	VFDrivers []string
 
-	// Vendor, PFDevices and VFDevices are PCI IDs, four hexadecimal digits each:
+	// Vendors, PFDevices and VFDevices are PCI IDs, four hexadecimal digits each:
 	// of NICs that have SR-IOV in hardware, and of VFs that have the same driver
 	// as their PF.
-	Vendor               string
-	PFDevices, VFDevices []string
+	Vendors, PFDevices, VFDevices []string
 	// OnlySRIOV: every NIC that the driver serves has SR-IOV in hardware.
 	OnlySRIOV bool
 	// SwitchOn says how SR-IOV is switched on, with %s for the NIC's PCI address;
@@ -53,6 +52,8 @@ type Driver struct {
 
 	// NoQoS: a VLAN may have no priority.
 	NoQoS bool
+	// BreaksOnNoVLAN: a write of no VLAN to a VF that has none breaks a lock of the driver.
+	BreaksOnNoVLAN bool
 	// ClearsMAC says when a VF's MAC can be cleared. Culvert clears a MAC only if one is set, and
 	// its VFs always have one.
 	ClearsMAC When
@@ -77,11 +78,16 @@ func DriverOf(name string) Driver {
 	return drivers[i]
 }
 
+// DrivesVFs reports whether a netdevice driver is known to serve the VFs of a PF driver.
+func DrivesVFs(name string) bool {
+	return slices.ContainsFunc(drivers, func(d Driver) bool { return slices.Contains(d.VFDrivers, name) })
+}
+
 // IsVF reports whether a NIC is a VF, by its driver or its model. A guest sees a VF without its
 // PF.
 func (n NIC) IsVF() bool {
 	return slices.ContainsFunc(drivers, func(d Driver) bool {
-		return n.Driver != d.Name && slices.Contains(d.VFDrivers, n.Driver) || n.Vendor == d.Vendor && slices.Contains(d.VFDevices, n.Device)
+		return n.Driver != d.Name && slices.Contains(d.VFDrivers, n.Driver) || slices.Contains(d.Vendors, n.Vendor) && slices.Contains(d.VFDevices, n.Device)
 	})
 }
 
@@ -89,7 +95,7 @@ func (n NIC) IsVF() bool {
 // by its driver or its model; ok is false for any other NIC.
 func (n NIC) HowToSwitchOn() (how string, ok bool) {
 	i := slices.IndexFunc(drivers, func(d Driver) bool {
-		return d.OnlySRIOV && n.Driver == d.Name || n.Vendor == d.Vendor && slices.Contains(d.PFDevices, n.Device)
+		return d.OnlySRIOV && n.Driver == d.Name || slices.Contains(d.Vendors, n.Vendor) && slices.Contains(d.PFDevices, n.Device)
 	})
 	switch {
 	case i < 0:

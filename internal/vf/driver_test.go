@@ -48,7 +48,7 @@ func TestRatesOfDrivers(t *testing.T) {
 		{"ixgbe", 0, 0, 0}, // unlimited is not a rate
 	} {
 		pf := PF{Name: "p0", Driver: tt.driver, SpeedMbps: tt.link, Carrier: tt.link > 0}
-		err := pf.Fits(Spec{MaxTxRate: u(tt.ask)}, "")
+		err := pf.Fits(Spec{MaxTxRate: u(tt.ask)}, Admin{}, "")
 		got := DriverOf(tt.driver).Effective(Admin{MaxTxRate: tt.ask}).MaxTxRate
 		if errors.Is(err, ErrUnable) {
 			got = refused
@@ -80,7 +80,7 @@ func TestFitsSaysWhatTheDriverTakes(t *testing.T) {
 	} {
 		pf := PF{Name: "p0", Driver: tt.driver, SpeedMbps: tt.link, Carrier: tt.link > 0}
 		got := ""
-		if err := pf.Fits(tt.spec, ""); err != nil {
+		if err := pf.Fits(tt.spec, Admin{}, ""); err != nil {
 			got = err.Error()
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -93,7 +93,7 @@ func TestFitsSaysWhatTheDriverTakes(t *testing.T) {
 // limit never becomes no limit. The effective value is never more than the requested
 // one, unless the driver raises it.
 func TestEffectiveIsSettled(t *testing.T) {
-	for _, driver := range []string{"igb", "ixgbe", "i40e", "ice", "mlx5_core", "cxgb4", "bnxt_en", "unknown"} {
+	for _, driver := range []string{"igb", "ixgbe", "i40e", "ice", "mlx5_core", "cxgb4", "bnxt_en", "bnx2x", "hns3", "ionic", "unknown"} {
 		r := DriverOf(driver)
 		for asked := range uint32(2000) {
 			once := r.Effective(Admin{MaxTxRate: asked})
@@ -127,11 +127,11 @@ func TestHardwarePageShowsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	words := map[string]Setting{
-		"link state": SetLinkState, "min rate": SetMinTxRate, "802.1ad": SetVLANProto, "RSS query": SetRSSQuery, "spoof check": SetSpoofChk, "trust": SetTrust,
+		"link state": SetLinkState, "min rate": SetMinTxRate, "max rate": SetMaxTxRate, "802.1ad": SetVLANProto, "RSS query": SetRSSQuery, "spoof check": SetSpoofChk, "trust": SetTrust,
 		"VLAN priority": setVLANQoS, "statistics": "", "VLAN in switchdev mode": "", // not asked for by a network; of a mode
 	}
 	for _, d := range drivers {
-		if d.Lowest == 0 {
+		if len(d.Lacks) == 0 {
 			continue
 		}
 		_, row, _ := strings.Cut(string(page), "\n| `"+d.Name+"` |")
@@ -181,6 +181,13 @@ func TestModels(t *testing.T) {
 		{NIC{Driver: "igb", Vendor: "8086", Device: "10c9"}, false, true, "in the machine's firmware setup (SR-IOV) and in the card's own"},
 		{NIC{Driver: "igb", Vendor: "8086", Device: "1533"}, false, false, ""}, // I210
 		{NIC{Vendor: "15b3", Device: "1017", PCI: PCIAddr{Bus: 3}}, false, true, "with mlxconfig -d 0000:03:00.0 set SRIOV_EN=1 NUM_OF_VFS=8"},
+		{NIC{Driver: "bnx2x", Vendor: "14e4", Device: "16a9"}, true, false, ""}, // a VF of a 57800
+		{NIC{Driver: "bnx2x", Vendor: "14e4", Device: "168a"}, false, true, "in the machine's firmware setup (SR-IOV) and in the card's own"},
+		{NIC{Driver: "sfc", Vendor: "1924", Device: "1b03"}, true, false, ""},
+		{NIC{Driver: "qede", Vendor: "1077", Device: "8090"}, true, false, ""},
+		{NIC{Vendor: "1da8", Device: "6003"}, true, false, ""},
+		{NIC{Driver: "mlx4_core", Vendor: "15b3", Device: "1004"}, true, false, ""},
+		{NIC{Vendor: "15b3", Device: "1007", PCI: PCIAddr{Bus: 3}}, false, true, "with mlxconfig -d 0000:03:00.0 set SRIOV_EN=1 NUM_OF_VFS=8, and with the parameter num_vfs=8 of mlx4_core"},
 		{NIC{}, false, false, ""},
 	} {
 		how, pf := tt.nic.HowToSwitchOn()

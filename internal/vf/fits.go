@@ -73,29 +73,31 @@ func valueOf(p *uint32) uint32 {
 }
 
 // Fits refuses a Spec that the PF cannot fulfil at present, before anything is touched: settings
-// that its driver lacks, values that the driver refuses, and an MTU above the PF's own. declared
-// is where people declare the PF, for advice. Errors are ErrUnable, or ErrInvalid for a Mistake
-// and the MTU.
-func (p PF) Fits(s Spec, declared string) error {
-	d, lacks := DriverOf(p.Driver), map[Setting]bool{}
+// that its driver lacks, values that the driver refuses, and an MTU above the PF's own. It lets pass
+// what the VF has already: have are the PF's settings for it. declared is where people declare the
+// PF, for advice. Errors are ErrUnable, or ErrInvalid for a Mistake and the MTU.
+func (p PF) Fits(s Spec, have Admin, declared string) error {
+	d, want, judged := DriverOf(p.Driver), s.Over(have), map[Setting]bool{}
 	errs := []error{s.Validate()}
 	refuse := func(what any, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%v: %w: PF %s (driver %s) %s", what, ErrUnable, p.Label(), p.Driver, fmt.Sprintf(format, args...)))
 	}
 	for _, setting := range s.Abilities() {
-		if lacks[setting] = p.Abilities[setting] == No; lacks[setting] {
+		judged[setting] = want.isSame(setting, have)
+		if p.Abilities[setting] == No && !judged[setting] {
 			refuse(setting, "%s", p.Abilities.describeKnown())
+			judged[setting] = true
 		}
 	}
 	if d.NoQoS && s.VLAN != nil && s.VLAN.QoS != 0 {
 		refuse(fmt.Sprintf("%s %d", setVLANQoS, s.VLAN.QoS), "takes a VLAN without priority only: leave %s out", setVLANQoS)
 	}
-	if lowest := valueOf(s.MinTxRate); lowest != 0 && !lacks[SetMinTxRate] {
+	if lowest := valueOf(s.MinTxRate); lowest != 0 && !judged[SetMinTxRate] {
 		if why := p.refusesMinimum(d, lowest); why != "" {
 			refuse(fmt.Sprintf("%s %d", SetMinTxRate, lowest), "%s", why)
 		}
 	}
-	if highest := valueOf(s.MaxTxRate); highest != 0 && !lacks[SetMaxTxRate] {
+	if highest := valueOf(s.MaxTxRate); highest != 0 && !judged[SetMaxTxRate] {
 		if why := p.refusesMaximum(d, highest); why != "" {
 			refuse(fmt.Sprintf("%s %d", SetMaxTxRate, highest), "takes %s; %s", p.RateRange(), why)
 		}

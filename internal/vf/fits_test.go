@@ -43,7 +43,7 @@ func TestValidate(t *testing.T) {
 // table of drivers says that the driver lacks it.
 func TestFits(t *testing.T) {
 	ptr := func(n uint32) *uint32 { return &n }
-	mtu, on := 9000, true
+	mtu, on, off, auto, enable := 9000, true, false, LinkAuto, LinkEnable
 	known := Abilities{SetMAC: Yes, SetVLAN: Yes, SetMinTxRate: No, SetTrust: No}
 	for _, tt := range []struct {
 		abilities Abilities
@@ -58,8 +58,10 @@ func TestFits(t *testing.T) {
 		{nil, Spec{MTU: &mtu}, ErrInvalid, "mtu 9000: invalid: PF p0 has MTU 1500: raise its mtu in NodePolicy a, pfs[0] or ask for at most 1500"},
 		{nil, Spec{MAC: &MAC{1}}, ErrInvalid, "mac 01:00:00:00:00:00: invalid: want a unicast address: not zero, and the first byte even"},
 		{nil, Spec{Trust: &on, MaxTxRate: ptr(100)}, nil, ""},
+		{Abilities{SetTrust: No, SetVLAN: No, SetLinkState: No}, Spec{Trust: &off, VLAN: &VLAN{}, LinkState: &auto}, nil, ""},
+		{Abilities{SetLinkState: No}, Spec{LinkState: &enable}, ErrUnable, "link_state: not supported by the driver: PF p0 (driver igb) has no such setting"},
 	} {
-		err := PF{Name: "p0", Driver: "igb", SpeedMbps: 1000, Carrier: true, MTU: 1500, Abilities: tt.abilities}.Fits(tt.spec, "NodePolicy a, pfs[0]")
+		err := PF{Name: "p0", Driver: "igb", SpeedMbps: 1000, Carrier: true, MTU: 1500, Abilities: tt.abilities}.Fits(tt.spec, Admin{}, "NodePolicy a, pfs[0]")
 		got := ""
 		if err != nil {
 			got = err.Error()

@@ -78,11 +78,11 @@ func TestFitsNamesTheHostBond(t *testing.T) {
 	mtu := 9000
 	pf := PF{Name: "p0", Driver: "igb", MTU: 1500, Master: &Master{Name: "bond0", Kind: MasterBond}}
 	const want = "mtu 9000: invalid: PF p0 has MTU 1500: raise the MTU of bond0, of which the PF is a member, or ask for at most 1500"
-	if err := pf.Fits(Spec{MTU: &mtu}, "host.yaml:1"); err == nil || err.Error() != want {
+	if err := pf.Fits(Spec{MTU: &mtu}, Admin{}, "host.yaml:1"); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	pf.Master.Kind = MasterBridge
-	if err := pf.Fits(Spec{MTU: &mtu}, "host.yaml:1"); err == nil || !strings.Contains(err.Error(), "raise its mtu in host.yaml:1") {
+	if err := pf.Fits(Spec{MTU: &mtu}, Admin{}, "host.yaml:1"); err == nil || !strings.Contains(err.Error(), "raise its mtu in host.yaml:1") {
 		t.Errorf("in a bridge: %v", err)
 	}
 }

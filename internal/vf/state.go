@@ -23,6 +23,9 @@ type State struct {
 	RDMA *RDMA `json:"rdma,omitempty"`
 
 	Admin Admin `json:"admin"`
+	// Can are the abilities of the PF's driver, as far as they are known; packages inventory and hold
+	// set them.
+	Can Abilities `json:"-"`
 	// Link is the VF's netdevice. It is nil if the netdevice is in a netns that was not read, or
 	// if the driver makes none.
 	Link *Link `json:"link,omitempty"`

@@ -114,12 +114,36 @@ func checkModules(e *exam) {
 		seen[drivers[0]] = true
 		e.vfDriver(pf, drivers)
 	}
+	e.checkVFIOIDs()
 	p, ok := e.vfioPool()
 	if !ok {
 		return
 	}
 	for _, module := range []string{"vfio-pci", "vfio_iommu_type1"} {
 		e.checkVFIO(module, p.FullName())
+	}
+}
+
+// checkVFIOIDs names the models of VFs that vfio-pci takes by its parameter ids=. Culvert binds the
+// driver that it knows in its place.
+func (e *exam) checkVFIOIDs() {
+	seen := map[string]bool{}
+	for _, pf := range e.PFs {
+		for _, v := range pf.VFs {
+			model := v.Vendor + ":" + v.Device
+			where, ok := e.Host.Modules.VFIOIDs[model]
+			if !ok || seen[model] {
+				continue
+			}
+			seen[model] = true
+			f := finding{check: "modules", severity: api.SeverityNote, object: host, mend: []string{"leave " + model + " out of ids=, unless all VFs go to VMs and DPDK"}}
+			if drivers := vf.DriverOf(pf.Driver).VFDrivers; len(drivers) > 0 {
+				f.why = "Culvert binds " + drivers[0] + " where a pool wants an interface; no one else gets one"
+			} else {
+				f.severity, f.why = api.SeverityWarning, "Culvert does not know the driver of these VFs, so they get no interface"
+			}
+			e.addFinding(f, "vfio-pci takes VFs of model %s by %s", model, where)
+		}
 	}
 }
 

@@ -114,7 +114,7 @@ func (n *networks) judge(ctx context.Context, d definition, c config.Config) (wr
 		}
 		for _, pf := range pfs {
 			count++
-			if err := pf.Fits(c.Spec, "its NodePolicy"); err != nil {
+			if err := pf.Fits(c.Spec, vf.Admin{}, "its NodePolicy"); err != nil {
 				failures = append(failures, fmt.Sprintf("%s (node %s)", excerpt.Error(err), s.Name))
 			}
 		}

@@ -3,6 +3,7 @@ package fake
 import (
 	"fmt"
 	"slices"
+	"syscall"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -75,7 +76,7 @@ func (k *Kernel) setAdmin(a vf.PCIAddr, index int, ability vf.Setting, change fu
 		return fmt.Errorf("vf %d: %w", index, vf.ErrNotFound)
 	}
 	if k.profile.Abilities[ability] == vf.No {
-		return fmt.Errorf("%s: %w", ability, vf.ErrUnable)
+		return fmt.Errorf("%s: %w: %w", ability, vf.ErrUnable, syscall.EOPNOTSUPP)
 	}
 	return change(p, p.vfs[i])
 }

@@ -134,7 +134,7 @@ func (p Profile) placeOf(pf vf.PCIAddr, index int) vf.PCIAddr {
 
 // newAdmin returns the PF's settings for a VF that was just made.
 func (p Profile) newAdmin(pf vf.PCIAddr, index int) vf.Admin {
-	a := vf.Admin{}
+	a := vf.Admin{MaxTxRate: p.constantRate}
 	for _, s := range vf.Switches() {
 		if p.Abilities[s] == vf.Yes {
 			*a.Switch(s) = vf.TriOf(s == vf.SetSpoofChk && p.SpoofChk)

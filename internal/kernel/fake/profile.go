@@ -30,6 +30,9 @@ type Profile struct {
 	// with priority (where vf.Driver.NoQoS is set; 0 is EINVAL) and of a MAC that is not cleared
 	// (vf.Driver.ClearsMAC).
 	qosErrno, macErrno syscall.Errno
+	// constantRate is the max_tx_rate that the driver reports for each VF, although it sets none,
+	// in Mb/s.
+	constantRate uint32
 	// deaf: writing sriov_numvfs succeeds and changes nothing.
 	deaf bool
 }
@@ -40,6 +43,7 @@ type Profile struct {
 func Profiles() map[string]Profile {
 	return map[string]Profile{
 		"igb": IGB, "ixgbe": IXGBE, "i40e": I40E, "ice": ICE, "mlx5": MLX5, "mlx5-switchdev": MLX5Switchdev, "cxgb4": CXGB4, "bnxt": BNXT,
+		"bnx2x": BNX2X, "hns3": HNS3, "rvu": RVU, "ionic": Ionic,
 	}
 }
 
@@ -93,6 +97,26 @@ var (
 	BNXT = addAbilities(Profile{
 		Driver: "bnxt_en", Vendor: "14e4", Device: "16d7", VFDevice: "16dc",
 		TotalVFs: 16, SpeedMbps: 25000, MaxMTU: 9500, Offset: 16, Stride: 1, SpoofChk: true,
+	})
+	// BNX2X is a BCM57800.
+	BNX2X = addAbilities(Profile{
+		Driver: "bnx2x", Vendor: "14e4", Device: "168a", VFDevice: "16a9",
+		TotalVFs: 64, SpeedMbps: 10000, MaxMTU: 9600, Offset: 8, Stride: 1, SpoofChk: true, macErrno: syscall.EINVAL, constantRate: 10000,
+	})
+	// HNS3 is the NIC of a Kunpeng 920.
+	HNS3 = addAbilities(Profile{
+		Driver: "hns3", Vendor: "19e5", Device: "a222", VFDevice: "a22f",
+		TotalVFs: 63, SpeedMbps: 25000, MaxMTU: 9706, Offset: 1, Stride: 1,
+	})
+	// RVU is an OCTEON 10.
+	RVU = addAbilities(Profile{
+		Driver: "rvu_nicpf", Vendor: "177d", Device: "a063", VFDevice: "a064",
+		TotalVFs: 16, SpeedMbps: 50000, MaxMTU: 9190, Offset: 1, Stride: 1, macErrno: syscall.EINVAL,
+	})
+	// Ionic is a DSC-25.
+	Ionic = addAbilities(Profile{
+		Driver: "ionic", Vendor: "1dd8", Device: "1002", VFDevice: "1003",
+		TotalVFs: 16, SpeedMbps: 25000, MaxMTU: 9194, Offset: 1, Stride: 1,
 	})
 	// Deaf is a NIC whose driver takes a write to sriov_numvfs and makes no VFs.
 	Deaf = func() Profile { p := I40E; p.deaf = true; return p }()
@@ -149,7 +173,7 @@ func refusesRates(pf vf.PF, lowest, highest uint32) error {
 		}
 		return fmt.Errorf("%w: %s clears no rates as its link is: %w", vf.ErrUnable, pf.Driver, syscall.EINVAL)
 	}
-	if err := pf.Fits(vf.Spec{MinTxRate: &lowest, MaxTxRate: &highest}, ""); err != nil {
+	if err := pf.Fits(vf.Spec{MinTxRate: &lowest, MaxTxRate: &highest}, vf.Admin{}, ""); err != nil {
 		return fmt.Errorf("%w: %w", err, syscall.EINVAL)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -15,6 +16,10 @@ type Modules struct {
 	// Blocked has the modules that a file of modprobe.d keeps from being loaded, by alias
 	// (blacklist) or at all (install), and the file that does so.
 	Blocked map[string]string
+	// VFIOIDs has the models that vfio-pci binds to, as "8086:10ca", and the place whose parameter
+	// ids= names them: a file of modprobe.d or the kernel's arguments. sysfs does not show them
+	// (drivers/vfio/pci/vfio_pci.c, ids has mode 0).
+	VFIOIDs map[string]string
 }
 
 // Has reports whether a module is loaded.
@@ -32,8 +37,13 @@ func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }
 // modprobeDirs are the folders of modprobe.d(5), the most important first.
 var modprobeDirs = []string{"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"}
 
-func (r *reader) readModules(release string) Modules {
-	m := Modules{Loaded: r.listNames("sys/module"), Blocked: map[string]string{}}
+func (r *reader) readModules(release string, cmdline []string) Modules {
+	m := Modules{Loaded: r.listNames("sys/module"), Blocked: map[string]string{}, VFIOIDs: map[string]string{}}
+	for _, argument := range cmdline {
+		if name, option, ok := strings.Cut(argument, "."); ok && moduleName(name) == "vfio_pci" {
+			m.addVFIOIDs("the kernel's argument "+argument, option)
+		}
+	}
 	if release != "" && !strings.ContainsAny(release, "/") {
 		for _, dir := range []string{"lib/modules/", "usr/lib/modules/"} {
 			for _, file := range []string{"modules.dep", "modules.builtin"} {
@@ -50,8 +60,12 @@ func (r *reader) readModules(release string) Modules {
 				continue
 			}
 			seen[name] = true
-			for module, line := range ParseBlocked(r.readText(dir + "/" + name)) {
+			text := r.readText(dir + "/" + name)
+			for module, line := range ParseBlocked(text) {
 				m.Blocked[module] = "/" + dir + "/" + name + ": " + line
+			}
+			for _, line := range parseVFIOOptions(text) {
+				m.addVFIOIDs("/"+dir+"/"+name+": "+strings.Join(line, " "), line[2:]...)
 			}
 		}
 	}
@@ -86,4 +100,32 @@ func ParseBlocked(text []byte) map[string]string {
 		out[moduleName(fields[1])] = strings.Join(fields, " ")
 	}
 	return out
+}
+
+// parseVFIOOptions returns the lines of a file of modprobe.d(5) that set parameters of vfio-pci, in
+// words: options, the module, and its parameters.
+func parseVFIOOptions(text []byte) (out [][]string) {
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > 2 && fields[0] == "options" && moduleName(fields[1]) == "vfio_pci" {
+			out = append(out, fields)
+		}
+	}
+	return out
+}
+
+// addVFIOIDs adds the models of the parameter ids=, which has them with commas in between. Each is a
+// vendor and a device, and may have more (vfio_pci_fill_ids).
+func (m *Modules) addVFIOIDs(where string, parameters ...string) {
+	for _, p := range parameters {
+		list, ok := strings.CutPrefix(p, "ids=")
+		if !ok {
+			continue
+		}
+		for _, id := range strings.Split(strings.Trim(list, `"`), ",") {
+			if parts := strings.SplitN(strings.ToLower(id), ":", 3); len(parts) > 1 {
+				m.VFIOIDs[fmt.Sprintf("%04s:%04s", parts[0], parts[1])] = where
+			}
+		}
+	}
 }

@@ -106,7 +106,7 @@ func Read(root Root) Host {
 			h.Programs = append(h.Programs, "/"+p)
 		}
 	}
-	h.Modules = r.readModules(h.Release)
+	h.Modules = r.readModules(h.Release, h.Cmdline)
 	h.Processes = r.readProcesses()
 	r.readAffinities(h.IRQs)
 	h.Errs = r.errs

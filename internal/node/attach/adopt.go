@@ -86,5 +86,5 @@ func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice
 	if err != nil {
 		return choice, err
 	}
-	return choice, choice.PF.Fits(req.Spec, e.vfs.Spec().WhereDeclared(choice.PF))
+	return choice, choice.PF.Fits(req.Spec, choice.Record.Baseline.Admin, e.vfs.Spec().WhereDeclared(choice.PF))
 }

@@ -20,6 +20,8 @@ func driverMatcher(p Pool, pf vf.PF, v vf.State) func(string) bool {
 		case bound && w == v.Driver, slices.Contains(known, w):
 			return true
 		}
-		return !bound && len(known) == 0
+		// A VF that is not made yet may get any driver. One that is there does not get that of another
+		// card.
+		return !bound && len(known) == 0 && (v.PCI.IsZero() || !vf.DrivesVFs(w))
 	}
 }

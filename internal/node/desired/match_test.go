@@ -191,10 +191,15 @@ func TestPoolOfDoesNotFlip(t *testing.T) {
 		{"vfio", "[{name: a, selectors: {drivers: [vfio-pci]}}, {name: b}]", igb, "culvert.dev/a"},
 		{"vfio of a netdevice driver", "[{name: a, deviceType: vfio-pci, selectors: {drivers: [igbvf]}}]", igb, "culvert.dev/a"},
 		{"vfio of another netdevice driver", "[{name: a, deviceType: vfio-pci, selectors: {drivers: [iavf]}}]", igb, ""},
-		{"unknown PF driver", "[{name: a, selectors: {drivers: [igbvf]}}]", unknown, "culvert.dev/a"},
+		{"unknown PF driver", "[{name: a, selectors: {drivers: [newvf]}}]", unknown, "culvert.dev/a"},
+		{"unknown PF driver, another card's VF driver", "[{name: a, selectors: {drivers: [ixgbevf]}}]", unknown, ""},
 	} {
 		s := parse(t, "pools: "+tc.pools)
-		for _, bound := range []string{"", "igbvf", vf.DriverVFIO} {
+		own := "igbvf"
+		if tc.pf.Driver != igb.Driver {
+			own = "newvf"
+		}
+		for _, bound := range []string{"", own, vf.DriverVFIO} {
 			p, ok := s.PoolOf(tc.pf, 0, igbvf(0, bound))
 			got := ""
 			if ok {

@@ -76,7 +76,7 @@ func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
 	defer i.mu.Unlock()
 	for n := range pfs {
 		i.recogniseUnread(&pfs[n])
-		pfs[n].Abilities = i.knownAbilities(pfs[n])
+		i.setAbilities(&pfs[n])
 	}
 	if begun.Before(i.listed) {
 		i.markPFs(pfs)
@@ -246,12 +246,27 @@ func (i *Inventory) Probed(id vf.PFID) bool {
 	return i.abilities[id] != nil
 }
 
+// setAbilities gives a PF and its VFs the abilities that are known. The VFs are copies, since callers
+// read those of an earlier listing.
+func (i *Inventory) setAbilities(pf *vf.PF) {
+	pf.Abilities, pf.VFs = i.knownAbilities(*pf), slices.Clone(pf.VFs)
+	for n := range pf.VFs {
+		pf.VFs[n].Can = pf.Abilities
+	}
+}
+
 // Probe asks the driver for its abilities, by writing to one VF the values that the VF has
-// already. The VF must be free, and must not be worked on meanwhile.
-func (i *Inventory) Probe(ctx context.Context, pf vf.PF, index int) error {
+// already. No owner may have the VF, and no other work may be under way on it. Probe returns all
+// abilities that are known of the PF. It asks only the first time.
+func (i *Inventory) Probe(ctx context.Context, pf vf.PF, index int) (vf.Abilities, error) {
+	if i.Probed(pf.ID) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return i.knownAbilities(pf), nil
+	}
 	a, err := i.kernel.Probe(ctx, pf.PCI, index)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if a == nil {
 		a = vf.Abilities{}
@@ -261,8 +276,8 @@ func (i *Inventory) Probe(ctx context.Context, pf vf.PF, index int) error {
 	i.abilities[pf.ID] = a
 	for n := range i.pfs {
 		if i.pfs[n].ID == pf.ID {
-			i.pfs[n].Abilities = i.knownAbilities(i.pfs[n])
+			i.setAbilities(&i.pfs[n])
 		}
 	}
-	return nil
+	return i.knownAbilities(pf), nil
 }

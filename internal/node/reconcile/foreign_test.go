@@ -9,6 +9,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
@@ -94,5 +96,50 @@ func TestI7UnreadablePFThatNobodyWants(t *testing.T) {
 		if got := plans[0].Err != nil; got != tt.problem || len(plans[0].Changes) > 0 {
 			t.Errorf("%s: %v %v", tt.name, plans[0].Err, plans[0].Changes)
 		}
+	}
+}
+
+// bnx2x reports a max_tx_rate of 10000 for each VF and sets none (report R4's card). So VFs that exist
+// before Culvert are taken over with that value, and it is no dirt afterwards, whatever it becomes.
+func TestI2ValueThatTheDriverCannotSetIsNoDirt(t *testing.T) {
+	h := bootWith(t, fake.BNX2X, 1, "")
+	pf := h.Inventory.PFs()[0]
+	for _, s := range []step.Step{
+		step.SetPFUp{PF: pf.PCI}, step.SetNumVFs{PF: pf.PCI, N: 3},
+		step.SetVFVLAN{PF: pf.PCI, Index: 1, VLAN: vf.VLAN{ID: 7}}, // which the driver can set
+	} {
+		if err := h.k.Do(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.want(t, "pfs: [{name: enp1s0, vfs: 3}]\npools: [{name: a}]")
+	h.pass(t)
+	if got := h.phases(t); got != "map[free:3]" {
+		t.Errorf("taken over: %s", got)
+	}
+	for _, r := range h.all(t) {
+		if a := r.Baseline.Admin; a.MaxTxRate != 10000 || a.VLAN.String() != "none" {
+			t.Errorf("baseline %+v", a)
+		}
+		if err := h.k.Meddle(r.PCI, func(st *vf.State) { st.Admin.MaxTxRate = 20000 }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.k.AddNetns("/run/netns/p")
+	for i := range 3 {
+		rec, err := h.Engine.Attach(t.Context(), attach.Request{
+			Owner:   vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(i), Interface: "net1"},
+			Network: "n", Pool: "a", Netns: "/run/netns/p", Spec: vf.Spec{Interface: "net1"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.pass(t)
+	if got := h.phases(t); got != "map[free:3]" {
+		t.Errorf("after attaches: %s", got)
 	}
 }

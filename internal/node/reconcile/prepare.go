@@ -168,6 +168,12 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	if err != nil {
 		return err
 	}
+	if len(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh)) > 0 {
+		if v.Can, err = r.Hardware.Probe(ctx, pf, v.ID.Index); err != nil {
+			return err
+		}
+	}
+	fresh = v.Settle(fresh)
 	steps := append(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh), withRebind(v, r.prepareSteps(spec, pf, v))...)
 	for _, s := range steps {
 		if err := r.doStep(ctx, bindBound, s); err != nil {
@@ -178,7 +184,8 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	if err != nil {
 		return fmt.Errorf("read back: %w", err)
 	}
-	if left := step.AdminChanges(pf.PCI, v.ID.Index, st.Admin, fresh); len(left) > 0 {
+	st.Can = v.Can
+	if left := step.AdminChanges(pf.PCI, v.ID.Index, st.Admin, st.Settle(fresh)); len(left) > 0 {
 		return fmt.Errorf("all steps were done, and these are still necessary: %v", left)
 	}
 	if err := r.checkPrepared(spec, pf, st); err != nil {
@@ -196,7 +203,8 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 }
 
 // freshAdmin returns the PF's settings for a new VF, as far as they are known. Drivers differ,
-// for example, in whether spoof check is on at first.
+// for example, in whether spoof check is on at first. The driver may lack a call that brings a VF to
+// these settings.
 func (r *Reconciler) freshAdmin(pf vf.PF, v vf.State) (a vf.Admin, err error) {
 	known := false
 	err = r.Ledger.View(func(tx *journal.Tx) error {
@@ -251,7 +259,8 @@ func (r *Reconciler) probePF(ctx context.Context, pf vf.PF) error {
 	}
 	for _, v := range pf.VFs {
 		ran, err := r.VFs.WithIdle(ctx, v.ID, func(journal.Record) error {
-			return r.Hardware.Probe(ctx, pf, v.ID.Index)
+			_, err := r.Hardware.Probe(ctx, pf, v.ID.Index)
+			return err
 		})
 		if ran || err != nil {
 			return namePF(pf, err)

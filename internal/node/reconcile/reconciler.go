@@ -32,7 +32,8 @@ type ledger interface {
 type hardware interface {
 	Refresh(context.Context) ([]vf.PF, error)
 	Probed(vf.PFID) bool
-	Probe(ctx context.Context, pf vf.PF, index int) error
+	// Probe returns the abilities of a PF's driver. It asks the driver once, by means of a VF.
+	Probe(ctx context.Context, pf vf.PF, index int) (vf.Abilities, error)
 }
 
 // vfs is the part of hold.VFs that reconcile needs.

@@ -27,6 +27,11 @@ func (h *VFs) ReadVF(ctx context.Context, rec journal.Record) (vf.State, error) 
 	case st.ID != rec.ID:
 		return st, fmt.Errorf("%w: %s is VF %s now", ErrGone, rec.PCI, st.ID)
 	}
+	for _, pf := range h.Hardware.PFs() {
+		if pf.ID == st.ID.PF {
+			st.Can = pf.Abilities
+		}
+	}
 	return st, nil
 }
 

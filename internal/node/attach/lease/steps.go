@@ -106,7 +106,7 @@ func ResetSteps(p Place, b vf.Baseline, st vf.State, rebind bool) []step.Step {
 	if st.Link != nil {
 		out = homeSteps(p, b, *st.Link)
 	}
-	return append(out, AdminSteps(p, st.Admin, b.Admin)...)
+	return append(out, AdminSteps(p, st.Admin, st.Settle(b.Admin))...)
 }
 
 func rebindSteps(p Place, b vf.Baseline, st vf.State) []step.Step {
@@ -114,7 +114,7 @@ func rebindSteps(p Place, b vf.Baseline, st vf.State) []step.Step {
 	if st.Driver != "" {
 		out = append(out, step.Unbind{VF: p.VF})
 	}
-	out = append(out, AdminSteps(p, st.Admin, b.Admin)...)
+	out = append(out, AdminSteps(p, st.Admin, st.Settle(b.Admin))...)
 	if st.Admin.MAC != b.Admin.MAC && !b.Admin.MAC.IsZero() {
 		out = append(out, step.SetVFMAC{PF: p.PF, Index: p.Index, MAC: b.Admin.MAC})
 	}

@@ -93,7 +93,7 @@ func (b *Lender) checkLoan(rec journal.Record, maxTxRate uint32) (lease.Site, er
 	}
 	for _, pf := range b.vfs.Hardware.PFs() {
 		if pf.ID == rec.ID.PF {
-			return at, pf.Fits(vf.Spec{MinTxRate: rec.Lease.Wanted.MinTxRate, MaxTxRate: &maxTxRate}, b.vfs.Spec().WhereDeclared(pf))
+			return at, pf.Fits(vf.Spec{MinTxRate: rec.Lease.Wanted.MinTxRate, MaxTxRate: &maxTxRate}, rec.Baseline.Admin, b.vfs.Spec().WhereDeclared(pf))
 		}
 	}
 	return at, nil

@@ -132,7 +132,7 @@ func (k *Keeper) mendDrift(ctx context.Context, at lease.Site, rec journal.Recor
 			return errors.Join(unread, err)
 		}
 	}
-	want := lease.EffectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
+	want := lease.EffectiveSpec(rec.Lease.Wanted, rec).Over(st.Settle(rec.Baseline.Admin))
 	steps := lease.AdminSteps(at.Place, st.Admin, want)
 	if st.Admin.MAC != want.MAC && keepsMAC(rec, st) {
 		steps = append(steps, step.SetVFMAC{PF: at.PF, Index: at.Index, MAC: want.MAC})

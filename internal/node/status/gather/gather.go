@@ -208,7 +208,7 @@ func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) m
 			continue
 		}
 		group.Go(func() error {
-			if st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns); err == nil {
+			if st, err := g.Node.VFs.ReadVF(ctx, r); err == nil {
 				states[i] = g.withGuard(ctx, r, st)
 			}
 			return nil
