@@ -100,8 +100,8 @@ func (c candidate) waitsForSwitch(owner vf.Owner) bool {
 // Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named VF has an owner),
 // vf.ErrNotReady (the PF of the named VF could not be read, or the VF waits for another driver),
 // vf.ErrNothingFree, vf.ErrInvalid (the request names none of several pools, the kubelet gave the
-// named VF to no pod, the VF or the pool is on another segment than the request's, the pool is on
-// two segments, or the free VFs cannot go to a guest).
+// named VF to no pod, the named VF is not in the named pool, the VF or the pool is on another segment
+// than the request's, the pool is on two segments, or the free VFs cannot go to a guest).
 func Choose(h Host, w Want) (Choice, error) {
 	all := h.listCandidates()
 	if !w.VF.IsZero() {
@@ -278,6 +278,25 @@ func (h Host) checkIsolated(c candidate, owner vf.Owner) error {
 // fails with that PF's wire.
 func (w Want) isBeside(c candidate) bool { return w.Apart != (vf.ID{}) && w.Apart.PF == c.pf.ID }
 
+// checkNamedPool refuses a VF of another pool than the request names. The request may be old: PCI
+// addresses move when a card is added to the host. An owner that uses the VF already keeps it.
+func (w Want) checkNamedPool(c candidate, all []candidate) error {
+	if w.Owned || w.Pool == "" || c.pool.Name != "" && (w.Pool == c.pool.FullName() || w.Pool == c.pool.Name) {
+		return nil
+	}
+	where, now := "no pool", ""
+	if c.pool.Name != "" {
+		where = "pool " + c.pool.FullName()
+	}
+	for _, other := range all {
+		if w.MAC != nil && *w.MAC == other.rec.Baseline.Admin.MAC {
+			now = fmt.Sprintf(": VF %s on %s has the MAC address %s that %s asks for", other.rec.PCI, other.pf.Label(), w.MAC, w.For)
+		}
+	}
+	return fmt.Errorf("VF %s on %s is in %s, and %s wants one of pool %s: %w%s: ask for a VF of that pool, or leave the pool out",
+		w.VF, c.pf.Label(), where, w.For, w.Pool, vf.ErrInvalid, now)
+}
+
 func (h Host) chooseNamed(all []candidate, w Want) (Choice, error) {
 	for _, c := range all {
 		if c.rec.PCI != w.VF {
@@ -287,6 +306,9 @@ func (h Host) chooseNamed(all []candidate, w Want) (Choice, error) {
 		case vf.PhaseFree:
 			if w.isBeside(c) {
 				return Choice{}, fmt.Errorf("VF %s is on %s, where %s has the other one of the pair: %w: a pair needs VFs of two PFs", w.VF, c.pf.Label(), w.For, vf.ErrInvalid)
+			}
+			if err := w.checkNamedPool(c, all); err != nil {
+				return Choice{}, err
 			}
 			if err := h.checkNamedSegment(c, w); err != nil {
 				return Choice{}, err

@@ -160,6 +160,11 @@ func TestRefusals(t *testing.T) {
 		"the VF is held": {full, alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}}, vf.ErrHeld,
 			"VF 0000:01:10.0 on enp1s0: held by pod default/a, wanted for pod default/c"},
 		"the VF is unknown": {full, alloc.Want{VF: vf.PCIAddr{Bus: 9}}, vf.ErrNotFound, "VF 0000:09:00.0: not found among the VFs that culvertd made"},
+		"the VF is in no such pool": {func(alloc.Host) {}, alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}, Pool: "b", MAC: &vf.MAC{2, 0, 0, 0, 0, 9}}, vf.ErrInvalid,
+			"VF 0000:01:10.0 on enp1s0 is in pool x/a, and pod default/c wants one of pool b: invalid: ask for a VF of that pool, or leave the pool out"},
+		"the VF of that pool is elsewhere now": {func(h alloc.Host) { h.Records[1].Baseline.Admin.MAC = vf.MAC{2, 0, 0, 0, 0, 9} },
+			alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}, Pool: "x/b", MAC: &vf.MAC{2, 0, 0, 0, 0, 9}}, vf.ErrInvalid,
+			"invalid: VF 0000:02:10.0 on enp2s0 has the MAC address 02:00:00:00:00:09 that pod default/c asks for: ask for a VF"},
 		"the VF is quarantined": {func(h alloc.Host) { h.Records[0].Phase, h.Records[0].Reason = vf.PhaseQuarantined, "vlan is 7" },
 			alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}}, vf.ErrHeld, "quarantined (vlan is 7)"},
 	} {
@@ -172,6 +177,17 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tc.says)
 			}
 		})
+	}
+}
+
+// A request may name a VF together with its pool, by the short name or the whole one. An owner that uses
+// a VF of another pool already keeps it.
+func TestNamedVFOfItsPool(t *testing.T) {
+	for _, w := range []alloc.Want{{Pool: "a"}, {Pool: "x/a"}, {Pool: "x/b", Owned: true}} {
+		w.VF, w.For = vf.PCIAddr{Bus: 1, Device: 0x10}, me
+		if got, err := alloc.Choose(host(1), w); err != nil || got.Record.PCI != w.VF || got.Pool != "x/a" {
+			t.Errorf("%+v: %v, %v", w, got.Record.PCI, err)
+		}
 	}
 }
 

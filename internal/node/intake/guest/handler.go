@@ -127,16 +127,22 @@ func buildRequest(def guest.Definition, r api.GuestXMLRequest) (attach.Request, 
 	if err != nil || !ok {
 		return req, err
 	}
-	req.VF = has.VF // as before a reboot, or a detach
+	if r.Pool == "" || has.Pool == "" || isPool(has.Pool, r.Pool) {
+		req.VF = has.VF // as before a reboot, or a detach
+	}
 	if asks := r.Spec.MinTxRate != nil || r.Spec.MaxTxRate != nil || len(r.Spec.Abilities()) > 0; r.Pool == "" && !asks {
 		req.Pool, req.Spec = has.Pool, has.Spec
 	}
 	return req, nil
 }
 
+// isPool reports whether a request for a pool, by its whole name or the short one, means the pool of
+// that full name.
+func isPool(full, asked string) bool { return full == asked || strings.HasSuffix(full, "/"+asked) }
+
 // isSameLease reports whether a lease has the pool and the settings of a request.
 func isSameLease(r journal.Record, req attach.Request) bool {
-	pool := req.Pool == "" || r.Lease.Pool == req.Pool || strings.HasSuffix(r.Lease.Pool, "/"+req.Pool)
+	pool := req.Pool == "" || isPool(r.Lease.Pool, req.Pool)
 	asked, has := req.Spec.Over(r.Baseline.Admin), r.Lease.Wanted.Over(r.Baseline.Admin)
 	return pool && len(vf.Baseline{Admin: asked}.Diff(vf.State{Admin: has})) == 0
 }

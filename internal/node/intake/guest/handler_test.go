@@ -314,6 +314,59 @@ func TestXMLRemembersApart(t *testing.T) {
 	}
 }
 
+// A start asks for the pool of each device and for its apartness, as the definition remembers them. So
+// a guest gets no VF of another pool or PF after PCI addresses have moved.
+func TestStartAsksForPoolAndApartness(t *testing.T) {
+	h, _ := handler(t, "v0 attached "+uuid1+" net1a", "v1 attached "+uuid1+" net1b")
+	text := domain()
+	for _, r := range []api.GuestXMLRequest{{Device: "net1b", Apart: "net1a"}, {Device: "net1a"}} { // the later one first
+		r.Definition, r.Way = text, "hostdev"
+		params, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := h.XML(t.Context(), params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = out.(api.GuestXML).Definition //nolint:forcetypeassert // as XML returns it
+	}
+	h, e := handler(t)
+	if refused, err := report(t, h.Start, text); err != nil || refused != "" {
+		t.Fatal(refused, err)
+	}
+	if diff := cmp.Diff([]string{"attach v0 as net1a", "attach v1 as net1b"}, e.asked); diff != "" {
+		t.Error(diff)
+	}
+	if e.request.Pool != "x/a" || e.request.Apart != "net1a" {
+		t.Errorf("asked for pool %q, apart from %q", e.request.Pool, e.request.Apart)
+	}
+}
+
+func TestOrderPairs(t *testing.T) {
+	for _, tt := range []struct{ asked, want string }{
+		{"a b c", "a b c"},
+		{"b/a a", "a b/a"},
+		{"c/b b/a a d", "a b/a c/b d"},
+		{"a/b b/a", "a b/a"}, // the later one keeps the wish
+		{"a/x b", "a b"},     // there is no x
+		{"a/a", "a"},
+	} {
+		var requests []attach.Request
+		for _, word := range strings.Fields(tt.asked) {
+			name, apart, _ := strings.Cut(word, "/")
+			requests = append(requests, attach.Request{Owner: vf.Owner{Interface: name}, Apart: apart})
+		}
+		var got []string
+		for _, r := range orderPairs(requests) {
+			got = append(got, strings.TrimSuffix(r.Owner.Interface+"/"+r.Apart, "/"))
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %s, want %s", tt.asked, got, tt.want)
+		}
+	}
+}
+
 func TestXMLRefuses(t *testing.T) {
 	mtu := 9000
 	for name, tc := range map[string]struct {

@@ -68,7 +68,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	if len(no.why) > 0 {
 		return no.formatAnswer(who, "take it out of the definition, or culvert vm xml another one"), nil
 	}
-	return h.grantAll(ctx, requests)
+	return h.grantAll(ctx, orderPairs(requests))
 }
 
 // checkMove keeps a guest from starting that is on its way to or from another host, where it may
@@ -260,7 +260,31 @@ func requestFor(rec journal.Record, who vf.Owner, w guest.Want) attach.Request {
 	if w.Spec.MAC != nil && *w.Spec.MAC == rec.Baseline.Admin.MAC {
 		w.Spec.MAC = nil
 	}
-	return attach.Request{Owner: who, VF: w.VF, Spec: w.Spec}
+	return attach.Request{Owner: who, VF: w.VF, Pool: w.Pool, Apart: w.Apart, Spec: w.Spec}
+}
+
+// orderPairs returns the requests with each device after the one that it must be apart from, as the
+// engine wants it: it finds the PF of a device that has a VF. A device whose other one is not among
+// the requests has no such wish. Of two that name each other, the later one keeps it.
+func orderPairs(requests []attach.Request) (out []attach.Request) {
+	has := func(all []attach.Request, name string) bool {
+		return slices.ContainsFunc(all, func(r attach.Request) bool { return r.Owner.Interface == name })
+	}
+	rest := slices.Clone(requests)
+	for i := range rest {
+		if !has(rest, rest[i].Apart) {
+			rest[i].Apart = ""
+		}
+	}
+	for len(rest) > 0 {
+		i := slices.IndexFunc(rest, func(r attach.Request) bool { return r.Apart == "" || has(out, r.Apart) })
+		if i < 0 { // they name each other
+			i, rest[0].Apart = 0, ""
+		}
+		out = append(out, rest[i])
+		rest = slices.Delete(rest, i, i+1)
+	}
+	return out
 }
 
 // findObstacle returns the reason why a guest cannot have a VF, or "".
