@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/attach"
@@ -111,4 +113,47 @@ func TestWaitingAttachNamesTheWork(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	release()
+}
+
+// I7: a change of the number of VFs that waits for one VF keeps no other VF of the PF locked.
+func TestI7TakingVFsWaitsWithoutTheOthers(t *testing.T) {
+	_, n := nodeOf(t, fake.IGB)
+	records, err := journal.ReadRecords(n.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, pf := records[len(records)-1], records[len(records)-1].ID.PF
+	unlock, err := n.VFs.Locks.Lock(t.Context(), slow.ID, "a step that hangs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan error)
+	go func() { taken <- n.Resets.TakeVFs(t.Context(), pf, func() error { return nil }) }()
+	begun := false
+	for _, r := range records {
+		if r.ID.PF != pf || r.ID == slow.ID {
+			continue
+		}
+		for !begun { // until TakeVFs has its first lock
+			begun = n.VFs.Locks.Holder(r.ID) != nil
+			time.Sleep(time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		one, err := n.VFs.Locks.Lock(ctx, r.ID, "an attach")
+		if err != nil {
+			t.Errorf("VF %s: %v", r.PCI, err)
+		} else {
+			one()
+		}
+		cancel()
+	}
+	select {
+	case err := <-taken:
+		t.Errorf("the VFs were taken although one is locked: %v", err)
+	default:
+	}
+	unlock()
+	if err := <-taken; err != nil {
+		t.Error(err)
+	}
 }

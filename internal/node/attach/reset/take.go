@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/keylock"
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -59,9 +61,48 @@ func (b *Resetter) removeEmptyBonds(ctx context.Context, taken []journal.Record)
 	}
 }
 
-// lockVFs locks all VFs of a PF that have a record. unlock is to be called after an error, too.
+// lockPatience is how long lockVFs keeps the locks that it has while it waits for another VF.
+const lockPatience = time.Second
+
+// lockVFs locks all VFs of a PF that have a record. If the work on one of them lasts, it gives the
+// locks of the others back until that work has ended, so that attaches and releases go on meanwhile.
+// unlock is to be called after an error, too.
 func (b *Resetter) lockVFs(ctx context.Context, pf vf.PFID) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, hold.UndoBound)
+	defer cancel()
+	for {
+		records, err := b.recordsOf(pf)
+		if err != nil {
+			return func() {}, err
+		}
+		unlock, busy, err := b.tryLockVFs(ctx, records)
+		if err == nil {
+			return unlock, nil
+		}
+		unlock()
+		if err := waitFor(ctx, b.vfs.Locks.Holder(busy.ID)); err != nil {
+			return func() {}, fmt.Errorf("VF %s: %w: nothing was changed, repeat it", busy.PCI, err)
+		}
+	}
+}
+
+// waitFor waits for the end of work; nil has ended.
+func waitFor(ctx context.Context, work *keylock.Work) error {
+	if work == nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-work.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s has not ended: %w", work, context.Cause(ctx))
+	}
+}
+
+// tryLockVFs locks VFs one after the other. An error is about busy, on which other work goes on for
+// longer than lockPatience.
+func (b *Resetter) tryLockVFs(ctx context.Context, records []journal.Record) (unlock func(), busy journal.Record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	var locked []func()
 	unlock = func() {
@@ -69,15 +110,14 @@ func (b *Resetter) lockVFs(ctx context.Context, pf vf.PFID) (unlock func(), err 
 			one()
 		}
 	}
-	records, err := b.recordsOf(pf)
 	for _, r := range records {
 		one, err := b.vfs.Locks.Lock(ctx, r.ID, "a change of the number of VFs")
 		if err != nil {
-			return unlock, fmt.Errorf("VF %s: %w: nothing was changed, repeat it", r.PCI, err)
+			return unlock, r, err
 		}
 		locked = append(locked, one)
 	}
-	return unlock, err
+	return unlock, busy, nil
 }
 
 // recordsOf returns the records of the VFs of a PF.

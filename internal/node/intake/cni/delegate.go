@@ -1,8 +1,6 @@
 package cni
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +19,12 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Bounds on the DELs of IPAM plugins besides the call's own: the undo of a failed ADD, and the DELs
-// that earlier calls still owe.
+// Bounds on the DELs of IPAM plugins besides the call's own: the undo of a failed ADD, the DELs
+// that earlier calls still owe, and the wait for who serves whereabouts networks.
 const (
 	undoPluginBound = 20 * time.Second
 	owedBound       = 5 * time.Second
-	mostAtOnce      = 4
+	modeBound       = time.Second
 )
 
 // delegateIPAM lets the plugin that ipam.type names give the addresses of a request. The plugin
@@ -163,9 +161,21 @@ func (h *Handler) releaseUnrecorded(ctx context.Context, call Call, ask Ask) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, owedBound)
 	defer cancel()
-	if err := h.passOn(ctx, call, c, ask); err != nil {
+	if err := h.releaseBy(ctx, call, c, ask); err != nil {
 		h.Log.Warn("release the addresses of an attachment from before Culvert", "net", c.Name, "plugin", c.IPAM.Type, "container", call.ContainerID, "err", err)
 	}
+}
+
+// releaseBy is passOn for an attachment of which nothing is known. It waits modeBound for who serves
+// whereabouts networks: while the API server does not answer that, the plugin could not release the
+// address either.
+func (h *Handler) releaseBy(ctx context.Context, call Call, c config.Config, ask Ask) error {
+	short, cancel := context.WithTimeout(ctx, modeBound)
+	defer cancel()
+	if err := h.ownSection(short, &c); err != nil {
+		return err
+	}
+	return h.runDelegated(ctx, call, c, ask)
 }
 
 // undoThose runs the DELs for the attachment of a call.
@@ -187,53 +197,6 @@ func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, call 
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// payOwed runs the DELs of IPAM plugins that earlier calls still owe, for example after culvertd
-// died in an ADD. It goes on after the delegation that was tried last, so that DELs that always
-// fail or hang do not keep it from the others. A later call repeats the DELs that fail.
-func (h *Handler) payOwed(ctx context.Context, ask Ask) {
-	_, owed, err := h.node.VFs.Delegations()
-	if err != nil || len(owed) == 0 || ask == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, owedBound)
-	defer cancel()
-	for range min(len(owed), mostAtOnce) {
-		if ctx.Err() != nil {
-			return // the delegations that are left keep their turn
-		}
-		d := h.nextOwed(owed)
-		if err := h.deleteDelegated(ctx, d, ask); err != nil {
-			h.Log.Warn("DEL of an IPAM plugin, left for a later call", "net", d.Network, "plugin", d.Plugin, "container", d.ContainerID, "err", err)
-		}
-	}
-}
-
-// nextOwed returns the delegation that follows the one it returned last, in the order of
-// compareDelegations. After the last one it starts again. owed is not empty.
-func (h *Handler) nextOwed(owed []journal.Delegation) journal.Delegation {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	round := func(d journal.Delegation) int {
-		if compareDelegations(d, h.lastOwed) > 0 {
-			return 0
-		}
-		return 1
-	}
-	h.lastOwed = slices.MinFunc(owed, func(a, b journal.Delegation) int {
-		return cmp.Or(cmp.Compare(round(a), round(b)), compareDelegations(a, b))
-	})
-	return h.lastOwed
-}
-
-// compareDelegations orders delegations by attachment, plugin and configuration. The ledger may
-// have two that differ only in their configuration: of two ADDs of one attachment.
-func compareDelegations(a, b journal.Delegation) int {
-	return cmp.Or(
-		cmp.Compare(a.ContainerID, b.ContainerID), cmp.Compare(a.Interface, b.Interface),
-		cmp.Compare(a.Plugin, b.Plugin), bytes.Compare(a.Config, b.Config),
-	)
 }
 
 func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask Ask) error {
@@ -289,8 +252,17 @@ func (h *Handler) collectDelegations(ctx context.Context, c config.Config, ask A
 // passOn runs a command of the plugin that gives a network's addresses; nil where there is
 // none, or where it does not have that command.
 func (h *Handler) passOn(ctx context.Context, call Call, c config.Config, ask Ask) error {
-	if err := h.ownSection(ctx, &c); err != nil || !c.IPAM.IsDelegated() {
+	if err := h.ownSection(ctx, &c); err != nil {
 		return err
+	}
+	return h.runDelegated(ctx, call, c, ask)
+}
+
+// runDelegated runs a command of the plugin that gives a network's addresses, if another project's
+// plugin does.
+func (h *Handler) runDelegated(ctx context.Context, call Call, c config.Config, ask Ask) error {
+	if !c.IPAM.IsDelegated() {
+		return nil
 	}
 	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, call.CNIRequest); err != nil && !isUnimplemented(err) {
 		return notInstalled(err, c)

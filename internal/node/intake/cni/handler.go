@@ -66,14 +66,15 @@ type Handler struct {
 	ServesWhereabouts func(context.Context) (bool, error)
 	node              Parts
 	resolvDirs        []string // where resolvConf may be
+	now               func() time.Time
 
-	mu       sync.Mutex         // guards lastOwed
-	lastOwed journal.Delegation // the last one whose DEL payOwed tried
+	paying sync.Mutex // held by the call that runs owed DELs; guards debts
+	debts  debts
 }
 
 // New makes a handler over the parts of a node.
 func New(p Parts) *Handler {
-	return &Handler{Log: slog.New(slog.DiscardHandler), node: p, resolvDirs: resolvDirs()}
+	return &Handler{Log: slog.New(slog.DiscardHandler), node: p, resolvDirs: resolvDirs(), now: time.Now}
 }
 
 // Serve is an rpc.DialogHandler: an api.CNIRequest in, an api.CNIResponse out. An
