@@ -93,8 +93,8 @@ func (u *userSpace) requireOpen() {
 	}
 }
 
-// requireKept checks that the pods from before have their VFs, and that culvertd names them as the
-// owners. A new pod gets the VF that is left. No VF in user space was bound anew.
+// requireKept checks that the pods from before have their VFs, also when culvertd ends and when it is
+// killed, and that culvertd names them as the owners. A new pod gets the VF that is left. No VF in user space was bound anew.
 func (u *userSpace) requireKept() {
 	u.Helper()
 	for name, address := range u.has {
@@ -106,11 +106,13 @@ func (u *userSpace) requireKept() {
 			u.Errorf("culvert vf list does not name %s:\n%s", name, list)
 		}
 	}
-	on(u.T, "worker1", "pkill -KILL -x culvertd")
-	if err := k8s.AwaitCulvert(u.Context()); err != nil {
-		u.Fatal(err)
+	for _, end := range []string{"pkill -TERM -x culvertd", "pkill -KILL -x culvertd"} {
+		on(u.T, "worker1", end)
+		if err := k8s.AwaitCulvert(u.Context()); err != nil {
+			u.Fatal(err)
+		}
+		u.requireOpen()
 	}
-	u.requireOpen()
 	u.awaitAdmission("new-net", "default/dpdk")
 	u.start("new-net", "default/dpdk")
 	u.requireBinding()

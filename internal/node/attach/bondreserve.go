@@ -48,7 +48,7 @@ func (e *Engine) sortVFs(req Request) Request {
 }
 
 // memberRequest returns the request for the VF of a bond with this index. got has the VFs before
-// it. The first VF holds the addresses. If the bond does not change its MAC address at a fail-over,
+// it. The first VF holds the addresses and the configuration. If the bond does not change its MAC address at a fail-over,
 // all members get the address of the first VF.
 func memberRequest(req Request, got reservation, index int, given func(vf.PCIAddr) string) Request {
 	m := req
@@ -56,7 +56,7 @@ func memberRequest(req Request, got reservation, index int, given func(vf.PCIAdd
 	if index == 0 {
 		return m
 	}
-	m.IPAM, m.Addresses, m.Late, m.Delegation, m.VF = ipam.Config{}, nil, nil, nil, vf.PCIAddr{}
+	m.IPAM, m.Addresses, m.Late, m.Delegation, m.Raw, m.VF = ipam.Config{}, nil, nil, nil, nil, vf.PCIAddr{}
 	first := got.rec
 	for _, one := range got.all() {
 		m.members = append(m.members, one.rec.ID)

@@ -34,7 +34,7 @@ func (l Lease) Delegated() (Delegation, bool) {
 }
 
 // mostOwed and keepOwed bound the delegations that one record owes, and the bytes of their
-// configurations. Tenants write these configurations, and a plugin may refuse its DEL for ever. A
+// configurations. The lease's own delegation is always owed: config.Config.Kept bounds it. Tenants write these configurations, and a plugin may refuse its DEL for ever. A
 // usual configuration has some hundred bytes.
 const (
 	mostOwed = 4
@@ -51,7 +51,7 @@ func (r Record) Owing() []Delegation {
 	owed := append(slices.DeleteFunc(slices.Clone(r.Owed), d.IsSame), d)
 	size := 0
 	for i, d := range slices.Backward(owed) {
-		if size += len(d.Config); size > keepOwed || len(owed)-i > mostOwed {
+		if size += len(d.Config); i < len(owed)-1 && size > keepOwed || len(owed)-i > mostOwed {
 			return owed[i+1:]
 		}
 	}

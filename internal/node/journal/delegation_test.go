@@ -11,7 +11,7 @@ func TestOwingIsBounded(t *testing.T) {
 	lease := func(id string, size int) Lease {
 		return Lease{Request: make([]byte, size), Delegation: &Delegation{Plugin: "p", ContainerID: id, Interface: "net1"}}
 	}
-	for _, tc := range []struct{ size, want int }{{100, mostOwed}, {keepOwed / 2, 2}, {keepOwed, 1}, {keepOwed + 1, 0}} {
+	for _, tc := range []struct{ size, want int }{{100, mostOwed}, {keepOwed / 2, 2}, {keepOwed, 1}, {4 * keepOwed, 1}} {
 		var r Record
 		for i := range 10 {
 			r.Lease = lease(fmt.Sprint(i), tc.size)

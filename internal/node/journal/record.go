@@ -73,8 +73,8 @@ type Lease struct {
 	Withdrawn *Withdrawn `json:"withdrawn,omitempty"`
 	// Opened is set once culvertd has seen the guest run with the VF.
 	Opened bool `json:"opened,omitempty"`
-	// Request is the intake's own form of the request (a CNI configuration), kept so that a
-	// repeated request can be compared.
+	// Request is the request's CNI configuration, or of a large one what the DEL of an IPAM plugin
+	// needs (config.Config.Kept). The first VF of a bond has it.
 	Request []byte `json:"request,omitempty"`
 	// Delegation is set until the DEL of the IPAM plugin has succeeded.
 	Delegation *Delegation `json:"delegation,omitempty"`

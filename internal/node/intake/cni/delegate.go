@@ -19,8 +19,9 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Bounds on the DELs of IPAM plugins besides the call's own: the undo of a failed ADD, the DELs
-// that earlier calls still owe, and the wait for who serves whereabouts networks.
+// Bounds on the DELs of IPAM plugins besides the call's own: the undo of a failed ADD and the DEL of an
+// attachment that the ledger does not have, the DELs that earlier calls still owe, and the wait for
+// who serves whereabouts networks. On an emulated processor, a DEL of whereabouts took more than 5 s.
 const (
 	undoPluginBound = 20 * time.Second
 	owedBound       = 5 * time.Second
@@ -159,7 +160,7 @@ func (h *Handler) releaseUnrecorded(ctx context.Context, call Call, ask Ask) {
 	if call.wrong != nil || ask == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, owedBound)
+	ctx, cancel := context.WithTimeout(ctx, undoPluginBound)
 	defer cancel()
 	if err := h.releaseBy(ctx, call, c, ask); err != nil {
 		h.Log.Warn("release the addresses of an attachment from before Culvert", "net", c.Name, "plugin", c.IPAM.Type, "container", call.ContainerID, "err", err)

@@ -360,7 +360,13 @@ func buildRequest(call Call) (attach.Request, error) {
 	req := attach.Request{
 		Owner: a.ownerOf(call.ContainerID, call.IfName), PodUID: a.UID, Network: c.Name,
 		VF: c.VF, Pool: c.Pool, Segment: c.Segment, Bond: c.Bond, VFs: c.VFs, Netns: call.Netns,
-		Spec: spec, Raw: call.Config,
+		Spec: spec,
+	}
+	if call.Command == cmdAdd {
+		var err error
+		if req.Raw, err = c.Kept(call.Config); err != nil {
+			return req, err
+		}
 	}
 	if err := checkBondName(call.IfName, c.Bond); err != nil {
 		return req, err

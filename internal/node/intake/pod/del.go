@@ -76,7 +76,7 @@ func (h *Handler) leasedNetworks(id string) (out []journal.SandboxNetwork) {
 		h.Log.Warn("DEL of a sandbox that is not in the ledger", "container", id, "err", err)
 	}
 	for _, r := range records {
-		if !r.Held() || r.Lease.Owner.UID != id {
+		if !r.Held() || r.Lease.Owner.UID != id || len(r.Lease.Request) == 0 { // other VFs of a bond have none
 			continue
 		}
 		p, err := netconf.ParsePlugin(r.Lease.Request)
