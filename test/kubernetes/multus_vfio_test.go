@@ -106,11 +106,15 @@ func (u *userSpace) requireKept() {
 			u.Errorf("culvert vf list does not name %s:\n%s", name, list)
 		}
 	}
-	for _, end := range []string{"pkill -TERM -x culvertd", "pkill -KILL -x culvertd"} {
-		on(u.T, "worker1", end)
-		if err := k8s.AwaitCulvert(u.Context()); err != nil {
-			u.Fatal(err)
-		}
+	for i, signal := range []string{"TERM", "KILL"} {
+		on(u.T, "worker1", "pkill -"+signal+" -x culvertd")
+		eventually(u.T, "culvertd runs again", func() error {
+			const state = "jsonpath={.items[0].status.containerStatuses[0].restartCount} {.items[0].status.containerStatuses[0].ready}"
+			if now := kubectl(u.T, "-n", "culvert-system", "get", "pods", "-l", "app.kubernetes.io/name=culvertd", "-o", state); now != fmt.Sprint(i+1, " true") {
+				return fmt.Errorf("restarts and readiness are %s", now)
+			}
+			return nil
+		})
 		u.requireOpen()
 	}
 	u.awaitAdmission("new-net", "default/dpdk")
