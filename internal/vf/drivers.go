@@ -67,7 +67,7 @@ var drivers = []Driver{
 	},
 	{
 		Name: "bnx2x", VFDrivers: []string{"bnx2x"},
-		Vendors: []string{"14e4", "1077"}, // Broadcom, QLogic: 57712, 57800, 57810, 57811, 57840
+		Vendors:   []string{"14e4", "1077"}, // Broadcom, QLogic: 57712, 57800, 57810, 57811, 57840
 		PFDevices: []string{"1662", "1663", "168a", "16a5", "168e", "16ae", "163d", "163e", "16a1", "16a2", "16a4", "168d", "16ab"},
 		VFDevices: []string{"166f", "16a9", "16af", "163f", "16ad"},
 		Lacks:     []Setting{SetVLANProto, SetTrust, SetMinTxRate, SetMaxTxRate, SetRSSQuery},
@@ -89,7 +89,7 @@ var drivers = []Driver{
 		NoQoS: true,
 	}, {
 		Name: "nfp", VFDrivers: []string{"nfp_netvf"},
-		Vendors: []string{"19ee", "1da8"}, // Netronome, Corigine
+		Vendors:   []string{"19ee", "1da8"}, // Netronome, Corigine
 		PFDevices: []string{"3800", "4000", "5000", "6000"}, VFDevices: []string{"3803", "6003"},
 	}, {
 		Name: "fm10k", VFDrivers: []string{"fm10k"}, Vendors: []string{"8086"}, VFDevices: []string{"15a5"},

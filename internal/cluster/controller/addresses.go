@@ -51,6 +51,7 @@ type Addresses struct {
 	Events      record.EventRecorder // nil reports none
 
 	absences   blocks.Absences
+	endings    blocks.Endings
 	roll       blocks.RollCall
 	departures departures
 	pace       poolPace
@@ -136,7 +137,7 @@ func (a *Addresses) grant(ctx context.Context, before, object *v1alpha1.AddressP
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	inherited = blocks.Reserve(inherited, r.demands, a.Now())
+	inherited = blocks.Reserve(inherited, &a.endings, r.demands, a.Now())
 	granted, outcome, err := a.grantFree(ctx, inherited, r)
 	if err != nil {
 		return ctrl.Result{}, err

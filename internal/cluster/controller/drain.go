@@ -24,9 +24,10 @@ import (
 // drained too, but gets no annotation and stays cordoned.
 const (
 	// draining marks a node that the controller cordoned because the number of VFs of one of its
-	// PFs has to change. Its value is the time of the cordon.
+	// PFs has to change. Its value is the time of the cordon, for people: no clock but the
+	// controller's own can be compared with it.
 	draining = "culvert.dev/draining-since"
-	// freeSince is the time when a node that is drained had no pod left that delays the change.
+	// freeSince is an annotation of earlier versions, which Drain removes.
 	freeSince = "culvert.dev/drain-free-since"
 	// drainedFor names the changes for which the node was last drained. It stays while one of them
 	// is wanted, and Drain does not evict pods for it again. Removing it makes Drain try again. It
@@ -40,7 +41,7 @@ const (
 	drainLook = 5 * time.Second
 	// drainPatience is how long a node whose VFs are free stays cordoned although culvertd has
 	// not changed their number. Then there is another obstacle, which the PF's problems in the
-	// NodeState name.
+	// NodeState name. A new leader waits as long again, by its own clock.
 	drainPatience = 5 * time.Minute
 	// longestChanges is how many bytes of a list of changes an event repeats.
 	longestChanges = 700
@@ -63,6 +64,9 @@ type Drain struct {
 	// blocked has the event DrainBlocked that each node got last, so that it gets one and not one
 	// each look. Only Reconcile uses it, and controller-runtime runs one Reconcile at a time.
 	blocked map[string]string
+	// free has since when the nodes that are drained have no pod left that delays the change, as
+	// this controller has seen it. Only Reconcile uses it.
+	free map[string]time.Time
 	// repeat says that this Reconcile has left a step to the next one. Only Reconcile uses it.
 	repeat bool
 }
@@ -95,22 +99,28 @@ func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 // remain.
 func (d *Drain) continueDrains(ctx context.Context, nodes []metav1.PartialObjectMetadata, waiting map[string]changing) (active int, _ error) {
 	var errs []error
+	before := d.free
+	d.free = map[string]time.Time{}
 	for _, n := range nodes {
 		if _, begun := n.Annotations[draining]; !begun {
 			continue
 		}
 		c := waiting[n.Name]
 		pods, err := d.podsOf(ctx, c)
+		since, seen := before[n.Name]
 		isFree := err == nil && len(pods) == 0
-		if len(c.what) == 0 && !c.mayWant(n.Annotations[drainedFor]) || d.Nodes == 0 || isFree && d.isOver(n.Annotations[freeSince]) {
+		if isFree && !seen {
+			since, seen = d.Now(), true
+		}
+		if seen {
+			d.free[n.Name] = since
+		}
+		if len(c.what) == 0 && !c.mayWant(n.Annotations[drainedFor]) || d.Nodes == 0 || isFree && d.Now().Sub(since) > drainPatience {
 			errs = append(errs, d.uncordon(ctx, n.Name, c))
 			continue
 		}
 		active++
 		errs = append(errs, err, d.evict(ctx, c, pods))
-		if isFree && n.Annotations[freeSince] == "" {
-			errs = append(errs, d.annotate(ctx, n.Name, freeSince, d.Now().UTC().Format(time.RFC3339)))
-		}
 	}
 	return active, errors.Join(errs...)
 }
@@ -203,13 +213,6 @@ func (d *Drain) podsOf(ctx context.Context, c changing) (out []*corev1.Pod, _ er
 		errs = append(errs, client.IgnoreNotFound(err))
 	}
 	return out, errors.Join(errs...)
-}
-
-// isOver reports whether the VFs of a node have been free for longer than drainPatience. It is
-// false while free, the annotation freeSince, is empty.
-func (d *Drain) isOver(free string) bool {
-	at, err := time.Parse(time.RFC3339, free)
-	return free != "" && (err != nil || d.Now().Sub(at) > drainPatience)
 }
 
 // begin cordons a node and evicts the pods. It writes the annotations and the cordon at once, so

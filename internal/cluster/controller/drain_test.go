@@ -52,12 +52,17 @@ func podOn(node, name string) *corev1.Pod {
 // and the remaining pods.
 type drained struct{ Cordoned, Pods []string }
 
-func drainOnce(t *testing.T, c client.Client, nodes int, at time.Time) (drained, ctrl.Result) {
+// drainAt runs a pass at each of the times, and returns the result of the last one.
+func drainAt(t *testing.T, c client.Client, nodes int, times ...time.Time) (drained, ctrl.Result) {
 	t.Helper()
+	var at time.Time
 	d := &Drain{Client: c, Live: c, Nodes: nodes, Now: func() time.Time { return at }, Events: record.NewFakeRecorder(100)}
-	result, err := d.Reconcile(t.Context(), ctrl.Request{})
-	if err != nil {
-		t.Fatal(err)
+	var result ctrl.Result
+	for _, at = range times {
+		var err error
+		if result, err = d.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return drainState(t, c), result
 }
@@ -99,62 +104,61 @@ func TestDrain(t *testing.T) {
 	theirs.Spec.Unschedulable = true
 	ours := newNode("n1", nil)
 	ours.Spec.Unschedulable, ours.Annotations = true, map[string]string{draining: now.Add(-time.Minute).Format(time.RFC3339)}
-	old := ours.DeepCopy()
-	old.Annotations[draining] = now.Add(-2 * time.Hour).Format(time.RFC3339)
-	old.Annotations[freeSince] = now.Add(-time.Hour).Format(time.RFC3339)
+	const later = drainPatience + time.Second
 	a, b, other := podOn("n1", "a"), podOn("n2", "b"), podOn("n1", "other")
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		nodes   int
 		want    drained
+		again   time.Duration // until a second pass; 0: there is none
 	}{
 		"nothing changes": {
-			[]client.Object{newNode("n1", nil), withVFs("n1", 4, []string{"default/a"}, nil), a}, 1, drained{nil, []string{"a"}},
+			[]client.Object{newNode("n1", nil), withVFs("n1", 4, []string{"default/a"}, nil), a}, 1, drained{nil, []string{"a"}}, 0,
 		},
 		"nobody has a VF of that PF": {
-			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{""}, []string{"default/a"}), a}, 1, drained{nil, []string{"a"}},
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{""}, []string{"default/a"}), a}, 1, drained{nil, []string{"a"}}, 0,
 		},
 		"more than the PF can have": {
-			[]client.Object{newNode("n1", nil), withVFs("n1", 8, []string{"default/a"}, nil), a}, 1, drained{nil, []string{"a"}},
+			[]client.Object{newNode("n1", nil), withVFs("n1", 8, []string{"default/a"}, nil), a}, 1, drained{nil, []string{"a"}}, 0,
 		},
 		"who has one goes, and nobody else": {
-			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/a", ""}, []string{"default/other"}), a, other}, 1, drained{[]string{"n1"}, []string{"other"}},
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/a", ""}, []string{"default/other"}), a, other}, 1, drained{[]string{"n1"}, []string{"other"}}, 0,
 		},
 		"one node at a time": {
-			[]client.Object{newNode("n1", nil), newNode("n2", nil), withVFs("n1", 7, []string{"default/a"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), a, b}, 1, drained{[]string{"n1"}, []string{"b"}},
+			[]client.Object{newNode("n1", nil), newNode("n2", nil), withVFs("n1", 7, []string{"default/a"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), a, b}, 1, drained{[]string{"n1"}, []string{"b"}}, 0,
 		},
 		"two, where two may": {
-			[]client.Object{newNode("n1", nil), newNode("n2", nil), withVFs("n1", 7, []string{"default/a"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), a, b}, 2, drained{[]string{"n1", "n2"}, nil},
+			[]client.Object{newNode("n1", nil), newNode("n2", nil), withVFs("n1", 7, []string{"default/a"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), a, b}, 2, drained{[]string{"n1", "n2"}, nil}, 0,
 		},
 		"the one that was begun goes first": {
-			[]client.Object{ours, newNode("n0", nil), withVFs("n0", 7, []string{"default/b"}, nil), withVFs("n1", 7, []string{""}, nil), b}, 1, drained{[]string{"n1"}, []string{"b"}},
+			[]client.Object{ours, newNode("n0", nil), withVFs("n0", 7, []string{"default/b"}, nil), withVFs("n1", 7, []string{""}, nil), b}, 1, drained{[]string{"n1"}, []string{"b"}}, 0,
 		},
 		"none, where none may": {
-			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/a"}, nil), a}, 0, drained{nil, []string{"a"}},
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/a"}, nil), a}, 0, drained{nil, []string{"a"}}, 0,
 		},
 		"a cordon of somebody else's stays": {
-			[]client.Object{theirs, withVFs("n1", 7, []string{"default/a"}, nil), a}, 1, drained{[]string{"n1+"}, nil},
+			[]client.Object{theirs, withVFs("n1", 7, []string{"default/a"}, nil), a}, 1, drained{[]string{"n1+"}, nil}, 0,
 		},
 		"a pod of that name on another node": {
-			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/b"}, nil), b}, 1, drained{nil, []string{"b"}},
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/b"}, nil), b}, 1, drained{nil, []string{"b"}}, 0,
 		},
 		"I7: a node that names pods that it does not have delays no other": {
-			[]client.Object{newNode("n0", nil), newNode("n2", nil), withVFs("n0", 7, []string{"default/b", "default/none"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n2"}, nil},
+			[]client.Object{newNode("n0", nil), newNode("n2", nil), withVFs("n0", 7, []string{"default/b", "default/none"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n2"}, nil}, 0,
 		},
 		"I7: nor does one that was begun": {
-			[]client.Object{old, newNode("n2", nil), withVFs("n1", 7, []string{"default/none"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n2"}, nil},
+			[]client.Object{ours, newNode("n2", nil), withVFs("n1", 7, []string{"default/none"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n2"}, nil}, later,
 		},
 		"the change was made": {
-			[]client.Object{ours, withVFs("n1", 4, []string{""}, nil)}, 1, drained{nil, nil},
+			[]client.Object{ours, withVFs("n1", 4, []string{""}, nil)}, 1, drained{nil, nil}, 0,
 		},
 		"the change is not wanted any more, by nobody": {
-			[]client.Object{ours}, 1, drained{nil, nil},
+			[]client.Object{ours}, 1, drained{nil, nil}, 0,
 		},
 		"free, and culvertd is about to make it": {
-			[]client.Object{ours, withVFs("n1", 7, []string{""}, nil)}, 1, drained{[]string{"n1"}, nil},
+			[]client.Object{ours, withVFs("n1", 7, []string{""}, nil)}, 1, drained{[]string{"n1"}, nil}, 0,
 		},
 		"free, and culvertd cannot": {
-			[]client.Object{old, withVFs("n1", 7, []string{""}, nil)}, 1, drained{nil, nil},
+			[]client.Object{ours, withVFs("n1", 7, []string{""}, nil)}, 1, drained{nil, nil}, later,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +166,11 @@ func TestDrain(t *testing.T) {
 			for _, o := range tc.objects {
 				copies = append(copies, o.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy of one
 			}
-			got, _ := drainOnce(t, newCluster(copies...), tc.nodes, now)
+			times := []time.Time{now}
+			if tc.again > 0 {
+				times = append(times, now.Add(tc.again))
+			}
+			got, _ := drainAt(t, newCluster(copies...), tc.nodes, times...)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -182,7 +190,7 @@ func TestDrainWaitsForABudget(t *testing.T) {
 			return c.SubResource(sub).Create(ctx, o, body, opts...)
 		}}).Build()
 	for range 2 {
-		got, result := drainOnce(t, c, 1, time.Now())
+		got, result := drainAt(t, c, 1, time.Now())
 		if diff := cmp.Diff(drained{[]string{"n1"}, []string{"a"}}, got); diff != "" || result.RequeueAfter != drainLook {
 			t.Errorf("%+v -want +got:\n%s", result, diff)
 		}
@@ -231,7 +239,7 @@ func TestDrainAfterAnotherWriter(t *testing.T) {
 				t.Errorf("after the write was lost (-want +got):\n%s", diff)
 			}
 			refusal = nil
-			if got, _ := drainOnce(t, c, 1, now); !cmp.Equal(tc.repeat, got) {
+			if got, _ := drainAt(t, c, 1, now); !cmp.Equal(tc.repeat, got) {
 				t.Errorf("the next pass (-want +got):\n%s", cmp.Diff(tc.repeat, got))
 			}
 		})

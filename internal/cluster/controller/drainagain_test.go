@@ -182,6 +182,21 @@ func TestDrainThatChangesNothing(t *testing.T) {
 	}
 }
 
+// A leader compares no time of another machine's clock. A new leader waits for drainPatience from when
+// it first sees the node, whether its clock is hours ahead or behind.
+func TestDrainOfLeadersWithOtherClocks(t *testing.T) {
+	h := newDrainHistory(t, withVFs("n1", 7, []string{"default/a"}, nil), "a")
+	cordoned := drained{[]string{"n1"}, nil}
+	h.requirePass("begin", 0, cordoned, "DrainBegan", "Evicted")
+	h.requirePass("free", time.Second, cordoned)
+	for _, ahead := range []time.Duration{6 * time.Minute, -3 * time.Hour} {
+		h.restart()
+		h.requirePass("another leader", ahead, cordoned)
+		h.requirePass("and it waits", drainPatience-time.Second, cordoned)
+	}
+	h.requirePass("not for ever", 2*time.Second, drained{}, "DrainGaveUp")
+}
+
 // Drain forgets that it drained a node for a change once the change is not wanted any more. If it
 // is wanted later, Drain drains the node again.
 func TestDrainIsForgotten(t *testing.T) {

@@ -2,8 +2,8 @@ package fake
 
 import (
 	"errors"
-	"maps"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"

@@ -32,10 +32,11 @@ type pair struct {
 	books   [2]*blocks.Book
 	asked   chan struct{}
 
-	mu     sync.Mutex // guards the fields below
-	pool   blocks.Pool
-	silent bool // the controller is down
-	now    time.Time
+	mu      sync.Mutex // guards the fields below
+	pool    blocks.Pool
+	silent  bool // the controller is down
+	now     time.Time
+	endings blocks.Endings
 }
 
 func newPair(t *testing.T) *pair {
@@ -92,7 +93,7 @@ func (p *pair) round() {
 			return slices.ContainsFunc(d.Claims, func(c blocks.Claim) bool { return c.ID == b.Claim })
 		})
 	})
-	next, out := blocks.Grant(blocks.Reserve(p.pool, demands, p.now), demands, len(p.nodes))
+	next, out := blocks.Grant(blocks.Reserve(p.pool, &p.endings, demands, p.now), demands, len(p.nodes))
 	if !slices.Equal(p.pool.Wanted, next.Wanted) {
 		defer p.wake()
 	}

@@ -24,6 +24,7 @@ type sharedPool struct {
 	pool     Pool
 	now      time.Time
 	absences Absences
+	endings  Endings
 	books    map[string]*Book
 	ledgers  map[string]*Ledger
 	disputed []string // of the last pass
@@ -74,7 +75,7 @@ func (p *sharedPool) runPass() {
 	if err != nil {
 		p.Fatal(err)
 	}
-	granted, out := Grant(Reserve(released, demands, p.now), demands, len(p.books))
+	granted, out := Grant(Reserve(released, &p.endings, demands, p.now), demands, len(p.books))
 	p.disputed = out.Disputed
 	text, err := json.Marshal(v1alpha1.AddressPoolSpec{
 		Network: "n", Blocks: granted.Object(), Wanted: granted.WantedAddresses(), Reservations: ReservationObjects(granted.Reservations),

@@ -2,7 +2,6 @@ package blocks
 
 import (
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -25,37 +24,13 @@ func (v NodeView) holds(b Block) bool {
 	return !v.Known || slices.ContainsFunc(v.Claims, func(c Claim) bool { return c.Held && (!c.Addr.IsValid() || b.Contains(c.Addr)) })
 }
 
-// Absences notes when this controller first read that the node of a block is gone. The pool has a
-// time for that too, but another machine's clock may have measured it.
-type Absences struct {
-	mu    sync.Mutex // guards first
-	first map[string]map[absence]time.Time
-}
+// Absences notes when this controller first read that the node of a block is gone.
+type Absences = sightings[absence]
 
 // absence is the mark of one Node object that is gone, in one pool.
 type absence struct {
 	node, uid string
 	marked    int64
-}
-
-// of returns when the absences of a network were first read.
-func (a *Absences) of(network string) map[absence]time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.first[network]
-}
-
-// set replaces the absences of a network.
-func (a *Absences) set(network string, first map[absence]time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.first == nil {
-		a.first = map[string]map[absence]time.Time{}
-	}
-	a.first[network] = first
-	if len(first) == 0 {
-		delete(a.first, network)
-	}
 }
 
 // Release takes back claims that their nodes have given up, and blocks whose Node object has been
@@ -68,7 +43,7 @@ func (a *Absences) set(network string, first map[absence]time.Time) {
 func Release(p Pool, absences *Absences, now time.Time, look func(node string) (NodeView, error)) (Pool, error) {
 	out := p
 	out.Blocks = nil
-	before, after := absences.of(p.Network), map[absence]time.Time{}
+	before, after := absences.of(p.Network), marks[absence]{}
 	views := map[string]NodeView{}
 	for _, b := range p.Blocks {
 		view, looked := views[b.Node]
@@ -99,12 +74,8 @@ func Release(p Pool, absences *Absences, now time.Time, look func(node string) (
 			continue
 		}
 		mark := absence{b.Node, b.UID, b.GoneSince.Unix()}
-		first, noted := before[mark]
-		if !noted || first.After(now) { // the clock was set back
-			first = now
-		}
-		after[mark] = first
-		if now.Sub(first) < Grace {
+		after[mark] = before.sinceOr(mark, now)
+		if now.Sub(after[mark]) < Grace {
 			out.Blocks = append(out.Blocks, b)
 		}
 	}

@@ -20,9 +20,19 @@ type Reservation struct {
 	Addr netip.Addr
 	// For is how long the address is kept after the last pod has ended.
 	For time.Duration
-	// Since is when the controller first found that no node holds the address; it is zero while a
-	// node holds it.
+	// Since is when a controller first found that no node holds the address; it is zero while a
+	// node holds it. It is for people: its clock may be another machine's.
 	Since time.Time
+}
+
+// Endings notes when this controller first read that no node holds a kept address.
+type Endings = sightings[ending]
+
+// ending is the mark of one kept address that no node holds.
+type ending struct {
+	addr   netip.Addr
+	pod    string
+	marked int64
 }
 
 // mostReservations bounds how many addresses a pool keeps: its object must fit into etcd.
@@ -45,8 +55,9 @@ type podFamily struct {
 
 // Reserve updates the reservations of a pool by the nodes' reports. A report counts only for
 // addresses in the node's own blocks. A reservation that no node reports ends when its time is
-// over. Reserve keeps at most mostReservations, see boundKept.
-func Reserve(p Pool, demands []Demand, now time.Time) Pool {
+// over, by the clock of this controller. Reserve keeps at most mostReservations, see boundKept.
+func Reserve(p Pool, endings *Endings, demands []Demand, now time.Time) Pool {
+	before, after := endings.of(p.Network), marks[ending]{}
 	reported := map[netip.Addr]Reservation{}
 	for _, d := range demands {
 		for _, r := range d.Reservations {
@@ -65,13 +76,16 @@ func Reserve(p Pool, demands []Demand, now time.Time) Pool {
 		if _, held := reported[old.Addr]; held || has[podFamily{old.Pod, old.Addr.Is4()}] {
 			continue // the pod has it, or another address
 		}
-		if old.Since.IsZero() || old.Since.After(now) {
+		if old.Since.IsZero() {
 			old.Since = now
 		}
-		if now.Sub(old.Since) < old.For {
+		mark := ending{old.Addr, old.Pod, old.Since.Unix()}
+		after[mark] = before.sinceOr(mark, now)
+		if now.Sub(after[mark]) < old.For {
 			out = append(out, old)
 		}
 	}
+	endings.set(p.Network, after)
 	for _, r := range reported {
 		out = append(out, r)
 	}

@@ -40,6 +40,7 @@ func showReservations(p Pool) (out []string) {
 // the pod's end is over. That time begins anew when a pod of the name has had the address once
 // more.
 func TestReservationsBeginAndEnd(t *testing.T) {
+	var endings Endings
 	db, at := statefulPod("db-0"), time.Unix(1e9, 0)
 	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a", UID: "a"}, {Run: run("10.0.0.10-10.0.0.19"), Node: "b", UID: "b"}}}
 	const kept, running = "10.0.0.5 default/db-0 net1", "10.0.0.5 default/db-0 net1 runs"
@@ -62,16 +63,40 @@ func TestReservationsBeginAndEnd(t *testing.T) {
 		{"another pod has that one", 0, []Demand{keeps("b", "10.0.0.12", statefulPod("db-1"), time.Hour)}, []string{"10.0.0.12 default/db-1 net1"}},
 	} {
 		at = at.Add(step.after)
-		p = Reserve(p, step.demands, at)
+		p = Reserve(p, &endings, step.demands, at)
 		if got := showReservations(p); !slices.Equal(got, step.want) {
 			t.Errorf("%s: %q, want %q", step.name, got, step.want)
 		}
 	}
 }
 
+// A leader compares no time of another machine's clock: a new one keeps an address for its whole time
+// from when it first finds that no node holds it, whether its clock is ahead or behind.
+func TestKeptAddressesOfLeadersWithOtherClocks(t *testing.T) {
+	at, db := time.Unix(1e9, 0), statefulPod("db-0")
+	var endings Endings
+	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a", UID: "a"}}}
+	look := func(after time.Duration, want int, demands ...Demand) {
+		t.Helper()
+		at = at.Add(after)
+		if p = Reserve(p, &endings, demands, at); len(p.Reservations) != want {
+			t.Errorf("after %s: %v", after, p.Reservations)
+		}
+	}
+	look(0, 1, keeps("a", "10.0.0.5", db, 10*time.Minute))
+	look(time.Second, 1)
+	for _, ahead := range []time.Duration{6 * time.Hour, -48 * time.Hour} {
+		endings = Endings{}
+		look(ahead, 1)
+		look(9*time.Minute, 1)
+	}
+	look(time.Minute, 0)
+}
+
 // A pool keeps no more addresses than its bound. The kept addresses stay, also when pods with lower
 // addresses come, and looks at unchanged reports change nothing.
 func TestReservationsBeyondTheBound(t *testing.T) {
+	var endings Endings
 	at := time.Unix(1e9, 0)
 	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.0-10.0.15.255"), Node: "a", UID: "a"}}}
 	report := func(first netip.Addr, count int) Demand {
@@ -83,7 +108,7 @@ func TestReservationsBeyondTheBound(t *testing.T) {
 		return d
 	}
 	high, low := report(addr("10.0.8.0"), 1100), report(addr("10.0.0.0"), 1100)
-	p = Reserve(p, []Demand{high}, at)
+	p = Reserve(p, &endings, []Demand{high}, at)
 	kept := slices.Clone(p.Reservations)
 	if len(kept) != mostReservations || kept[0].Addr != addr("10.0.8.0") || kept[mostReservations-1].Addr != addr("10.0.11.255") {
 		t.Fatalf("%d are kept: %v", len(kept), kept)
@@ -92,17 +117,17 @@ func TestReservationsBeyondTheBound(t *testing.T) {
 		if look == 5 {
 			high.Reservations = append(high.Reservations, low.Reservations...)
 		}
-		if p = Reserve(p, []Demand{high}, at); !slices.Equal(p.Reservations, kept) {
+		if p = Reserve(p, &endings, []Demand{high}, at); !slices.Equal(p.Reservations, kept) {
 			t.Fatalf("look %d changed the kept addresses", look+1)
 		}
 	}
 	high.Reservations = high.Reservations[1:] // that pod ended
-	p = Reserve(p, []Demand{high}, at)
+	p = Reserve(p, &endings, []Demand{high}, at)
 	kept[0].Since = at
 	if !slices.Equal(p.Reservations, kept) {
 		t.Error("a pod ended, and its address is not kept")
 	}
-	p = Reserve(p, []Demand{high}, at.Add(time.Hour))
+	p = Reserve(p, &endings, []Demand{high}, at.Add(time.Hour))
 	if want := append([]Reservation{low.Reservations[0]}, kept[1:]...); !slices.Equal(p.Reservations, want) {
 		t.Errorf("the freed place is not that of the lowest address: %v", p.Reservations[0])
 	}
@@ -113,6 +138,7 @@ func TestReservationsBeyondTheBound(t *testing.T) {
 // namespace beyond its share, the addresses of pods that ended last stay, and a second look changes
 // nothing.
 func TestI9KeptAddressesAreShared(t *testing.T) {
+	var endings Endings
 	at := time.Unix(1e9, 0)
 	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.0-10.0.31.255"), Node: "a", UID: "a"}}}
 	next := addr("10.0.0.0")
@@ -124,7 +150,7 @@ func TestI9KeptAddressesAreShared(t *testing.T) {
 		return out
 	}
 	look := func(of ...[]Reservation) {
-		p = Reserve(p, []Demand{{Node: "a", UID: "a", Request: Request{Reservations: slices.Concat(of...)}}}, at)
+		p = Reserve(p, &endings, []Demand{{Node: "a", UID: "a", Request: Request{Reservations: slices.Concat(of...)}}}, at)
 	}
 	wantCounts := func(step string, want map[string]int) {
 		t.Helper()
