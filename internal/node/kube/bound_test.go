@@ -3,9 +3,11 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/config"
@@ -112,5 +114,42 @@ func TestKeptNetworksAreBounded(t *testing.T) {
 		if strings.HasPrefix(n.Name, "early") {
 			t.Errorf("network %s is kept, and is deleted", n.Name)
 		}
+	}
+}
+
+// While the API server takes no writes, events wait up to a bound. Annotations of pods always wait. When
+// it takes writes again, there is room for new events.
+func TestWaitingEventsAreBounded(t *testing.T) {
+	var log strings.Builder
+	c := &Client{node: "n1", log: slog.New(slog.NewTextHandler(&log, nil))}
+	c.writer = newWriter(c)
+	pod := func(i int) api.Pod { return api.Pod{Namespace: "d", Name: fmt.Sprint("p", i), UID: fmt.Sprint("u", i)} }
+	for i := range 5 * mostEvents {
+		c.PodEvent(pod(i), "Warning", "NoVF", "none is free")
+	}
+	for i := range 300 {
+		c.Annotate(pod(i), map[string]string{"a": "b"})
+	}
+	if n := len(c.writer.todo); n != mostEvents+300 || len(c.writer.said.at) > mostSaid || strings.Count(log.String(), "events are dropped") != 1 {
+		t.Errorf("%d writes wait, %d events are remembered; log:\n%s", n, len(c.writer.said.at), &log)
+	}
+	for key, w := range c.writer.todo {
+		c.writer.takeWrite(key)
+		if len(c.writer.todo) < mostEvents { // it failed, and waits again
+			c.writer.putBack(key, w)
+			break
+		}
+	}
+	before := len(c.writer.todo)
+	c.writer.said = newSaid()
+	for i := range 2 * mostEvents {
+		c.PodEvent(pod(-i), "Normal", "Attached", "as net1")
+	}
+	if after := len(c.writer.todo); after <= before || c.writer.events != mostEvents || !strings.Contains(log.String(), "events were dropped") {
+		t.Errorf("%d writes wait, and %d waited; %d events", after, before, c.writer.events)
+	}
+	late := time.Now().Add(repeat)
+	if !c.writer.said.isFirst("x", late) || len(c.writer.said.at) != 1 {
+		t.Errorf("%d events are remembered after a minute", len(c.writer.said.at))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -18,19 +19,23 @@ import (
 )
 
 // Waits between two tries of a write that failed, and how many writes run side by side. A write
-// is dropped after lastTry tries, or when more than lastConflict tries ended with a conflict.
+// is dropped after lastTry tries, or when more than lastConflict tries ended with a conflict. While
+// mostEvents events wait, further ones are dropped: the API server may be away for days. The other
+// writes are bounded by the pods of the node.
 const (
 	firstWait, lastWait = 200 * time.Millisecond, time.Minute
 	lastTry             = 200
 	lastConflict        = 4
 	writers             = 4
+	mostEvents          = 1000
 )
 
 // waiting is a write that waits: the latest of its kind for one object.
 type waiting struct {
 	what      string // for messages
 	write     func(context.Context) error
-	conflicts int // how many tries ended with one
+	conflicts int  // how many tries ended with one
+	isEvent   bool // which may be dropped
 }
 
 // writer makes the queued writes in the background. No caller waits for them.
@@ -39,8 +44,10 @@ type writer struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 	said  *said
 
-	mu   sync.Mutex // guards todo
-	todo map[string]waiting
+	mu      sync.Mutex // guards the rest
+	todo    map[string]waiting
+	events  int // that are in todo
+	dropped int // since an event found room
 }
 
 func newWriter(c *Client) *writer {
@@ -48,11 +55,26 @@ func newWriter(c *Client) *writer {
 	return &writer{c: c, queue: workqueue.NewTypedRateLimitingQueue(limiter), said: newSaid(), todo: map[string]waiting{}}
 }
 
-// putWrite queues a write in place of an earlier one of that key.
+// putWrite queues a write in place of an earlier one of that key. It drops an event for which there is
+// no room.
 func (w *writer) putWrite(key string, what waiting) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, replaces := w.todo[key]
+	if what.isEvent && !replaces {
+		if w.events >= mostEvents {
+			if w.dropped++; w.dropped == 1 {
+				w.c.log.Warn("events are dropped", "waiting", w.events, "why", "the API server takes none")
+			}
+			return
+		}
+		if w.dropped > 0 {
+			w.c.log.Warn("events were dropped", "count", w.dropped)
+		}
+		w.dropped = 0
+		w.events++
+	}
 	w.todo[key] = what
-	w.mu.Unlock()
 	w.queue.Add(key)
 }
 
@@ -61,6 +83,9 @@ func (w *writer) takeWrite(key string) (waiting, bool) {
 	defer w.mu.Unlock()
 	what, ok := w.todo[key]
 	delete(w.todo, key)
+	if what.isEvent {
+		w.events--
+	}
 	return what, ok
 }
 
@@ -69,6 +94,9 @@ func (w *writer) putBack(key string, what waiting) {
 	w.mu.Lock()
 	if _, newer := w.todo[key]; !newer {
 		w.todo[key] = what
+		if what.isEvent {
+			w.events++
+		}
 	}
 	w.mu.Unlock()
 	w.queue.AddRateLimited(key)
@@ -176,7 +204,7 @@ func (c *Client) Event(about api.ObjectRef, kind, reason, text string) {
 		"source":         map[string]any{"component": "culvertd", "host": c.node},
 		"firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
 	})
-	c.writer.putWrite(key, waiting{what: fmt.Sprintf("event %s of %s %s", reason, about.Kind, about.Name), write: func(ctx context.Context) error {
+	c.writer.putWrite(key, waiting{isEvent: true, what: fmt.Sprintf("event %s of %s %s", reason, about.Kind, about.Name), write: func(ctx context.Context) error {
 		err := c.core.Post().Namespace(namespace).Resource("events").Body(body).Do(ctx).Error()
 		if apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
 			return nil // the namespace is being deleted, or it was written and the answer was lost
@@ -203,26 +231,31 @@ func (c *Client) NodeEvent(kind, reason, text string) {
 // NoteLengthLimit).
 const longestMessage = 1024
 
-// said remembers the events of the last minute.
+// said remembers the events of the last minute, up to mostSaid.
 type said struct {
-	mu sync.Mutex // guards at
-	at map[string]time.Time
+	mu     sync.Mutex // guards the rest
+	at     map[string]time.Time
+	pruned time.Time
 }
 
 func newSaid() *said { return &said{at: map[string]time.Time{}} }
 
-const repeat = time.Minute
+const (
+	repeat   = time.Minute
+	mostSaid = 4 * mostEvents
+)
 
-// isFirst reports whether the event of key was not written within the last minute.
+// isFirst reports whether the event of key was not written within the last minute. It is false for a
+// new event while mostSaid others are remembered.
 func (s *said) isFirst(key string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, at := range s.at {
-		if now.Sub(at) >= repeat || at.After(now) {
-			delete(s.at, k)
-		}
+	isOld := func(at time.Time) bool { return now.Sub(at) >= repeat || at.After(now) }
+	if isOld(s.pruned) || len(s.at) >= mostSaid && now.Sub(s.pruned) >= time.Second {
+		maps.DeleteFunc(s.at, func(_ string, at time.Time) bool { return isOld(at) })
+		s.pruned = now
 	}
-	if _, known := s.at[key]; known {
+	if at, known := s.at[key]; known && !isOld(at) || !known && len(s.at) >= mostSaid {
 		return false
 	}
 	s.at[key] = now
