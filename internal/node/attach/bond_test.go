@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	holdpkg "github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -519,6 +520,93 @@ func TestBondThatHandsOverDuringARelease(t *testing.T) {
 				t.Errorf("owed: %+v, %v", owed, err)
 			}
 		})
+	}
+}
+
+// The same before the release writes anything: it was begun with a record that lacks what the member
+// has taken over since.
+func TestBondThatHandsOverBeforeARelease(t *testing.T) {
+	_, n := newNode(t)
+	req := plainBond(t)
+	req.Raw = []byte(`{"type":"sriov"}`)
+	req.Delegation = &journal.Delegation{Plugin: "whereabouts", ContainerID: "c1", Interface: "net1"}
+	got := bonded(t, n, req)
+	n.VFs.Wait() // for the announcement
+	stale := recordOf(t, n, got.Members[1])
+	if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(got.Members[0].ID, "it vanished") }); err != nil {
+		t.Fatal(err)
+	}
+	at, err := n.VFs.FindSite(stale)
+	if err := errors.Join(err, n.Resets.ReleaseVF(t.Context(), at, stale, "Detached", nil)); err != nil {
+		t.Fatal(err)
+	}
+	_, owed, err := n.VFs.Delegations()
+	if err != nil || len(owed) != 1 || string(owed[0].Config) != string(req.Raw) {
+		t.Errorf("owed: %+v, %v", owed, err)
+	}
+}
+
+// afterGuard calls a function after each reading of a guard.
+type afterGuard struct {
+	holdpkg.Kernel
+	call func()
+}
+
+func (k afterGuard) Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error) {
+	defer k.call()
+	return k.Kernel.Guard(ctx, pci, netns)
+}
+
+// A caller that is gone when its bond is configured gets no bond: its DEL may have come and gone.
+func TestBondOfACallerThatIsGone(t *testing.T) {
+	k, n := newNode(t)
+	before := k.String()
+	ctx, cancel := context.WithCancel(t.Context())
+	guards := 0
+	n.VFs.Kernel = afterGuard{n.VFs.Kernel, func() {
+		if guards++; guards == 2 { // the last of all readings
+			cancel()
+		}
+	}}
+	if _, err := n.Engine.AttachBond(ctx, fullBond(t)); err == nil || !strings.Contains(err.Error(), "the caller disconnected") {
+		t.Errorf("%v", err)
+	}
+	n.VFs.Wait()
+	records, err := journal.ReadRecords(n.Ledger)
+	for _, r := range records {
+		if r.Phase != vf.PhaseFree {
+			t.Errorf("VF %s is %s", r.PCI, r.Phase)
+		}
+	}
+	if err != nil || k.String() != before {
+		t.Errorf("%v\n%s", err, k)
+	}
+}
+
+// A bond whose last VF was unplugged is removed from its pod, which would else keep an interface with
+// addresses that no lease holds.
+func TestI4BondWhoseLastVFIsUnpluggedIsRemoved(t *testing.T) {
+	k, n := newNode(t)
+	got := bonded(t, n, plainBond(t))
+	n.VFs.Wait() // for the announcement
+	var removed []string
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if del, is := s.(step.DelBond); is && m == faulty.Before {
+			removed = append(removed, del.Name)
+		}
+		return nil
+	})
+	for i, rec := range got.Members {
+		if err := k.RemoveVF(rec.PCI); err != nil {
+			t.Fatal(err)
+		}
+		pass(t, n)
+		if want := i; len(removed) != want {
+			t.Errorf("%d of 2 VFs are unplugged: removed %v", i+1, removed)
+		}
+	}
+	if left := heldAddresses(t, n); len(left) > 0 {
+		t.Errorf("addresses are held: %v", left)
 	}
 }
 

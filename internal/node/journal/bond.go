@@ -27,6 +27,9 @@ func (t *Tx) handOver(from Record) error {
 		if l.Delegation == nil {
 			l.Delegation = from.Lease.Delegation
 		}
+		if len(l.Request) == 0 { // the DEL of the delegation needs it
+			l.Request = from.Lease.Request
+		}
 		errs := []error{t.Put(to)}
 		for _, a := range t.AddressesOf("") {
 			if a.VF == from.ID && a.Damage == "" {

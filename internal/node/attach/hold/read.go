@@ -27,12 +27,18 @@ func (h *VFs) ReadVF(ctx context.Context, rec journal.Record) (vf.State, error) 
 	case st.ID != rec.ID:
 		return st, fmt.Errorf("%w: %s is VF %s now", ErrGone, rec.PCI, st.ID)
 	}
+	st.Can = h.AbilitiesOf(st.ID.PF)
+	return st, nil
+}
+
+// AbilitiesOf returns what the driver of a listed PF can set, as far as that is known.
+func (h *VFs) AbilitiesOf(id vf.PFID) vf.Abilities {
 	for _, pf := range h.Hardware.PFs() {
-		if pf.ID == st.ID.PF {
-			st.Can = pf.Abilities
+		if pf.ID == id {
+			return pf.Abilities
 		}
 	}
-	return st, nil
+	return nil
 }
 
 // ReadFromHost reads a VF without looking into the netns of its owner, which can keep culvertd from

@@ -153,7 +153,7 @@ func withHandedOver(tx *journal.Tx, rec journal.Record) journal.Record {
 		return rec
 	}
 	rec.Lease.Wanted.Addresses, rec.Lease.Wanted.Routes = now.Lease.Wanted.Addresses, now.Lease.Wanted.Routes
-	rec.Lease.Delegation = now.Lease.Delegation
+	rec.Lease.Delegation, rec.Lease.Request = now.Lease.Delegation, now.Lease.Request
 	return rec
 }
 

@@ -208,7 +208,8 @@ func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) m
 			continue
 		}
 		group.Go(func() error {
-			if st, err := g.Node.VFs.ReadVF(ctx, r); err == nil {
+			if st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns); err == nil {
+				st.Can = g.Node.VFs.AbilitiesOf(r.ID.PF)
 				states[i] = g.withGuard(ctx, r, st)
 			}
 			return nil
