@@ -2,10 +2,13 @@ package attach_test
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/attach/upkeep"
@@ -231,5 +234,80 @@ func TestLostDELOfAVFIODevice(t *testing.T) {
 	a.watchFor(t, n, 6*time.Minute)
 	if isHeld(t, n, rec) {
 		t.Error("the VF of a pod that is gone is held for ever")
+	}
+}
+
+// I2: a VF without a driver is back from its pod, since no interface of it can be there. So its lease
+// ends when the DEL was lost.
+func TestLostDELOfAVFWithoutADriver(t *testing.T) {
+	k, n := newNode(t)
+	a := &answers{}
+	a.serve(n)
+	rec, err := n.Engine.Attach(t.Context(), everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.DelNetns(podNetns)
+	if err := k.Meddle(rec.PCI, func(st *vf.State) { st.Driver, st.Link = "", nil }); err != nil {
+		t.Fatal(err)
+	}
+	a.watchFor(t, n, 6*time.Minute)
+	if isHeld(t, n, rec) {
+		t.Error("the lease stays for ever")
+	}
+}
+
+// I7: times that were written before the clock was set back hold nothing up: the retry of a
+// quarantined VF, the end of a loan, and a duplicate address that is set aside.
+func TestI7ClockThatWasSetBack(t *testing.T) {
+	k, n := newNode(t)
+	a := &answers{now: time.Now()}
+	n.VFs.Now = func() time.Time { return a.now }
+	k.SetElsewhere(netip.MustParseAddr("fd00::2"), true)
+	kept, err := n.Engine.Attach(t.Context(), everything(t))
+	if err != nil || len(n.Engine.Duplicates()) != 1 {
+		t.Fatalf("%v; duplicates %v", err, n.Engine.Duplicates())
+	}
+	if _, err := n.Loans.Lend(t.Context(), kept.PCI, 50, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if vlan, is := s.(step.SetVFVLAN); is && vlan.VLAN.ID == 9 && m == faulty.Before {
+			return nil // and all after it fails
+		}
+		return errInjected
+	})
+	other := limited(vf.Spec{VLAN: &vf.VLAN{ID: 9}})
+	other.Owner.UID = "c2"
+	dirty, err := n.Engine.Attach(t.Context(), other)
+	if err == nil {
+		t.Fatalf("attached %s", dirty.PCI)
+	}
+	k.faults.Fail(nil)
+	quarantined := func() (count int) {
+		records, err := journal.ReadRecords(n.Ledger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if r.Phase == vf.PhaseQuarantined {
+				count++
+			}
+		}
+		return count
+	}
+	if quarantined() == 0 {
+		t.Fatal("no VF is in quarantine")
+	}
+	a.now = a.now.Add(-24 * time.Hour)
+	pass(t, n)
+	if q := quarantined(); q != 0 {
+		t.Errorf("%d VFs wait in quarantine for a time that is a day away", q)
+	}
+	if now := recordOf(t, n, kept); now.Lease.Lent != nil {
+		t.Errorf("the loan stays: %+v", now.Lease.Lent)
+	}
+	if d := n.Engine.Duplicates(); len(d) > 0 {
+		t.Errorf("set aside for a day: %v", d)
 	}
 }

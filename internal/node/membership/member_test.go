@@ -64,7 +64,14 @@ func (c *fakeCluster) AddressPools() ([]*v1alpha1.AddressPool, bool) {
 	return c.pools, !c.unheard["pools"]
 }
 
-func (c *fakeCluster) NodeUID() string { return "uid" }
+func (c *fakeCluster) NodeUID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unheard["node"] {
+		return ""
+	}
+	return "uid"
+}
 
 func (c *fakeCluster) Networks() []api.NetworkDefinition {
 	c.mu.Lock()
@@ -309,14 +316,15 @@ func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 }
 
 // I4: a node reports nothing before it knows the pools, since the controller takes back blocks that
-// a NodeState does not request. Until then it logs no warning. Then it writes the NodeState, once
+// a NodeState does not request, nor before it knows the UID of its Node, by which its blocks are
+// its own. Until then it logs no warning. Then it writes the NodeState, once
 // as long as nothing changes, and again after the API server was down.
 func TestI4NothingIsToldTooEarly(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval = 50 * time.Millisecond
 	var said strings.Builder
 	m.Log = slog.New(slog.NewTextHandler(&said, nil))
-	c.unheard["pools"] = true
+	c.unheard["pools"], c.unheard["node"] = true, true
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); m.Run(ctx) }()
@@ -325,6 +333,11 @@ func TestI4NothingIsToldTooEarly(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // as long as nothing may happen
 	if n := count(); n != 0 {
 		t.Fatalf("I4: written %d times before the pools are known", n)
+	}
+	c.change(func() { c.unheard = map[string]bool{"node": true} })
+	time.Sleep(100 * time.Millisecond) // as long as nothing may happen
+	if n := count(); n != 0 {
+		t.Fatalf("I4: written %d times before the Node's UID is known", n)
 	}
 	c.change(func() { c.down, c.unheard = true, nil })
 	until(t, "it is tried while the API server is down", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.refused > 1 })

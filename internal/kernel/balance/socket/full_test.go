@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -114,4 +115,27 @@ func countEntries(t *testing.T, m *ebpf.Map) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// A set of backends that no rule names any more stays for the grace: a program may have read the rule
+// just before. Then Sweep frees it.
+func TestReplacedSetStaysForTheGrace(t *testing.T) {
+	w := newWorld(t)
+	p := w.pod("a", tenant)
+	now := time.Now()
+	b := w.open()
+	b.now = func() time.Time { return now }
+	for _, to := range []string{"172.16.91.1:8080", "172.16.91.2:8080"} {
+		w.check(b.Apply(balance.Table{Pods: []balance.Pod{p}, Views: map[balance.ViewID]balance.View{tenant: {frontend(balance.TCP, "10.96.0.2:80"): ruleTo(to)}}}))
+	}
+	for _, step := range []struct {
+		after time.Duration
+		left  int
+	}{{0, 2}, {grace - time.Millisecond, 2}, {time.Millisecond, 1}} {
+		now = now.Add(step.after)
+		w.check(b.Sweep())
+		if n := countEntries(t, b.tables.backends); n != step.left || b.Pending() != (step.left > 1) {
+			t.Errorf("after %s: %d backends, pending %t, want %d", step.after, n, b.Pending(), step.left)
+		}
+	}
 }
