@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,6 +74,48 @@ func TestLabBindWithAutoprobeOff(t *testing.T) {
 	n.do(step.Bind{VF: v}) // again: nothing to do
 	if err := n.Do(n.context(), step.Bind{VF: v, Driver: vf.DriverVFIO}); err == nil {
 		t.Error("a second driver was bound over the first")
+	}
+}
+
+// vfio-pci binds to a model that its parameter ids= names, or its file new_id as here, before the driver
+// that makes a netdevice if that one is loaded later. Bind then binds the driver that Culvert knows.
+func TestLabBindWhereVFIOTakesTheModel(t *testing.T) {
+	n := labNode(t)
+	v := n.pfs[0].VFs[0].PCI
+	modprobe := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("modprobe", args...).CombinedOutput(); err != nil {
+			t.Fatalf("modprobe %v: %v: %s", args, err, out)
+		}
+	}
+	modprobe("-r", "igbvf")
+	modprobe("vfio-pci")
+	write := func(file string) error {
+		return os.WriteFile("/sys/bus/pci/drivers/vfio-pci/"+file, []byte("8086 10ca"), 0)
+	}
+	if err := write("new_id"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := write("remove_id"); err != nil {
+			t.Error(err)
+		}
+	})
+	n.do(step.Bind{VF: v})
+	s := n.vf(0, 0, "")
+	if s.Driver != "igbvf" || s.Link == nil {
+		t.Errorf("VF read as %+v", s)
+	}
+	if got := sysfs(t, v, "driver_override"); got != "igbvf" {
+		t.Errorf("driver_override is %s after Bind, so the next probe would take vfio-pci first", got)
+	}
+	n.do(step.Unbind{VF: v}, step.Bind{VF: v})
+	if s := n.vf(0, 0, ""); s.Driver != "igbvf" || s.Link == nil {
+		t.Errorf("bound again, VF read as %+v", s)
+	}
+	n.do(step.Unbind{VF: v}, step.Bind{VF: v, Driver: vf.DriverVFIO}, step.Unbind{VF: v}, step.Bind{VF: v})
+	if s := n.vf(0, 0, ""); s.Driver != "igbvf" {
+		t.Errorf("after vfio-pci, VF read as %+v", s)
 	}
 }
 

@@ -43,8 +43,13 @@ type Profile struct {
 func Profiles() map[string]Profile {
 	return map[string]Profile{
 		"igb": IGB, "ixgbe": IXGBE, "i40e": I40E, "ice": ICE, "mlx5": MLX5, "mlx5-switchdev": MLX5Switchdev, "cxgb4": CXGB4, "bnxt": BNXT,
-		"bnx2x": BNX2X, "hns3": HNS3, "rvu": RVU, "ionic": Ionic,
 	}
+}
+
+// RareProfiles returns NICs that have fewer settings, or that few people have. The scenarios of
+// test/scenario do not run on them.
+func RareProfiles() map[string]Profile {
+	return map[string]Profile{"bnx2x": BNX2X, "hns3": HNS3, "rvu": RVU, "ionic": Ionic}
 }
 
 // abilitiesWithout returns all settings but those named.

@@ -49,9 +49,15 @@ func TestRatesAgreeWithTheDrivers(t *testing.T) {
 	}
 }
 
+func allProfiles() map[string]Profile {
+	all := Profiles()
+	maps.Copy(all, RareProfiles())
+	return all
+}
+
 // limitingProfiles returns the NICs whose drivers limit the rate of a VF.
 func limitingProfiles() map[string]Profile {
-	all := Profiles()
+	all := allProfiles()
 	maps.DeleteFunc(all, func(_ string, p Profile) bool { return p.Abilities[vf.SetMaxTxRate] != vf.Yes })
 	return all
 }
@@ -59,7 +65,7 @@ func limitingProfiles() map[string]Profile {
 // A setting that a driver lacks reads back as unknown and cannot be set (compat.md, driver
 // abilities).
 func TestProfilesHaveTheirAbilities(t *testing.T) {
-	for name, p := range Profiles() {
+	for name, p := range allProfiles() {
 		k, pf := made(t, p, 2)
 		for setting, s := range map[vf.Setting]step.Step{
 			vf.SetSpoofChk:  step.SetVFSwitch{PF: pf.PCI, Index: 1, Setting: vf.SetSpoofChk},

@@ -50,9 +50,6 @@ func check(t *testing.T, n *node.Node, rec journal.Record) (st vf.State, left []
 // guest's end clears the rate.
 func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 	for name, p := range fake.Profiles() {
-		if p.Abilities[vf.SetMaxTxRate] == vf.No {
-			continue
-		}
 		p.TotalVFs = 2
 		for _, driver := range []string{"netdevice", "vfio-pci"} {
 			t.Run(name+" "+driver, func(t *testing.T) {

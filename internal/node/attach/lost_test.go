@@ -257,8 +257,8 @@ func TestLostDELOfAVFWithoutADriver(t *testing.T) {
 	}
 }
 
-// I7: times that were written before the clock was set back hold nothing up: the retry of a
-// quarantined VF, the end of a loan, and a duplicate address that is set aside.
+// I7: times that were written before the clock was set back hold nothing up. Such times are the retry
+// of a quarantined VF, the end of a loan, and the end of a duplicate address's rest.
 func TestI7ClockThatWasSetBack(t *testing.T) {
 	k, n := newNode(t)
 	a := &answers{now: time.Now()}

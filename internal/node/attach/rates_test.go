@@ -101,9 +101,6 @@ func TestRatesOutsideAreRefusedUntouched(t *testing.T) {
 // Meanwhile the driver had dropped the rate, or refused to clear it.
 func TestI2RateIsGoneAfterTheLinkChanged(t *testing.T) {
 	for name, p := range fake.Profiles() {
-		if p.Abilities[vf.SetMaxTxRate] == vf.No {
-			continue
-		}
 		k, n := nodeOf(t, p)
 		before := k.String()
 		rec, err := n.Engine.Attach(t.Context(), limited(vf.Spec{MaxTxRate: ptr(uint32(100))}))

@@ -315,9 +315,8 @@ func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 	}
 }
 
-// I4: a node reports nothing before it knows the pools, since the controller takes back blocks that
-// a NodeState does not request, nor before it knows the UID of its Node, by which its blocks are
-// its own. Until then it logs no warning. Then it writes the NodeState, once
+// I4: a node reports nothing before it knows the pools and the UID of its Node. The controller takes
+// back blocks that a NodeState does not request, and tells a node's blocks by that UID. Until then it logs no warning. Then it writes the NodeState, once
 // as long as nothing changes, and again after the API server was down.
 func TestI4NothingIsToldTooEarly(t *testing.T) {
 	m, c := joined(t)
