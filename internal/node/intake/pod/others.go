@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
@@ -43,8 +44,13 @@ func (h *Handler) checkPod(ctx context.Context, c call) error {
 	return nil
 }
 
+// gcGrace is how old an attachment must be before GC takes it. The runtime makes its list before it
+// sends GC, and may begin or end an ADD in between: containerd lists a sandbox when its ADD has ended.
+const gcGrace = 10 * time.Second
+
 // collectGarbage deletes the sandboxes that the runtime does not list any more, gives back the VFs
-// of sandboxes that it does not list, and runs GC of the default network.
+// of sandboxes that it does not list, and runs GC of the default network. It keeps sandboxes whose
+// ADD is under way or began or ended within gcGrace.
 func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 	valid := c.config.Valid
 	if valid == nil {
@@ -58,6 +64,16 @@ func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 		living[a.ContainerID] = true
 	}
 	var errs []error
+	young, err := h.youngSandboxes()
+	if err != nil {
+		return err
+	}
+	for id, ifName := range young {
+		if !living[id] && ifName != "" {
+			valid = append(slices.Clone(valid), attachment{ContainerID: id, IfName: ifName})
+		}
+		living[id] = true
+	}
 	stale, err := h.staleSandboxes(living)
 	errs = append(errs, err)
 	for _, id := range stale {
@@ -109,6 +125,33 @@ func (h *Handler) attachmentsTo(network string, living map[string]bool) (out []a
 		}
 	}
 	return out, nil
+}
+
+// youngSandboxes returns the sandboxes that GC keeps although the runtime may not list them, with the
+// interface of the default network; it is empty for a sandbox that Culvert has no record of.
+func (h *Handler) youngSandboxes() (out map[string]string, err error) {
+	out = map[string]string{}
+	now := h.Now()
+	isYoung := func(since time.Time) bool { return now.Sub(since).Abs() < gcGrace }
+	err = h.Ledger.View(func(tx *journal.Tx) error {
+		for _, r := range tx.Records() {
+			if r.Held() && isYoung(r.Since) {
+				out[r.Lease.Owner.UID] = ""
+			}
+		}
+		for _, id := range tx.SandboxIDs() {
+			sb, _ := tx.Sandbox(id) // one that cannot be read has no time
+			if !isYoung(sb.Since) && h.sandboxes.Holder(id) == nil {
+				continue
+			}
+			out[id] = ""
+			if i := slices.IndexFunc(sb.Networks, func(n journal.SandboxNetwork) bool { return n.Default }); i >= 0 {
+				out[id] = sb.Networks[i].Interface
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // staleSandboxes returns the IDs of the sandboxes that are not living.

@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -492,6 +494,7 @@ func TestGC(t *testing.T) {
 	w.asks("v")
 	w.add()
 	w.k.DelNetns("/run/netns/c1")
+	w.pods.Now = func() time.Time { return time.Now().Add(pod.GCGrace) }
 	if resp := w.call("GC", ""); resp.Exit == 0 {
 		t.Error("a GC that does not say what lives took everything")
 	}
@@ -508,6 +511,45 @@ func TestGC(t *testing.T) {
 	w.clean()
 }
 
+// I8: a sandbox whose ADD began or ended after the runtime had made its list keeps its networks. Its
+// age does not matter while a call works on it.
+func TestI8GCKeepsWhatIsNewerThanTheList(t *testing.T) {
+	w := newWorld(t)
+	w.file("10-flannel.conflist", strings.Replace(flannel, "0.3.1", "1.1.0", 1))
+	w.network("v", sriov)
+	w.asks("v")
+	w.add()
+	gc := func(after time.Duration) (sandboxes, vfs int) {
+		t.Helper()
+		w.pods.Now = func() time.Time { return time.Now().Add(after) }
+		if resp := w.call("GC", `,"cni.dev/valid-attachments":[]`); resp.Exit != 0 {
+			t.Errorf("GC: %s", resp.Stdout)
+		}
+		c := w.content()
+		for _, r := range c.Records {
+			if r.Held() {
+				vfs++
+			}
+		}
+		return len(c.Sandboxes), vfs
+	}
+	if sandboxes, vfs := gc(0); sandboxes != 1 || vfs != 1 {
+		t.Errorf("a sandbox that was just added: %d sandboxes and %d VFs are left", sandboxes, vfs)
+	}
+	if got := w.host.config(t, "GC", "flannel"); !strings.Contains(fmt.Sprint(got["cni.dev/valid-attachments"]), "c1") {
+		t.Errorf("flannel's GC got %v", got)
+	}
+	unlock := w.pods.HoldSandbox("c1")
+	if sandboxes, vfs := gc(time.Hour); sandboxes != 1 || vfs != 1 {
+		t.Errorf("a sandbox whose ADD is under way: %d sandboxes and %d VFs are left", sandboxes, vfs)
+	}
+	unlock()
+	if sandboxes, vfs := gc(pod.GCGrace); sandboxes != 0 || vfs != 0 {
+		t.Errorf("an old one: %d sandboxes and %d VFs are left", sandboxes, vfs)
+	}
+	w.clean()
+}
+
 // I8: the default network and a network of the pod have one CNI name, and both give a VF. The runtime
 // lists the default network's attachment alone. GC takes neither VF of a pod that lives.
 func TestI8GCOfTwoNetworksOfOneName(t *testing.T) {
@@ -520,6 +562,7 @@ func TestI8GCOfTwoNetworksOfOneName(t *testing.T) {
 	if before != 2 {
 		t.Fatalf("the pod has %d VFs of networks named same, want 2", before)
 	}
+	w.pods.Now = func() time.Time { return time.Now().Add(pod.GCGrace) }
 	if resp := w.call("GC", `,"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}]`); resp.Exit != 0 {
 		t.Errorf("GC: %s", resp.Stdout)
 	}
