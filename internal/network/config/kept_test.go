@@ -11,10 +11,10 @@ import (
 
 func TestKept(t *testing.T) {
 	text := func(ipam string, size int) string {
-		return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"n","type":"sriov","vlan":5,"ipam":%s,"note":"%s"}`, ipam, strings.Repeat("x", size))
+		return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"n","type":"sriov","vlan":5,"ipam":%s,"note":%q}`, ipam, strings.Repeat("x", size))
 	}
 	delegated := func(size int) string {
-		return fmt.Sprintf(`{"type":"other","more":"%s"}`, strings.Repeat("y", size))
+		return fmt.Sprintf(`{"type":"other","more":%q}`, strings.Repeat("y", size))
 	}
 	for _, tt := range []struct{ name, raw, want string }{
 		{"small", text(`{"type":"static"}`, 100), text(`{"type":"static"}`, 100)},
