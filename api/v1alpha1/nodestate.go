@@ -102,6 +102,11 @@ type NodeStateStatus struct {
 	// +optional
 	// +listType=set
 	RollCalls []string `json:"rollCalls,omitempty"`
+	// Those of the roll calls that reached the node in an AddressPool no newer than one that it had read before: the API server was
+	// restored from a backup.
+	// +optional
+	// +listType=set
+	RollCallsBehind []string `json:"rollCallsBehind,omitempty"`
 	// Ready, PoliciesApplied, AddressesOwned and DevicePluginConfigRead.
 	// +optional
 	// +listType=map

@@ -20,13 +20,13 @@ func (p *past) publish(m *machine) {
 		s = &v1alpha1.NodeState{}
 		s.Name = m.name
 	}
-	rolls := m.book.RollCalls()
+	rolls, behind := m.book.RollCalls(), m.book.Behind()
 	m.kept = m.book.Keep(m.content(), p.now)
 	requests, err := m.book.Requests(func() (blocks.Ledger, error) { return m.content(), nil })
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	s.Status.NodeUID, s.Status.RollCalls = m.uid, rolls
+	s.Status.NodeUID, s.Status.RollCalls, s.Status.RollCallsBehind = m.uid, rolls, behind
 	s.Status.AddressRequests, s.Status.AddressesUnread = blocks.ToObject(requests), int32(len(m.unread))
 	p.server.put("state/"+m.name, s)
 }

@@ -156,11 +156,11 @@ func (p *past) restore() {
 
 // hears has a controller read a version of the pool.
 func (p *past) hears(w *leader, version int) {
-	var generation int64 // none where there is no pool
+	var of blocks.Version // none where there is no pool
 	if o := p.server.versions[version][p.key()]; o != nil {
-		generation = o.GetGeneration()
+		of = blocks.Version{UID: string(o.GetUID()), Number: o.GetGeneration()}
 	}
-	w.addresses.roll.Judge(blocks.Look{Pool: p.pool(version), Version: generation}, w.addresses.Now())
+	w.addresses.roll.Judge(blocks.Look{Pool: p.pool(version), Version: of}, w.addresses.Now())
 }
 
 // knows reports whether the pool has the addresses of a machine again after a restore. Before that,

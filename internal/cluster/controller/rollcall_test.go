@@ -60,6 +60,41 @@ func TestI4RestoredServerWaitsForNodes(t *testing.T) {
 	}
 }
 
+// I4: the API server was restored, and no node holds an address that the pool lacks, but one node that was
+// up says that the pool is older than it was. The node that is silent may hold any address.
+func TestI4RestoredServerWaitsForASilentNode(t *testing.T) {
+	now := time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
+	c := newCluster(newNode("a", nil), newNode("down", nil), asking("a", 0), &v1alpha1.NodeState{ObjectMeta: asking("down", 0).ObjectMeta})
+	a := addresses(c, now)
+	a.Now = func() time.Time { now = now.Add(time.Hour); return now }
+	lookOnce(t, a)
+	answerRoll(t, c, "down")
+	s := &v1alpha1.NodeState{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, s); err != nil {
+		t.Fatal(err)
+	}
+	s.Status.RollCallsBehind = s.Status.RollCalls
+	if err := c.Status().Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		lookOnce(t, a)
+	}
+	p := poolOf(t, c)
+	got := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionWaiting)
+	if len(p.Spec.Blocks) > 0 || got == nil || got.Reason != "Restored" || !strings.Contains(got.Message, "until down report what they hold; delete the Node objects") {
+		t.Errorf("granted %v, condition %+v", show(p), got)
+	}
+	if err := c.Delete(t.Context(), newNode("down", nil)); err != nil {
+		t.Fatal(err)
+	}
+	lookOnce(t, a)
+	lookOnce(t, a)
+	if p = poolOf(t, c); len(p.Spec.Blocks) == 0 {
+		t.Errorf("nothing is granted although the operator has deleted the Node: %+v", p.Status.Conditions)
+	}
+}
+
 // I7: a node that is down delays a controller which started for a minute, when no node
 // holds an address that the pool lacks.
 func TestI7NodeThatIsDownDelaysNoGrant(t *testing.T) {

@@ -254,7 +254,7 @@ func (m *Member) readPools() (known bool) {
 			m.unusable = append(m.unusable, api.Problem{Object: "AddressPool " + o.Name, Reason: excerpt.Error(d.Err), Next: "correct its subnets; until then no pod gets an address of it anew"})
 		}
 		views = append(views, blocks.View{
-			Pool: one.pool, Starved: slices.Contains(o.Status.Starved, m.NodeName), Exhausted: len(o.Status.Starved) > 0, ClusterNodes: int(o.Status.ClusterNodes),
+			Pool: one.pool, Version: blocks.Version{UID: string(o.UID), Number: o.Generation}, Starved: slices.Contains(o.Status.Starved, m.NodeName), Exhausted: len(o.Status.Starved) > 0, ClusterNodes: int(o.Status.ClusterNodes),
 		})
 	}
 	answered := m.book.RollCalls()
@@ -361,7 +361,7 @@ func (m *Member) buildState(n api.NodeStatus, now time.Time) (v1alpha1.NodeState
 		l      blocks.Ledger
 		unread int
 	)
-	out.RollCalls = m.book.RollCalls()
+	out.RollCalls, out.RollCallsBehind = m.book.RollCalls(), m.book.Behind()
 	// The read includes the addresses of attachments that are under way. They may have taken an
 	// address of a block that the pool has lost (RollCalls).
 	requests, err := m.book.Requests(func() (blocks.Ledger, error) {

@@ -28,6 +28,8 @@ type Book struct {
 	uid      string     // of the Node object
 	pools    map[string]View
 	own      map[string][]Block     // of pools, by network: the node's blocks
+	versions map[string]Version     // the newest of each pool, also of one that is gone
+	behind   map[string]bool        // roll calls; see Behind
 	heard    bool                   // SetPools was called
 	networks map[string]ipam.Config // that can be used
 	known    configs                // that attachments use
@@ -39,6 +41,7 @@ type Book struct {
 // View is a pool as the node sees it.
 type View struct {
 	Pool
+	Version   Version
 	Starved   bool // the controller has nothing left for this node
 	Exhausted bool // the controller has nothing left for some node
 	// ClusterNodes is how many nodes share the pool; 0 when that is not known.
@@ -74,7 +77,7 @@ type Held struct {
 func NewBook(node string, wake func()) *Book {
 	return &Book{
 		node: node, wake: wake,
-		pools: map[string]View{}, known: configs{}, waiting: map[*wait]bool{}, idle: map[idleKey]idle{},
+		pools: map[string]View{}, versions: map[string]Version{}, behind: map[string]bool{}, known: configs{}, waiting: map[*wait]bool{}, idle: map[idleKey]idle{},
 	}
 }
 
@@ -121,6 +124,7 @@ func (b *Book) SetPools(pools []View) {
 		return
 	}
 	b.heard = true
+	b.noteVersions(now)
 	b.pools = now
 	b.findOwn()
 	b.changed.Notify()

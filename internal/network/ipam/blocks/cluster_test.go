@@ -94,6 +94,9 @@ func newCluster(t *rapid.T, net ipam.Config) *cluster {
 	return c
 }
 
+// version is metadata.generation of a version of the pool.
+func (c *cluster) version(i int) Version { return Version{"u", c.grown[i]} }
+
 // write adds a version of the pool.
 func (c *cluster) write(p Pool) {
 	c.pools, c.grown = append(c.pools, p), append(c.grown, c.grown[len(c.grown)-1]+1)
@@ -150,7 +153,7 @@ func (c *cluster) knows(m *machine) bool {
 // judge has a controller judge the newest version of the pool.
 func (c *cluster) judge(w *worker, demands []Demand, answers []Answer) Verdict {
 	last := len(c.pools) - 1
-	return w.roll.Judge(Look{Pool: c.pools[last], Version: c.grown[last], Demands: demands, Answers: answers}, c.now)
+	return w.roll.Judge(Look{Pool: c.pools[last], Version: c.version(last), Demands: demands, Answers: answers}, c.now)
 }
 
 // boot switches a machine on, with an empty ledger, and makes its Node object as its kubelet does.
@@ -199,7 +202,7 @@ func (c *cluster) start(m *machine, view int) {
 // show has a machine see a version of the pool.
 func (c *cluster) show(m *machine, view int) {
 	m.view = view
-	m.book.SetPools([]View{{Pool: c.pools[view], ClusterNodes: 2, Exhausted: rapid.Bool().Draw(c.t, "exhausted")}})
+	m.book.SetPools([]View{{Pool: c.pools[view], Version: c.version(view), ClusterNodes: 2, Exhausted: rapid.Bool().Draw(c.t, "exhausted")}})
 }
 
 func (c *cluster) draw() *machine {
@@ -375,9 +378,9 @@ func (c *cluster) del(m *machine) {
 
 func (c *cluster) publish(m *machine) {
 	c.keep(m)
-	rolls := m.book.RollCalls()
+	rolls, behind := m.book.RollCalls(), m.book.Behind()
 	requests, _ := m.book.Requests(func() (Ledger, error) { return m.content(), nil })
-	m.states = append(m.states, state{m.uid, rolls, requests})
+	m.states = append(m.states, state{m.uid, rolls, behind, requests})
 }
 
 func (c *cluster) see(m *machine) {
@@ -410,7 +413,7 @@ func (c *cluster) work(w *worker) {
 		if m := c.nodes[name]; len(m.states) > 0 {
 			s := m.states[rapid.IntRange(0, len(m.states)-1).Draw(c.t, "state")]
 			if c.objects[name] != "" {
-				answers = append(answers, Answer{name, s.rolls})
+				answers = append(answers, Answer{name, s.rolls, s.behind})
 			}
 			for _, r := range s.requests {
 				demands = append(demands, Demand{name, s.uid, r})

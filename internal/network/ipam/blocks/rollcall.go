@@ -1,13 +1,14 @@
 package blocks
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// AnswerTime is how long a controller waits for nodes that do not answer its roll call, if it has
-// found no lost block. It is longer than the pause of a node whose watch failed.
+// AnswerTime is how long a controller waits for nodes that do not answer its roll call, unless it knows
+// that the API server was restored. It is longer than the pause of a node whose watch failed.
 const AnswerTime = time.Minute
 
 // RollCall finds out whether the API server was restored from a backup: then its pools lack
@@ -16,21 +17,32 @@ const AnswerTime = time.Minute
 // Before that, the controller grants nothing (TestI4AcrossNodes).
 //
 // A controller that starts does not remember the pools, so it calls the roll. A running
-// controller calls it again when a pool has an older version than before. The zero value is ready
-// to use.
+// controller calls it again when a pool has an older version than before. Nodes remember versions,
+// too: a node says of a roll call that reached it in a pool no newer than one it had read before.
+// Either means that the server was restored, and the controller then waits for every node. The zero
+// value is ready to use.
 type RollCall struct {
 	mu       sync.Mutex // guards the rest
 	id       string
-	asked    time.Time        // when a pool with the ID was first read
-	versions map[string]int64 // of the pools, as they were last read
+	asked    time.Time          // when a pool with the ID was first read
+	versions map[string]Version // of the pools, as they were last read
+	restored bool               // the server was restored, and not all nodes have answered
 }
+
+// Version says how old a pool is.
+type Version struct {
+	UID string // of the object; a pool that was made anew has another
+	// Number grows with each change, also across controllers: metadata.generation.
+	Number int64
+}
+
+// isOlder reports whether v is of an earlier time than another version of the same object.
+func (v Version) isOlder(than Version) bool { return v.UID == than.UID && v.Number < than.Number }
 
 // Look has a pool and the state of the nodes, which was read after the pool.
 type Look struct {
-	Pool Pool
-	// Version of a pool grows with each change, also across controllers: its
-	// metadata.generation.
-	Version int64
+	Pool    Pool
+	Version Version
 	Demands []Demand
 	Answers []Answer
 }
@@ -40,6 +52,9 @@ type Look struct {
 type Answer struct {
 	Node string
 	IDs  []string
+	// Behind has those roll calls that reached the node in a pool no newer than one that it had read
+	// before.
+	Behind []string
 }
 
 // Verdict says whether addresses of a pool may be granted: they may if Missing is empty.
@@ -48,17 +63,20 @@ type Verdict struct {
 	ID string
 	// Missing has the nodes to wait for.
 	Missing []string
-	// Lost is set when a node holds an address that is in no block. Then nothing is granted
-	// until every node has answered, or its Node object is deleted.
-	Lost bool
+	// Lost is set when a node holds an address that is in no block, and Restored when the API server
+	// was restored. Then nothing is granted until every node has answered, or its Node object is
+	// deleted.
+	Lost, Restored bool
 }
 
 // Judge decides whether addresses of a pool may be granted. It is called on each look.
 func (r *RollCall) Judge(l Look, now time.Time) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.id == "" || l.Version < r.versions[l.Pool.Network] {
-		r.id, r.asked, r.versions = newID(), time.Time{}, map[string]int64{}
+	last := r.versions[l.Pool.Network]
+	if r.id == "" || l.Version.Number < last.Number {
+		r.id, r.asked, r.versions = newID(), time.Time{}, map[string]Version{}
+		r.restored = l.Version.isOlder(last)
 	}
 	r.versions[l.Pool.Network] = l.Version
 	if l.Pool.RollCall == r.id && (r.asked.IsZero() || r.asked.After(now)) { // the latter: the clock was set back
@@ -69,8 +87,11 @@ func (r *RollCall) Judge(l Look, now time.Time) Verdict {
 		if !slices.Contains(a.IDs, r.id) {
 			v.Missing = append(v.Missing, a.Node)
 		}
+		r.restored = r.restored || slices.Contains(a.Behind, r.id)
 	}
-	if !v.Lost && !r.asked.IsZero() && now.Sub(r.asked) >= AnswerTime {
+	v.Restored = r.restored && len(v.Missing) > 0
+	r.restored = v.Restored || r.asked.IsZero() && r.restored
+	if !v.Lost && !v.Restored && !r.asked.IsZero() && now.Sub(r.asked) >= AnswerTime {
 		v.Missing = nil
 	}
 	slices.Sort(v.Missing)
@@ -103,4 +124,31 @@ func (b *Book) RollCalls() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Behind returns those of RollCalls that came in a pool no newer than one that the book had before. A
+// controller that calls the roll changes the pool, so its change should be newer than all others.
+func (b *Book) Behind() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.behind))
+}
+
+// noteVersions remembers how new the pools are, before they take the place of b.pools. The caller
+// holds mu.
+func (b *Book) noteVersions(now map[string]View) {
+	calls := map[string]bool{}
+	for network, p := range now {
+		newest := b.versions[network]
+		if p.RollCall != "" {
+			calls[p.RollCall] = true
+			if p.RollCall != b.pools[network].RollCall && p.Version.UID == newest.UID && p.Version.Number <= newest.Number {
+				b.behind[p.RollCall] = true
+			}
+		}
+		if !p.Version.isOlder(newest) {
+			b.versions[network] = p.Version
+		}
+	}
+	maps.DeleteFunc(b.behind, func(id string, _ bool) bool { return !calls[id] })
 }

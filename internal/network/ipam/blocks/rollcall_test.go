@@ -12,7 +12,7 @@ func TestI4RollCallIsCalledAnew(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var r, other RollCall
 	judge := func(r *RollCall, version int64, ids ...string) Verdict {
-		return r.Judge(Look{Pool: Pool{Network: "n"}, Version: version, Answers: []Answer{{"a", ids}}}, now)
+		return r.Judge(Look{Pool: Pool{Network: "n"}, Version: Version{"u", version}, Answers: []Answer{{Node: "a", IDs: ids}}}, now)
 	}
 	first := judge(&r, 7)
 	if !slices.Equal(first.Missing, []string{"a"}) || first.ID == "" {
@@ -28,5 +28,58 @@ func TestI4RollCallIsCalledAnew(t *testing.T) {
 	}
 	if v := judge(&other, 8, first.ID); len(v.Missing) != 1 || v.ID == first.ID {
 		t.Errorf("I4: another controller: %+v", v)
+	}
+}
+
+// I4: a controller that finds an older pool than before waits for each node, however long that takes. So
+// does one that starts, if a node says that the roll call came in a pool no newer than one it had
+// read. The wait ends when the node answers, or when its Node object is deleted.
+func TestI4RestoredServerWaitsForASilentNode(t *testing.T) {
+	day := 24 * time.Hour
+	for name, tt := range map[string]struct {
+		read   int64 // by the controller, before the restore; 0: it starts afterwards
+		uid    string
+		node   int64 // that node a had read
+		waits  bool
+	}{
+		"a controller that runs":         {12, "u", 12, true},
+		"a controller that starts":       {0, "u", 12, true},
+		"nothing was lost":               {0, "u", 10, false},
+		"the pool was made anew instead": {12, "before", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1e9, 0)
+			pool := Pool{Network: "n"}
+			var r RollCall
+			a := NewBook("a", func() {})
+			if tt.node > 0 {
+				a.SetPools([]View{{Pool: pool, Version: Version{"u", tt.node}}})
+			}
+			if tt.read > 0 {
+				r.Judge(Look{Pool: pool, Version: Version{tt.uid, tt.read}}, now)
+			}
+			version := Version{"u", 10} // of the backup
+			look := func(after time.Duration, nodes ...string) Verdict {
+				now = now.Add(after)
+				answers := []Answer{{Node: "a", IDs: a.RollCalls(), Behind: a.Behind()}}
+				for _, n := range nodes {
+					answers = append(answers, Answer{Node: n})
+				}
+				v := r.Judge(Look{Pool: pool, Version: version, Answers: answers}, now)
+				if len(v.Missing) > 0 && pool.RollCall != v.ID {
+					pool.RollCall, version.Number = v.ID, version.Number+1
+					a.SetPools([]View{{Pool: pool, Version: version}})
+				}
+				return v
+			}
+			look(0, "silent")
+			look(time.Second, "silent")
+			if v := look(day, "silent"); v.Restored != tt.waits || (len(v.Missing) > 0) != tt.waits {
+				t.Errorf("a day later: %+v", v)
+			}
+			if v := look(time.Second); len(v.Missing) > 0 || v.Restored {
+				t.Errorf("the Node object is deleted: %+v", v)
+			}
+		})
 	}
 }
