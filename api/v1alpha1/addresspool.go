@@ -174,8 +174,8 @@ const (
 	// ConditionTooLarge: the pool has so many blocks that etcd would soon refuse the object. Nodes get no more blocks,
 	// and keep those that they have.
 	ConditionTooLarge = "TooLarge"
-	// ConditionWaiting: a node holds an address that is in no block, so the API server may have been restored from a
-	// backup. The controller grants nothing until the nodes in the message have reported their addresses.
+	// ConditionWaiting: the API server was restored from a backup (reason Restored), or a node holds an address that is in
+	// no block, so it may have been. The controller grants nothing until the nodes in the message have reported their addresses.
 	ConditionWaiting = "Waiting"
 )
 

@@ -621,6 +621,11 @@ func (in *NodeStateStatus) DeepCopyInto(out *NodeStateStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.RollCallsBehind != nil {
+		in, out := &in.RollCallsBehind, &out.RollCallsBehind
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

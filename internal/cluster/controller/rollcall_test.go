@@ -2,6 +2,7 @@ package controller
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func TestI4RestoredServerWaitsForASilentNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Status.RollCallsBehind = s.Status.RollCalls
-	if err := c.Status().Update(t.Context(), s); err != nil {
+	if err := c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

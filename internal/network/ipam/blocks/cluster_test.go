@@ -50,6 +50,7 @@ type machine struct {
 type state struct {
 	uid      string
 	rolls    []string
+	behind   []string
 	requests []Request
 }
 
