@@ -61,8 +61,8 @@ func TestI4RestoredServerWaitsForNodes(t *testing.T) {
 	}
 }
 
-// I4: the API server was restored, and no node holds an address that the pool lacks, but one node that was
-// up says that the pool is older than it was. The node that is silent may hold any address.
+// I4: the API server was restored, and a node says that the pool is older than it was. No node that
+// answers holds an address that the pool lacks, but a silent one may.
 func TestI4RestoredServerWaitsForASilentNode(t *testing.T) {
 	now := time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
 	c := newCluster(newNode("a", nil), newNode("down", nil), asking("a", 0), &v1alpha1.NodeState{ObjectMeta: asking("down", 0).ObjectMeta})
