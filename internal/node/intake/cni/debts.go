@@ -51,9 +51,10 @@ type debt struct {
 	wait  time.Duration
 }
 
-// keyOfDebt tells owed delegations apart; see compareDelegations.
+// keyOfDebt names the attachment and the plugin of an owed delegation. Two ADDs of one attachment wait
+// for their turn together.
 func keyOfDebt(d journal.Delegation) string {
-	return strings.Join([]string{d.ContainerID, d.Interface, d.Plugin, string(d.Config)}, "\x00")
+	return strings.Join([]string{d.ContainerID, d.Interface, d.Plugin}, "\x00")
 }
 
 // due returns those of the owed delegations whose turn it is, those that waited longest first. It
