@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -77,6 +78,44 @@ func TestI9AllowIsEnforced(t *testing.T) {
 	clean(t, n, 14)
 	if _, err := n.Engine.Attach(t.Context(), all); err != nil {
 		t.Errorf("all that is asked for is allowed: %v", err)
+	}
+}
+
+// I9: a pool's addresses bound those that an IPAM plugin of another project gives, too, for a VF and for
+// a bond. The network that says what the plugin gives is a tenant's. A refused attach leaves nothing.
+func TestI9AllowBoundsAddressesOfOtherPlugins(t *testing.T) {
+	for name, attachOne := range map[string]func(*node.Node, attach.Request) error{
+		"a VF": func(n *node.Node, r attach.Request) error { _, err := n.Engine.Attach(t.Context(), r); return err },
+		"a bond": func(n *node.Node, r attach.Request) error {
+			r.Bond = plainBond(t).Bond
+			_, err := n.Engine.AttachBond(t.Context(), r)
+			return err
+		},
+	} {
+		k, n := newNode(t)
+		before := k.String()
+		setAllow(n, &desired.Allow{MTU: 9000, Addresses: []netip.Prefix{netip.MustParsePrefix("10.7.0.0/28")}})
+		for address, allowed := range map[string]bool{"10.7.0.3/24": true, "10.7.0.254/24": false} {
+			given, err := ipam.Parse([]byte(`{"type":"static","addresses":[{"address":"` + address + `"}]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := everything(t)
+			req.IPAM, req.Spec = ipam.Config{}, vf.Spec{Interface: "net1", Guard: vf.GuardIP}
+			req.Late = func(context.Context) (ipam.Config, error) { return given, nil }
+			err = attachOne(n, req)
+			if allowed && err != nil || !allowed && (!errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "address 10.7.0.254 is not allowed")) {
+				t.Errorf("%s: %s: %v", name, address, err)
+			}
+			if err := n.Resets.Detach(t.Context(), req.Owner); err != nil {
+				t.Fatal(err)
+			}
+			n.VFs.Wait()
+			clean(t, n, 14)
+			if after := k.String(); after != before {
+				t.Errorf("%s: %s:\n%s", name, address, after)
+			}
+		}
 	}
 }
 

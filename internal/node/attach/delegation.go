@@ -36,7 +36,8 @@ func (e *Engine) addLateToBond(ctx context.Context, members []reservation, req R
 }
 
 // holdLate calls Request.Late for the addresses of a VF and holds them in the ledger. They are checked
-// as those of the network's own ranges are (I9).
+// as those of the network's own ranges are: no other owner may have them, and the VF's pool must
+// allow them (I9). Tenants write the networks that say what the plugin gives.
 func (p *addresses) holdLate(ctx context.Context, rec journal.Record, req Request) (journal.Record, error) {
 	config, err := req.Late(ctx)
 	if err != nil {
@@ -53,18 +54,30 @@ func (p *addresses) holdLate(ctx context.Context, rec journal.Record, req Reques
 		if err := p.leaseAddresses(tx, choice, &next, req); err != nil {
 			return err
 		}
+		if err := choice.Rules.CheckSettings(next.Lease.Wanted); err != nil {
+			return fmt.Errorf("network %s for %s: the IPAM plugin gave what it may not: %w", req.Network, req.Owner, err)
+		}
 		rec = next
 		return tx.Put(next)
 	})
 	return rec, err
 }
 
-// choiceOf returns the VF of a lease with its PF, as the hardware is now.
+// choiceOf returns the VF of a lease with its PF and the rules of its pool, as hardware and pools are
+// now.
 func (p *addresses) choiceOf(rec journal.Record) (alloc.Choice, error) {
 	pfs := p.vfs.Hardware.PFs()
 	i := slices.IndexFunc(pfs, func(pf vf.PF) bool { return pf.ID == rec.ID.PF })
 	if i < 0 {
 		return alloc.Choice{}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
 	}
-	return alloc.Choice{PF: pfs[i], Record: rec}, nil
+	v, _ := pfs[i].VF(rec.ID.Index)
+	pool, pooled := p.vfs.Spec().PoolOf(pfs[i], rec.ID.Index, v)
+	switch {
+	case !pooled && rec.Lease.Pool == "":
+		return alloc.Choice{PF: pfs[i], Record: rec}, nil
+	case !pooled || pool.FullName() != rec.Lease.Pool:
+		return alloc.Choice{}, fmt.Errorf("VF %s: %w: the pools changed while it was attached: try again", rec.PCI, vf.ErrNotReady)
+	}
+	return alloc.Choice{PF: pfs[i], Record: rec, Pool: pool.FullName(), Rules: pool}, nil
 }
