@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -265,6 +266,22 @@ func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
 	if _, err := d.call(t, cmdDel, "c3", borrowed); err != nil {
 		t.Errorf("DEL of another pod: %v", err)
 	}
+	d.wantFree(t)
+}
+
+// I9: the plugin gave an address that the VF's pool does not allow. The ADD is refused, and the plugin
+// gets its DEL.
+func TestI9PluginThatGivesWhatThePoolForbids(t *testing.T) {
+	d := newDelegates(t, lease1)
+	spec := d.Spec()
+	spec.Pools = slices.Clone(spec.Pools)
+	spec.Pools[0].Allow = &desired.Allow{MTU: 9000, Addresses: []netip.Prefix{netip.MustParsePrefix("10.5.0.7/32")}}
+	d.SetSpec(spec)
+	_, err := d.call(t, cmdAdd, "c1", borrowed)
+	if err == nil || !strings.Contains(err.Error(), "the IPAM plugin gave what it may not: pool x/a: ") || !strings.Contains(err.Error(), "address fd05::7 is not allowed") {
+		t.Errorf("%v", err)
+	}
+	d.wantCalls(t, "ADD whereabouts2 c1 net1", "DEL whereabouts2 c1 net1")
 	d.wantFree(t)
 }
 
