@@ -37,10 +37,10 @@ func TestI4RollCallIsCalledAnew(t *testing.T) {
 func TestI4RestoredServerWaitsForASilentNode(t *testing.T) {
 	day := 24 * time.Hour
 	for name, tt := range map[string]struct {
-		read   int64 // by the controller, before the restore; 0: it starts afterwards
-		uid    string
-		node   int64 // that node a had read
-		waits  bool
+		read  int64 // by the controller, before the restore; 0: it starts afterwards
+		uid   string
+		node  int64 // that node a had read
+		waits bool
 	}{
 		"a controller that runs":         {12, "u", 12, true},
 		"a controller that starts":       {0, "u", 12, true},
