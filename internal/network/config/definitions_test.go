@@ -71,7 +71,7 @@ func TestDefinitionsAreBounded(t *testing.T) {
 	}
 }
 
-// What cannot be read has its error, and no plugins of Culvert's.
+// A definition that cannot be read has an error, and no plugins of Culvert's.
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"type":"sriov","x":"` + strings.Repeat("x", 70_000) + `"}`: "the network configuration: invalid: it has 70023 bytes; want at most 65536",

@@ -240,14 +240,7 @@ func TestLostDELOfAVFIODevice(t *testing.T) {
 // I2: a VF without a driver is back from its pod, since no interface of it can be there. So its lease
 // ends when the DEL was lost.
 func TestLostDELOfAVFWithoutADriver(t *testing.T) {
-	k, n := newNode(t)
-	a := &answers{}
-	a.serve(n)
-	rec, err := n.Engine.Attach(t.Context(), everything(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.DelNetns(podNetns)
+	k, n, a, rec := lostDEL(t)
 	if err := k.Meddle(rec.PCI, func(st *vf.State) { st.Driver, st.Link = "", nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,9 @@ func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
 	defer i.mu.Unlock()
 	for n := range pfs {
 		i.recogniseUnread(&pfs[n])
+		if pfs[n].Err == "" && pfs[n].NumVFs == 0 {
+			delete(i.abilities, pfs[n].ID) // the mode of its switch may change now, and with it the abilities
+		}
 		i.setAbilities(&pfs[n])
 	}
 	if begun.Before(i.listed) {

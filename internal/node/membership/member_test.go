@@ -316,8 +316,9 @@ func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 }
 
 // I4: a node reports nothing before it knows the pools and the UID of its Node. The controller takes
-// back blocks that a NodeState does not request, and tells a node's blocks by that UID. Until then it logs no warning. Then it writes the NodeState, once
-// as long as nothing changes, and again after the API server was down.
+// back blocks that a NodeState does not request, and the UID says which blocks are the node's. Until
+// then the node logs no warning. Then it writes the NodeState, once as long as nothing changes, and
+// again after the API server was down.
 func TestI4NothingIsToldTooEarly(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval = 50 * time.Millisecond

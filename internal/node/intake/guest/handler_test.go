@@ -292,21 +292,27 @@ func TestReportsAreReadStrictly(t *testing.T) {
 	}
 }
 
+// withDevice returns a definition with a device that culvert vm xml makes.
+func withDevice(t *testing.T, h *Handler, text, device, apart string) string {
+	t.Helper()
+	params, err := json.Marshal(api.GuestXMLRequest{Definition: text, Device: device, Way: "hostdev", Apart: apart})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := h.XML(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(api.GuestXML).Definition //nolint:forcetypeassert // as XML returns it
+}
+
 // The definition remembers from which device the VF has to be apart, also when the request for the
 // same device is repeated without that.
 func TestXMLRemembersApart(t *testing.T) {
 	h, _ := handler(t, "v0 attached "+uuid1+" net1a", "v1 attached "+uuid1+" net1b")
 	text := domain()
 	for _, apart := range []string{"net1a", ""} {
-		params, err := json.Marshal(api.GuestXMLRequest{Definition: text, Device: "net1b", Way: "hostdev", Apart: apart})
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := h.XML(t.Context(), params)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = out.(api.GuestXML).Definition //nolint:forcetypeassert // as XML returns it
+		text = withDevice(t, h, text, "net1b", apart)
 		d := parseText(t, text)
 		if w, has, err := d.Of("net1b"); w.Apart != "net1a" || !has || err != nil {
 			t.Errorf("asked with %q: %v, apart from %q in:\n%s", apart, err, w.Apart, text)
@@ -319,18 +325,8 @@ func TestXMLRemembersApart(t *testing.T) {
 func TestStartAsksForPoolAndApartness(t *testing.T) {
 	h, _ := handler(t, "v0 attached "+uuid1+" net1a", "v1 attached "+uuid1+" net1b")
 	text := domain()
-	for _, r := range []api.GuestXMLRequest{{Device: "net1b", Apart: "net1a"}, {Device: "net1a"}} { // the later one first
-		r.Definition, r.Way = text, "hostdev"
-		params, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := h.XML(t.Context(), params)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = out.(api.GuestXML).Definition //nolint:forcetypeassert // as XML returns it
-	}
+	text = withDevice(t, h, text, "net1b", "net1a") // the later one first
+	text = withDevice(t, h, text, "net1a", "")
 	h, e := handler(t)
 	if refused, err := report(t, h.Start, text); err != nil || refused != "" {
 		t.Fatal(refused, err)
