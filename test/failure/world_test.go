@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	guestintake "github.com/culvert-net/culvert/internal/node/intake/guest"
@@ -399,8 +400,13 @@ func (w *world) del(a attachment) error {
 	return err
 }
 
-// gc calls CNI GC of a's network. The pods in valid keep their attachments.
+// gc calls CNI GC of a's network when no attachment is new any more. The pods in valid keep their
+// attachments.
 func (w *world) gc(a attachment, valid ...string) error {
+	isNew := func(r journal.Record) bool { return hold.IsYoung(r.Since, time.Now().Add(w.skew)) }
+	for slices.ContainsFunc(w.records(), isNew) {
+		w.skew += 2 * hold.GCGrace
+	}
 	var stale []string
 	for _, r := range w.records() {
 		if pod := r.Lease.Owner.UID; r.Held() && r.Lease.Network == a.network() && !slices.Contains(valid, pod) {

@@ -27,7 +27,7 @@ func TestClockJumps(t *testing.T) {
 	d := newDaemon(t, hostYAML)
 	for _, by := range []time.Duration{-90 * 24 * time.Hour, 91 * 24 * time.Hour} {
 		t.Run(fmt.Sprint(by), func(t *testing.T) {
-			h := hold(t, k, d, 0)
+			h := holdTwo(t, k, d, 0)
 			quarantined := quarantine(t, h)
 			done := make(chan error, 1)
 			go func() {

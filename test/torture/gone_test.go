@@ -45,7 +45,7 @@ func TestForeignHands(t *testing.T) {
 		{"PF is unplugged", 1, pfIsUnplugged},
 	} {
 		t.Run(story.name, func(t *testing.T) {
-			h := hold(t, k, d, story.pf)
+			h := holdTwo(t, k, d, story.pf)
 			story.tell(t, h)
 			for _, p := range h.pods {
 				h.mustCNI(t, "DEL", p)
@@ -55,8 +55,8 @@ func TestForeignHands(t *testing.T) {
 	}
 }
 
-// hold attaches VF 0 and VF 1 of a PF.
-func hold(t *testing.T, k *kernel.Kernel, d *daemon, which int) *held {
+// holdTwo attaches VF 0 and VF 1 of a PF.
+func holdTwo(t *testing.T, k *kernel.Kernel, d *daemon, which int) *held {
 	t.Helper()
 	h := &held{kernel: k, daemon: d}
 	all := pfs(t, h.kernel)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/kernel/netns"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -34,6 +35,8 @@ type slot struct {
 	has      result
 	kind     kind
 	hasNetns bool
+	since    time.Time // when the last ADD ended
+	waits    bool      // for GC, which spares young attachments
 }
 
 // kind is a network that a slot requests, and the settings that its VF must
@@ -98,10 +101,13 @@ func (s *slot) act(ctx context.Context) (what string, err error) {
 	switch {
 	case s.state == gone:
 		return "ADD", s.add(ctx, dice < 5)
+	case s.state == attached && s.waits && time.Since(s.since) < hold.GCGrace:
+		time.Sleep(hold.GCGrace / 20)
+		return "CHECK", s.check(ctx)
+	case s.waits && time.Since(s.since) >= hold.GCGrace:
+		return "GC", s.collect(ctx)
 	case s.state == attached && dice < 15:
 		return "CHECK", s.check(ctx)
-	case dice < 20:
-		return "GC", s.collect(ctx)
 	default:
 		return "DEL", s.del(ctx, dice)
 	}
@@ -123,6 +129,7 @@ func (s *slot) add(ctx context.Context, impatient bool) error {
 		defer cancel()
 	}
 	r, err := s.churn.d.cni(ctx, "ADD", s.pod)
+	s.since, s.waits = time.Now(), s.rng.IntN(20) == 0
 	var e *cniError
 	switch {
 	case errors.As(err, &e) && e.Code == codeNothingFree:
@@ -166,7 +173,8 @@ func (s *slot) del(ctx context.Context, dice int) error {
 	return err
 }
 
-// collect ends the slot's own attachment by a GC in which all others are valid.
+// collect ends the slot's own attachment by a GC in which all others are valid. It is older
+// than hold.GCGrace.
 func (s *slot) collect(ctx context.Context) error {
 	s.state = unknown
 	p := s.pod

@@ -230,26 +230,6 @@ func (h *Handler) undoFailed(ctx context.Context, call Call, ask Ask, d journal.
 	}
 }
 
-// collectDelegations runs the DELs of plugins for the attachments of a network that GC does
-// not keep.
-func (h *Handler) collectDelegations(ctx context.Context, c config.Config, ask Ask) error {
-	held, _, err := h.node.VFs.Delegations()
-	errs := []error{err}
-	for _, d := range held {
-		keep := d.Network != c.Name
-		for _, o := range c.Valid {
-			keep = keep || o.UID == d.ContainerID && o.Interface == d.Interface
-		}
-		if keep {
-			continue
-		}
-		if err := h.deleteDelegated(ctx, d, ask); !errors.Is(err, vf.ErrNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // passOn runs a command of the plugin that gives a network's addresses; nil where there is
 // none, or where it does not have that command.
 func (h *Handler) passOn(ctx context.Context, call Call, c config.Config, ask Ask) error {

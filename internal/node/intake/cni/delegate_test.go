@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/network/config"
 	host "github.com/culvert-net/culvert/internal/node"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -35,6 +36,7 @@ type delegates struct {
 	fail    map[string]error // by command; vf.ErrNotFound: it is not installed
 	calls   []string
 	last    api.PluginRequest
+	later   time.Duration // what the node's clock is ahead
 }
 
 func newDelegates(t *testing.T, results ...string) *delegates {
@@ -46,7 +48,7 @@ func newDelegates(t *testing.T, results ...string) *delegates {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.ledger.Close() })
-	d.Node = host.New(host.Config{Kernel: d.k, Ledger: d.ledger, BootID: "b"})
+	d.Node = host.New(host.Config{Kernel: d.k, Ledger: d.ledger, BootID: "b", Now: func() time.Time { return time.Now().Add(d.later) }})
 	d.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
@@ -373,7 +375,7 @@ func TestDelegatedIPAMIsCollected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.calls = nil
+	d.calls, d.later = nil, hold.GCGrace
 	if _, err := d.call(t, cmdGC, "", strings.TrimSuffix(newest, "}")+`,"cni.dev/valid-attachments":[{"containerID":"c2","ifname":"net1"}]}`); err != nil {
 		t.Fatal(err)
 	}

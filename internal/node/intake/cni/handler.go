@@ -37,8 +37,9 @@ type resets interface {
 	Collect(ctx context.Context, network string, valid []vf.Owner) error
 }
 
-// delegations is the part of hold.VFs that remembers the calls of IPAM plugins.
-type delegations interface {
+// leases is the part of hold.VFs that knows new leases and remembers the calls of IPAM plugins.
+type leases interface {
+	Young(network string) ([]vf.Owner, error)
 	Delegations() (held, owed []journal.Delegation, err error)
 	Undone(journal.Delegation) error
 }
@@ -47,7 +48,7 @@ type delegations interface {
 type Parts struct {
 	Engine engine
 	Resets resets
-	VFs    delegations
+	VFs    leases
 }
 
 // Handler answers the shim.
@@ -291,24 +292,6 @@ func (h *Handler) checkNetwork(ctx context.Context, call Call, ask Ask) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errDiffers, err)
-}
-
-func (h *Handler) collectGarbage(ctx context.Context, call Call, ask Ask) error {
-	c := call.config
-	if call.wrong != nil {
-		return call.wrong
-	}
-	switch {
-	case c.Version != api.CNINewest:
-		return fmt.Errorf("cniVersion %q: %w for GC; want 1.1.0", c.Version, config.ErrVersion)
-	case c.DisableGC:
-		return nil
-	case c.Valid == nil:
-		return fmt.Errorf("cni.dev/valid-attachments: %w: missing; without it GC would take every VF of network %s from its owner", vf.ErrInvalid, c.Name)
-	}
-	err := errors.Join(h.collectDelegations(ctx, c, ask), h.node.Resets.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, call, c, ask))
-	h.payOwed(ctx, ask)
-	return err
 }
 
 // checkStatus serves STATUS. It also fails for a configuration with which no ADD would work, and

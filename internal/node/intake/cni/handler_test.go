@@ -18,7 +18,7 @@ import (
 type allParts interface {
 	engine
 	resets
-	delegations
+	leases
 }
 
 func partsOf(w allParts) Parts { return Parts{Engine: w, Resets: w, VFs: w} }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -44,13 +44,9 @@ func (h *Handler) checkPod(ctx context.Context, c call) error {
 	return nil
 }
 
-// gcGrace is how old an attachment must be before GC takes it. The runtime makes its list before it
-// sends GC, and may begin or end an ADD in between: containerd lists a sandbox when its ADD has ended.
-const gcGrace = 10 * time.Second
-
 // collectGarbage deletes the sandboxes that the runtime does not list any more, gives back the VFs
 // of sandboxes that it does not list, and runs GC of the default network. It keeps sandboxes whose
-// ADD is under way or began or ended within gcGrace.
+// ADD is under way or began or ended within hold.GCGrace.
 func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 	valid := c.config.Valid
 	if valid == nil {
@@ -132,16 +128,15 @@ func (h *Handler) attachmentsTo(network string, living map[string]bool) (out []a
 func (h *Handler) youngSandboxes() (out map[string]string, err error) {
 	out = map[string]string{}
 	now := h.Now()
-	isYoung := func(since time.Time) bool { return now.Sub(since).Abs() < gcGrace }
 	err = h.Ledger.View(func(tx *journal.Tx) error {
 		for _, r := range tx.Records() {
-			if r.Held() && isYoung(r.Since) {
+			if r.Held() && hold.IsYoung(r.Since, now) {
 				out[r.Lease.Owner.UID] = ""
 			}
 		}
 		for _, id := range tx.SandboxIDs() {
 			sb, _ := tx.Sandbox(id) // one that cannot be read has no time
-			if !isYoung(sb.Since) && h.sandboxes.Holder(id) == nil {
+			if !hold.IsYoung(sb.Since, now) && h.sandboxes.Holder(id) == nil {
 				continue
 			}
 			out[id] = ""

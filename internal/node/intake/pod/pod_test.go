@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/intake/pod"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -494,7 +494,7 @@ func TestGC(t *testing.T) {
 	w.asks("v")
 	w.add()
 	w.k.DelNetns("/run/netns/c1")
-	w.pods.Now = func() time.Time { return time.Now().Add(pod.GCGrace) }
+	w.pods.Now = func() time.Time { return time.Now().Add(hold.GCGrace) }
 	if resp := w.call("GC", ""); resp.Exit == 0 {
 		t.Error("a GC that does not say what lives took everything")
 	}
@@ -544,7 +544,7 @@ func TestI8GCKeepsWhatIsNewerThanTheList(t *testing.T) {
 		t.Errorf("a sandbox whose ADD is under way: %d sandboxes and %d VFs are left", sandboxes, vfs)
 	}
 	unlock()
-	if sandboxes, vfs := gc(pod.GCGrace); sandboxes != 0 || vfs != 0 {
+	if sandboxes, vfs := gc(hold.GCGrace); sandboxes != 0 || vfs != 0 {
 		t.Errorf("an old one: %d sandboxes and %d VFs are left", sandboxes, vfs)
 	}
 	w.clean()
@@ -562,7 +562,7 @@ func TestI8GCOfTwoNetworksOfOneName(t *testing.T) {
 	if before != 2 {
 		t.Fatalf("the pod has %d VFs of networks named same, want 2", before)
 	}
-	w.pods.Now = func() time.Time { return time.Now().Add(pod.GCGrace) }
+	w.pods.Now = func() time.Time { return time.Now().Add(hold.GCGrace) }
 	if resp := w.call("GC", `,"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}]`); resp.Exit != 0 {
 		t.Errorf("GC: %s", resp.Stdout)
 	}

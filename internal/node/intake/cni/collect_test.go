@@ -1,0 +1,63 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
+)
+
+// I8: GC with a list that is older than an attachment keeps it: one whose ADD is under way, and one
+// whose ADD has just ended. The IPAM plugin is told of both. Later, GC takes it.
+func TestI8GCKeepsWhatIsNewerThanTheList(t *testing.T) {
+	newest := strings.Replace(borrowed, "1.0.0", "1.1.0", 1)
+	d := newDelegates(t, strings.Replace(lease1, "1.0.0", "1.1.0", 1))
+	gc := func() error {
+		_, err := d.call(t, cmdGC, "", strings.TrimSuffix(newest, "}")+`,"cni.dev/valid-attachments":[]}`)
+		return err
+	}
+	wantKept := func(what string) {
+		t.Helper()
+		d.wantCalls(t, "GC whereabouts2  net1")
+		var told struct {
+			Valid []map[string]string `json:"cni.dev/valid-attachments"`
+		}
+		if err := json.Unmarshal(d.last.Call.Config, &told); err != nil || len(told.Valid) != 1 || told.Valid[0]["containerID"] != "c1" || told.Valid[0]["ifname"] != "net1" {
+			t.Errorf("%s: the plugin was told %v, %v", what, told, err)
+		}
+		d.calls = nil
+	}
+	ask := func(ctx context.Context, method string, params, result any) error { // while the plugin works for the ADD
+		d.later = time.Hour
+		if err := gc(); err != nil {
+			t.Error(err)
+		}
+		wantKept("under way")
+		d.later = 0
+		return d.ask(ctx, method, params, result)
+	}
+	r := api.CNIRequest{Command: cmdAdd, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(newest)}
+	if _, err := d.h.Run(t.Context(), callOf(r), ask); err != nil {
+		t.Fatal(err)
+	}
+	d.calls = nil
+	if err := gc(); err != nil {
+		t.Error(err)
+	}
+	wantKept("young")
+	if held, _, err := d.VFs.Delegations(); err != nil || len(held) != 1 {
+		t.Errorf("held %v, %v", held, err)
+	}
+	d.later = hold.GCGrace
+	if err := gc(); err != nil {
+		t.Error(err)
+	}
+	d.wantCalls(t, "DEL whereabouts2 c1 net1", "GC whereabouts2  net1")
+	if held, _, err := d.VFs.Delegations(); err != nil || len(held) != 0 {
+		t.Errorf("held %v, %v", held, err)
+	}
+}
