@@ -17,7 +17,10 @@ func TestI8GCKeepsWhatIsNewerThanTheList(t *testing.T) {
 	newest := strings.Replace(borrowed, "1.0.0", "1.1.0", 1)
 	d := newDelegates(t, strings.Replace(lease1, "1.0.0", "1.1.0", 1))
 	gc := func() error {
-		_, err := d.call(t, cmdGC, "", strings.TrimSuffix(newest, "}")+`,"cni.dev/valid-attachments":[]}`)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // it would wait for the VF
+		defer cancel()
+		r := api.CNIRequest{Command: cmdGC, Config: []byte(strings.TrimSuffix(newest, "}") + `,"cni.dev/valid-attachments":[]}`)}
+		_, err := d.h.Run(ctx, callOf(r), d.ask)
 		return err
 	}
 	wantKept := func(what string) {
