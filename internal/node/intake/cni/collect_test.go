@@ -19,7 +19,7 @@ func TestI8GCKeepsWhatIsNewerThanTheList(t *testing.T) {
 	gc := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // it would wait for the VF
 		defer cancel()
-		r := api.CNIRequest{Command: cmdGC, Config: []byte(strings.TrimSuffix(newest, "}") + `,"cni.dev/valid-attachments":[]}`)}
+		r := api.CNIRequest{Command: cmdGC, IfName: "net1", Config: []byte(strings.TrimSuffix(newest, "}") + `,"cni.dev/valid-attachments":[]}`)}
 		_, err := d.h.Run(ctx, callOf(r), d.ask)
 		return err
 	}
