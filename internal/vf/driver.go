@@ -54,6 +54,9 @@ type Driver struct {
 	NoQoS bool
 	// BreaksOnNoVLAN: a write of no VLAN to a VF that has none breaks a lock of the driver.
 	BreaksOnNoVLAN bool
+	// KeepsSettings: the settings of a VF outlive it. A VF that is made anew has those of the last VF
+	// with its number.
+	KeepsSettings bool
 	// ClearsMAC says when a VF's MAC can be cleared. Culvert clears a MAC only if one is set, and
 	// its VFs always have one.
 	ClearsMAC When

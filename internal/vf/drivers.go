@@ -81,7 +81,7 @@ var drivers = []Driver{
 		Name: "rvu_nicpf", VFDrivers: []string{"rvu_nicvf"},
 		Vendors: []string{"177d"}, PFDevices: []string{"a063"}, VFDevices: []string{"a064"},
 		Lacks: []Setting{SetVLANProto, SetSpoofChk, SetLinkState, SetMinTxRate, SetMaxTxRate, SetRSSQuery},
-		NoQoS: true, ClearsMAC: Never, BreaksOnNoVLAN: true,
+		NoQoS: true, ClearsMAC: Never, BreaksOnNoVLAN: true, KeepsSettings: true,
 	}, {
 		Name: "ionic", VFDrivers: []string{"ionic"},
 		Vendors: []string{"1dd8"}, PFDevices: []string{"1002"}, VFDevices: []string{"1003"},

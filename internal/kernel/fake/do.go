@@ -108,6 +108,9 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 	}
 	p.leaveBonds()
 	p.resetLink()
+	for i, f := range p.vfs {
+		p.kept[i] = f.Admin
+	}
 	p.vfs, p.gone, p.numVFs = nil, nil, n
 	for i := range n {
 		f := &function{State: vf.State{
@@ -115,6 +118,9 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 			Vendor: k.profile.Vendor, Device: k.profile.VFDevice, NUMA: -1, IOMMUGroup: 1000*(int(p.PCI.Bus)+int(p.PCI.Function)) + i,
 			Admin: k.profile.newAdmin(p.PCI, i),
 		}}
+		if a, isKept := p.kept[i]; isKept && vf.DriverOf(k.profile.Driver).KeepsSettings {
+			f.Admin = a
+		}
 		p.vfs = append(p.vfs, f)
 		if p.Autoprobe == vf.Yes {
 			if err := k.probeDriver(p, f, k.profile.VFDriver()); err != nil {

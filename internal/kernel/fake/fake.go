@@ -46,8 +46,9 @@ type pf struct {
 	*port
 	numVFs int // sriov_numvfs, which a VF that is unplugged leaves as it is
 	vfs    []*function
-	gone   []*function // unplugged
-	mute   bool        // does not answer its VFs
+	gone   []*function      // unplugged
+	mute   bool             // does not answer its VFs
+	kept   map[int]vf.Admin // of VFs that were destroyed, by number; see vf.Driver.KeepsSettings
 }
 
 // port is a port of a NIC, which has a cable.
@@ -121,7 +122,7 @@ func New(p Profile, n int) *Kernel {
 			ID:  vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}},
 			PCI: vf.PCIAddr{Bus: uint8(i + 1)}, Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
 			MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}, NUMA: -1, IOMMUGroup: 10 + i, MaxMTU: p.MaxMTU, TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
-		}}
+		}, kept: map[int]vf.Admin{}}
 		if split {
 			f.PCI = vf.PCIAddr{Bus: 1, Function: uint8(i)}
 			f.ID = vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, 1}, Port: fmt.Sprintf("pf%d", i)}

@@ -143,3 +143,29 @@ func TestI2ValueThatTheDriverCannotSetIsNoDirt(t *testing.T) {
 		t.Errorf("after attaches: %s", got)
 	}
 }
+
+// I2: the PF's driver keeps the settings of VFs that are destroyed. A VF that Culvert makes has none
+// of them.
+func TestI2MadeVFsHaveNoSettingsOfEarlierOnes(t *testing.T) {
+	h := bootWith(t, fake.RVU, 1, "")
+	pf := h.Inventory.PFs()[0].PCI
+	for _, s := range []step.Step{
+		step.SetPFUp{PF: pf}, step.SetNumVFs{PF: pf, N: 2},
+		step.SetVFVLAN{PF: pf, Index: 0, VLAN: vf.VLAN{ID: 7}}, step.SetVFSwitch{PF: pf, Index: 1, Setting: vf.SetTrust, On: true},
+		step.SetNumVFs{PF: pf, N: 0},
+	} {
+		if err := h.k.Do(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.want(t, "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]")
+	h.pass(t)
+	if got := h.phases(t); got != "map[free:2]" {
+		t.Error(got)
+	}
+	for _, r := range h.all(t) {
+		if a := r.Baseline.Admin; a.VLAN.String() != "none" || a.Trust != vf.No {
+			t.Errorf("VF %d: baseline %+v", r.ID.Index, a)
+		}
+	}
+}

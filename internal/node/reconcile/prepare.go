@@ -207,6 +207,9 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 // these settings.
 func (r *Reconciler) freshAdmin(pf vf.PF, v vf.State) (a vf.Admin, err error) {
 	known := false
+	if vf.DriverOf(pf.Driver).KeepsSettings {
+		return noSettings(v), nil
+	}
 	err = r.Ledger.View(func(tx *journal.Tx) error {
 		a, known = tx.Fresh(pf.ID)
 		return nil
@@ -214,11 +217,16 @@ func (r *Reconciler) freshAdmin(pf vf.PF, v vf.State) (a vf.Admin, err error) {
 	if known || err != nil {
 		return a, err
 	}
-	a = vf.Admin{SpoofChk: v.Admin.SpoofChk, RSSQuery: v.Admin.RSSQuery}
+	return noSettings(v), nil
+}
+
+// noSettings returns the settings of a VF that nobody has configured, where no new VF shows them.
+func noSettings(v vf.State) vf.Admin {
+	a := vf.Admin{SpoofChk: v.Admin.SpoofChk, RSSQuery: v.Admin.RSSQuery}
 	if v.Admin.Trust != vf.Unknown {
 		a.Trust = vf.No
 	}
-	return a, nil
+	return a
 }
 
 // rememberFresh records the PF's settings for VFs that were just made, for freshAdmin.
