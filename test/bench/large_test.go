@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/rpc"
+)
+
+// TestMemoryOfLargeNetworks attaches all 256 VFs of a node by networks of 60 KiB, whose IPAM plugin is
+// of another project. Such leases keep the most (network/config.Config.Kept). The memory of culvertd
+// stays within the budget.
+func TestMemoryOfLargeNetworks(t *testing.T) {
+	if programs != "" {
+		t.Skip("in a node")
+	}
+	cmd, socket := startFakenode(t, buildFakenode(t))
+	each := func(command string) {
+		t.Helper()
+		var g errgroup.Group
+		g.SetLimit(10)
+		for pod := range 256 {
+			g.Go(func() error { return callLarge(t.Context(), socket, command, pod) })
+		}
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each("ADD")
+	for range 3 {
+		var l api.Ledger
+		if err := rpc.Call(t.Context(), socket, api.MethodLedger, nil, &l); err != nil || len(l.Records) != 256 {
+			t.Errorf("%v, %d VFs", err, len(l.Records))
+		}
+	}
+	each("DEL")
+	most, err := peakMemory(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.1f MiB resident at most", float64(most)/mib)
+	if most > maxMemory {
+		t.Errorf("%.1f MiB resident, at most %d are allowed", float64(most)/mib, maxMemory/mib)
+	}
+	endFakenode(t, cmd)
+}
+
+// callLarge is one CNI call for the large network of a pod. Its IPAM plugin needs 8 KiB of it for DEL.
+func callLarge(ctx context.Context, socket, command string, pod int) error {
+	config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"large%d","type":"culvert","pool":"bench.dev/fast","logFile":%q,"ipam":{"type":"other","y":%q}}`,
+		pod, strings.Repeat("x", 52<<10), strings.Repeat("y", 8<<10))
+	r := api.CNIRequest{
+		Command: command, ContainerID: fmt.Sprint("large-", pod), IfName: "net1", Netns: fmt.Sprintf("/run/netns/pod-%d", pod), Path: "/opt/cni/bin",
+		Config: []byte(config),
+	}
+	var resp api.CNIResponse
+	err := rpc.Converse(ctx, socket, api.MethodCNI, r, &resp, func(context.Context, string, json.RawMessage) (any, error) {
+		return api.PluginResponse{Stdout: fmt.Appendf(nil, `{"cniVersion":"1.0.0","ips":[{"address":"10.9.%d.1/16"}]}`, pod)}, nil
+	})
+	if err == nil && resp.Exit != 0 {
+		err = errors.New(string(resp.Stdout))
+	}
+	return err
+}
