@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -417,7 +418,7 @@ func TestI10ControllerChangesWhatIsDocumentedOnly(t *testing.T) {
 			t.Errorf("I10: %s: %v", name, err)
 		}
 	}
-	r.provePolicies(t, c, append(controllerAttacks(), r.serviceAttacks(t)...))
+	r.provePolicies(t, c, slices.Concat(controllerAttacks(), r.serviceAttacks(t), r.poolAttacks(t)))
 }
 
 // provesControllerWrites has the controller itself make its certificates, cordon a node, evict

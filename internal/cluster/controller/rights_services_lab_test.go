@@ -5,22 +5,30 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/service"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// sliceOf is an EndpointSlice of a manager.
+// sliceOf is an EndpointSlice of a manager, of the kind that Culvert makes.
 func sliceOf(name, manager string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: manager}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: "x"}},
+			Labels: map[string]string{
+				discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: manager, service.NetworkLabel: "a.b", corev1.IsHeadlessService: "",
+			},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
 	}
@@ -51,6 +59,8 @@ func (r cluster) serviceAttacks(t *testing.T) []attack {
 	for _, o := range []client.Object{web, balanced, bare, sliceOf("theirs", "x"), sliceOf("deleted", "x")} {
 		createObject(t, r.admin, o)
 	}
+	own := connect(t, asController(r.config))
+	apiserver.Eventually(t, "own slice", func() error { return own.Create(t.Context(), sliceOf("own", service.ManagedBy)) })
 	var out []attack
 	for name, body := range map[string]string{
 		"key of the selector":       `{"spec":{"selector":{"tier":"x"}}}`,
@@ -68,7 +78,33 @@ func (r cluster) serviceAttacks(t *testing.T) []attack {
 	} {
 		out = append(out, attack{name + " of a Service", services, patchObject(web, body)})
 	}
+	for name, change := range map[string]func(*discoveryv1.EndpointSlice){
+		"that kube-proxy reads": func(s *discoveryv1.EndpointSlice) { delete(s.Labels, corev1.IsHeadlessService) },
+		"of no network":         func(s *discoveryv1.EndpointSlice) { delete(s.Labels, service.NetworkLabel) },
+		"that stays":            func(s *discoveryv1.EndpointSlice) { s.Finalizers = []string{"example.com/x"} },
+		"of nobody":             func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil },
+		"of a pod":              func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Kind = "Pod" },
+		"of another Service":    func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Name = "other" },
+		"of two owners": func(s *discoveryv1.EndpointSlice) {
+			s.OwnerReferences = append(s.OwnerReferences, s.OwnerReferences[0])
+			s.OwnerReferences[1].UID = "y"
+		},
+		"of the API server": func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName], s.OwnerReferences[0].Name = "kubernetes", "kubernetes"
+		},
+		"of kube-dns": func(s *discoveryv1.EndpointSlice) {
+			s.Namespace, s.Labels[discoveryv1.LabelServiceName], s.OwnerReferences[0].Name = "kube-system", "kube-dns", "kube-dns"
+		},
+	} {
+		s := sliceOf(strings.ReplaceAll(name, " ", "-"), service.ManagedBy)
+		s.Name = strings.ToLower(s.Name)
+		change(s)
+		out = append(out, attack{"slice " + name, endpoints, createAs(s)})
+	}
 	return append(out,
+		attack{"own slice redirected to the API server", endpoints, changeSlice("own", func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName], s.OwnerReferences[0].Name = "kubernetes", "kubernetes"
+		})},
 		attack{"key in an empty selector", services, patchObject(bare, `{"spec":{"selector":{"endpoints.culvert.dev/network":"a.b"}}}`)},
 		attack{"condition of another", services, patchStatus(web, `{"status":{"conditions":[{"type":"example.com/x","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)},
 		attack{"address of a load balancer", services, patchStatus(balanced, `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)},
@@ -76,11 +112,6 @@ func (r cluster) serviceAttacks(t *testing.T) []attack {
 		attack{"another's slice changed", endpoints, changeSlice("theirs", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })},
 		attack{"another's slice taken", endpoints, changeSlice("theirs", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = service.ManagedBy })},
 		attack{"another's slice deleted", endpoints, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, sliceOf("deleted", "x")) }},
-		attack{"slice that stays", endpoints, createAs(func() *discoveryv1.EndpointSlice {
-			s := sliceOf("stays", service.ManagedBy)
-			s.Finalizers = []string{"example.com/x"}
-			return s
-		}())},
 	)
 }
 
@@ -144,4 +175,39 @@ func TestI9OthersConfirmNoAddress(t *testing.T) {
 		{"confirmation changed", policy, patchObject(confirmed.DeepCopy(), fmt.Sprintf(text, `"{\"pod\":\"3\"}"`))},
 		{"confirmation with a Binding", policy, bind},
 	})
+}
+
+// poolAttacks returns writes to AddressPools that the controller's credential must not be able to
+// make: a person declares a pool's subnets and who may use it.
+func (r cluster) poolAttacks(t *testing.T) []attack {
+	t.Helper()
+	declared := declaredPool("storage", "10.9.0.0/24")
+	declared.Spec.Namespaces = []string{"red"}
+	createObject(t, r.admin, declared)
+	own := connect(t, asController(r.config))
+	change := func(change func(*v1alpha1.AddressPoolSpec)) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error {
+			p := &v1alpha1.AddressPool{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(declared), p); err != nil {
+				return err
+			}
+			change(&p.Spec)
+			return c.Update(ctx, p)
+		}
+	}
+	blocks := change(func(s *v1alpha1.AddressPoolSpec) {
+		s.Blocks = []v1alpha1.AddressBlock{{Node: "n1", First: "10.9.0.2", Last: "10.9.0.9"}}
+	})
+	apiserver.Eventually(t, "blocks of a declared pool", func() error { return blocks(t.Context(), own) })
+	var out []attack
+	for name, c := range map[string]func(*v1alpha1.AddressPoolSpec){
+		"subnets of a declared pool":     func(s *v1alpha1.AddressPoolSpec) { s.Subnets[0].CIDR = "10.9.0.0/16" },
+		"namespaces of a declared pool":  func(s *v1alpha1.AddressPoolSpec) { s.Namespaces = append(s.Namespaces, "blue") },
+		"a declared pool opened":         func(s *v1alpha1.AddressPoolSpec) { s.Namespaces = nil },
+		"block size of a declared pool":  func(s *v1alpha1.AddressPoolSpec) { s.BlockSize = 64 },
+		"keepAddress of a declared pool": func(s *v1alpha1.AddressPoolSpec) { s.KeepAddress = &metav1.Duration{Duration: time.Hour} },
+	} {
+		out = append(out, attack{name, "culvert-declared-addresspools", change(c)})
+	}
+	return append(out, attack{"a pool declared by the controller", "culvert-declared-addresspools", createAs(declaredPool("mine", "10.7.0.0/24"))})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
@@ -69,6 +70,8 @@ func (r Rules) Decide(svc *corev1.Service, pods []*corev1.Pod) Decision {
 // unservable returns the reason why a Service of this kind is never served; empty if it may be.
 func unservable(svc *corev1.Service) string {
 	switch {
+	case svc.Namespace == metav1.NamespaceSystem || svc.Namespace == metav1.NamespaceDefault && svc.Name == "kubernetes":
+		return "Culvert serves neither the API server's Service nor those of namespace kube-system"
 	case svc.Spec.Type != "" && svc.Spec.Type != corev1.ServiceTypeClusterIP:
 		return fmt.Sprintf("a Service of type %s is reached through the nodes' default network: want type ClusterIP, which may be headless", svc.Spec.Type)
 	case len(Selector(svc)) == 0:

@@ -25,6 +25,10 @@ func annotated(key, value string) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Annotations[key] = value }
 }
 
+func named(namespace, name string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Namespace, s.Name = namespace, name }
+}
+
 func headless(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }
 
 func ofType(t corev1.ServiceType) func(*corev1.Service) {
@@ -57,6 +61,9 @@ func TestDecide(t *testing.T) {
 		{"no type yet", newService(net, ofType("")), nil, nil, "default/net1", true, ""},
 		{"no name of a network", newService(annotated(service.NetworkAnnotation, "a/b/c")), nil, nil, "", false, "is no name of a network"},
 		{"ExternalName", newService(net, ofType(corev1.ServiceTypeExternalName)), nil, nil, "", false, "a Service of type ExternalName"},
+		{"the API server", newService(net, named("default", "kubernetes")), nil, nil, "", false, "neither the API server's Service"},
+		{"kube-dns", newService(net, named("kube-system", "kube-dns")), nil, nil, "", false, "neither the API server's Service"},
+		{"another kubernetes", newService(net, named("red", "kubernetes")), nil, nil, "red/net1", true, ""},
 		{"LoadBalancer", newService(net, ofType(corev1.ServiceTypeLoadBalancer)), nil, nil, "", false, "a Service of type LoadBalancer"},
 		{"NodePort", newService(net, ofType(corev1.ServiceTypeNodePort)), nil, nil, "", false, "a Service of type NodePort"},
 		{"no selector", newService(net, noSelector), nil, nil, "", false, "has no selector"},
