@@ -32,10 +32,11 @@ const (
 // vfio_unregister_group_dev). Users misses processes that culvertd may not look at, by its
 // capabilities or a security module.
 //
-// If the search through the processes does not end in time, Users asks the kernel. A process that is
-// not known (the zero Process) has a VF open if the VF is enabled or its group is open. Nobody has it
-// open if it is not enabled and its group is closed. If sysfs does not say whether the VF is enabled,
-// Users returns an error that wraps vf.ErrTimeout, with what it has found.
+// If the search through the processes does not end in time, Users believes sysfs: a VF that the
+// kernel has enabled is open by a process that is not known (the zero Process), and one that it
+// has not enabled is not open. Only a process that has opened the group and not yet the VF is missed
+// then. If sysfs does not say, Users returns an error that wraps vf.ErrTimeout, with what it has
+// found.
 //
 // Users identifies a file by its device number and not by its name: a container may give its
 // device nodes any name, and udev may have removed the node. A VF's own file from
@@ -57,10 +58,10 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 	}
 	for addr, isOpen := range files.isOpen {
 		switch {
-		case len(out[addr]) > 0:
-		case isOpen == vf.Yes || k.isGroupOpen(addr):
+		case len(out[addr]) > 0 || isOpen == vf.No:
+		case isOpen == vf.Yes:
 			out[addr] = []vf.Process{{}}
-		case isOpen == vf.Unknown:
+		default:
 			return out, fmt.Errorf("look who has VFs open: %w", err)
 		}
 	}
@@ -168,27 +169,6 @@ func (k *Kernel) isEnabled(addr vf.PCIAddr) vf.Tri {
 		return vf.Unknown
 	}
 	return vf.TriOf(enabled != "0")
-}
-
-// isGroupOpen reports whether a process has the IOMMU group of a VF open. The kernel opens a group
-// for one file at a time, and refuses others with EBUSY (drivers/vfio/group.c,
-// vfio_group_fops_open). isGroupOpen opens the group itself for a moment, and a QEMU that
-// starts in that moment is refused. So it is asked only where a search failed.
-func (k *Kernel) isGroupOpen(addr vf.PCIAddr) bool {
-	group, err := linkTarget(k.sys.pciPath(addr, "iommu_group"))
-	if err != nil || group == "" {
-		return false
-	}
-	for _, name := range []string{group, "noiommu-" + group} {
-		fd, err := unix.Open("/dev/vfio/"+name, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Close(fd)
-		}
-		if errors.Is(err, unix.EBUSY) {
-			return true
-		}
-	}
-	return false
 }
 
 // sharesGroup reports whether other functions are in the IOMMU group of a VF, or whether that is

@@ -1,9 +1,7 @@
 package kernel_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,42 +177,6 @@ func TestLabVFIO(t *testing.T) {
 	}
 	if got := sysfs(t, v.PCI, "driver_override"); got != "(null)" {
 		t.Errorf("driver_override is %s after the way back", got)
-	}
-}
-
-// I1: a process that has the group of a VF open and not yet the VF is its user, also while no search
-// through the processes can say so.
-func TestLabI1UsersOfAGroup(t *testing.T) {
-	n := labNode(t)
-	v := n.bound(0, 2)
-	n.do(step.Unbind{VF: v.PCI})
-	n.do(step.Bind{VF: v.PCI, Driver: vf.DriverVFIO})
-	defer n.do(step.Bind{VF: v.PCI})
-	defer n.do(step.Unbind{VF: v.PCI})
-	late, leave := context.WithCancel(n.context())
-	leave()
-	users := func(ctx context.Context) []vf.Process {
-		t.Helper()
-		got, err := n.Users(ctx, v.PCI)
-		if err != nil {
-			t.Error(err)
-		}
-		return got[v.PCI]
-	}
-	group, err := os.OpenFile(fmt.Sprintf("/dev/vfio/%d", n.vf(0, 2, "").IOMMUGroup), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer group.Close()
-	if got := users(n.context()); len(got) != 1 || got[0].PID != os.Getpid() {
-		t.Errorf("open by this process: %v", got)
-	}
-	if got := users(late); len(got) != 1 {
-		t.Errorf("open, without a search: %v", got)
-	}
-	group.Close()
-	if got := append(users(n.context()), users(late)...); len(got) > 0 {
-		t.Errorf("closed: %v", got)
 	}
 }
 

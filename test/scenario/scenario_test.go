@@ -33,8 +33,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/kernel"
 	"github.com/culvert-net/culvert/internal/kernel/fake"
@@ -98,7 +100,7 @@ func (m fakeMachine) DelNetns(path string) error { m.Kernel.DelNetns(path); retu
 // linux is the machine that the test runs on.
 type linux struct {
 	*kernel.Kernel
-	open   map[vf.PCIAddr]*os.File
+	open   map[vf.PCIAddr][]*os.File
 	events *uevent.Conn
 }
 
@@ -123,14 +125,54 @@ func (l linux) Netdevices() (shown int, err error) {
 // Open opens the VF in this process, whatever process is given.
 func (l linux) Open(a vf.PCIAddr, by ...vf.Process) (err error) {
 	if len(by) == 0 {
-		return l.open[a].Close()
+		for _, f := range l.open[a] {
+			err = errors.Join(err, f.Close())
+		}
+		return err
 	}
 	st, err := l.VF(context.Background(), a, "")
 	if err != nil {
 		return err
 	}
-	l.open[a], err = os.OpenFile(fmt.Sprintf("/dev/vfio/%d", st.IOMMUGroup), os.O_RDWR, 0)
+	l.open[a], err = openVFIO(a, st.IOMMUGroup)
 	return err
+}
+
+// The calls by which a program opens a VF (include/uapi/linux/vfio.h).
+const (
+	vfioSetIOMMU          = 0x3b66
+	vfioGroupSetContainer = 0x3b68
+	vfioGroupGetDevice    = 0x3b6a
+	vfioType1v2           = 3
+)
+
+// openVFIO opens a VF as QEMU does: its group, a container with the group, and in it the VF. It returns
+// them in the order in which they are to be closed.
+func openVFIO(a vf.PCIAddr, group int) (files []*os.File, err error) {
+	g, err := os.OpenFile(fmt.Sprintf("/dev/vfio/%d", group), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	c, err := os.OpenFile("/dev/vfio/vfio", os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	files = []*os.File{g, c}
+	name, err := unix.BytePtrFromString(a.String())
+	if err != nil {
+		return files, err
+	}
+	if err := unix.IoctlSetPointerInt(int(g.Fd()), vfioGroupSetContainer, int(c.Fd())); err != nil {
+		return files, fmt.Errorf("put the group into a container: %w", err)
+	}
+	if err := unix.IoctlSetInt(int(c.Fd()), vfioSetIOMMU, vfioType1v2); err != nil {
+		return files, fmt.Errorf("set the IOMMU: %w", err)
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, g.Fd(), vfioGroupGetDevice, uintptr(unsafe.Pointer(name)))
+	if errno != 0 {
+		return files, fmt.Errorf("open VF %s: %w", a, errno)
+	}
+	return append([]*os.File{os.NewFile(fd, a.String())}, files...), nil
 }
 
 // AddOthersAddress runs ip, which marks no address as Culvert's.
@@ -203,7 +245,7 @@ func TestOnLinux(t *testing.T) {
 			return nil, err
 		}
 		t.Cleanup(func() { _ = events.Close() })
-		m := linux{kernel.New(kernel.Options{Guards: guard.Tables{}}), map[vf.PCIAddr]*os.File{}, events}
+		m := linux{kernel.New(kernel.Options{Guards: guard.Tables{}}), map[vf.PCIAddr][]*os.File{}, events}
 		return m, bare(t.Context(), m)
 	})
 }
