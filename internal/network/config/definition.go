@@ -82,10 +82,13 @@ func parseList(raw []byte, plugins json.RawMessage) (netconf.List, error) {
 		texts   []json.RawMessage
 	)
 	_ = json.Unmarshal(plugins, &texts) // libcni reports the error
-	for _, text := range texts {
+	for _, text := range texts[:min(len(texts), netconf.MaxPlugins)] {
 		if p, err := netconf.ParsePlugin(text); err == nil {
 			partial.Plugins = append(partial.Plugins, p)
 		}
+	}
+	if len(texts) > netconf.MaxPlugins {
+		return partial, fmt.Errorf("plugins: %w: there are %d; want at most %d", vf.ErrInvalid, len(texts), netconf.MaxPlugins)
 	}
 	read, err := libcni.NetworkConfFromBytes(raw)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/netconf"
 )
 
 // Own returns the configurations of Culvert's plugins in a definition, if any, or refuses the
@@ -59,6 +60,18 @@ func TestDefinitionKeepsTheText(t *testing.T) {
 		}
 		if err != nil || got != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", config, err, got, want)
+		}
+	}
+}
+
+// I7: a network has at most MaxPlugins plugins. culvertd reads no more of a longer list, which a
+// tenant may write to cost it time.
+func TestI7ListsAreBounded(t *testing.T) {
+	for n, want := range map[int]string{netconf.MaxPlugins: "", netconf.MaxPlugins + 1: "plugins: invalid: there are 17; want at most 16", 3300: "there are 3300"} {
+		plugins := strings.TrimSuffix(strings.Repeat(`{"type":"bridge"},`, n), ",")
+		l, err := ParseDefinition(api.NetworkDefinition{Name: "n", Config: `{"cniVersion":"1.0.0","plugins":[` + plugins + `]}`})
+		if len(l.Plugins) != netconf.MaxPlugins || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d plugins: %d read, %v", n, len(l.Plugins), err)
 		}
 	}
 }

@@ -29,6 +29,10 @@ const (
 // largest that plugins document have some kilobytes.
 const MaxText = 64 << 10
 
+// MaxPlugins bounds the plugins of a network. Tenants write networks, and each plugin is read several
+// times for each attachment. The longest chains in use have five.
+const MaxPlugins = 16
+
 // CheckSize refuses a configuration that is too large to be kept. The error wraps
 // vf.ErrInvalid.
 func CheckSize(bytes int) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -220,7 +221,7 @@ func TestNetworksAreBounded(t *testing.T) {
 	bridge := func(bytes int) string {
 		return fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", bytes))
 	}
-	many := strings.TrimSuffix(strings.Repeat(`{"type":"bridge"},`, 1000), ",")
+	many := strings.TrimSuffix(strings.Repeat(`{"type":"bridge"},`, netconf.MaxPlugins), ",")
 	for name, tc := range map[string]struct {
 		config, asked string
 		want          []string
