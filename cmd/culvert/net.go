@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/admin/verdict"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/status/text"
 	"github.com/culvert-net/culvert/internal/screen"
 )
@@ -94,14 +95,14 @@ func drawVerdicts(all []verdict.Verdict, l screen.Look) string {
 	t := screen.Table{Columns: []screen.Column{{Head: "OBJECT", Least: 20}, {Head: "FILE", Least: 12, Shorten: true}, {Head: "OUTCOME"}}}
 	style := map[verdict.Outcome]screen.Style{verdict.Works: screen.Green, verdict.Warned: screen.Yellow, verdict.Refused: screen.Red}
 	for _, v := range all {
-		t.Add(screen.Cell{Text: v.Object}, screen.Cell{Text: v.From}, screen.Cell{Text: string(v.Outcome), Style: style[v.Outcome]})
+		t.Add(screen.Cell{Text: excerpt.Clean(v.Object)}, screen.Cell{Text: excerpt.Clean(v.From)}, screen.Cell{Text: string(v.Outcome), Style: style[v.Outcome]})
 	}
 	t.Write(&b, l)
 	for _, v := range all {
 		if v.Outcome == verdict.Works {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s\n", l.Paint(v.Object, screen.Bold))
+		fmt.Fprintf(&b, "\n%s\n", l.Paint(excerpt.Clean(v.Object), screen.Bold))
 		writeReasons(&b, l, "refused: ", v.Refusals)
 		writeReasons(&b, l, "warning: ", v.Warnings)
 	}
@@ -112,7 +113,7 @@ func drawVerdicts(all []verdict.Verdict, l screen.Look) string {
 func writeReasons(b *strings.Builder, l screen.Look, word string, reasons []string) {
 	const indent = "  "
 	for _, reason := range reasons {
-		for i, line := range screen.WrapAll(word+reason, max(l.Width-2*len(indent), 0)) {
+		for i, line := range screen.WrapAll(word+excerpt.Clean(reason), max(l.Width-2*len(indent), 0)) {
 			if i > 0 {
 				line = indent + line
 			}

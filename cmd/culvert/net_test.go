@@ -58,6 +58,17 @@ func TestNetCheck(t *testing.T) {
 	}
 }
 
+// I10: names in a file cannot act upon the terminal.
+func TestI10NetCheckCleansNames(t *testing.T) {
+	evil := strings.Replace(checkedNetwork, "{name: ", `{name: "a\e]0;x\ab\e[2J", namespace: "b\e[31mc" }`+"\nx: {name: ", 1)
+	for _, text := range []string{evil, strings.Replace(evil, `"type":"sriov"`, `"type":"culvert","pool":"\u001b[1m"`, 1)} {
+		out, _ := netCheck(text, "-")
+		if strings.ContainsAny(out, "\x1b\a") || !strings.Contains(out, `\x1b]0;x`) {
+			t.Errorf("%q of %q", out, text)
+		}
+	}
+}
+
 // A file that cannot be read does not hide the verdicts on other files.
 func TestNetCheckOfManyFiles(t *testing.T) {
 	dir := t.TempDir()

@@ -156,10 +156,11 @@ func grow(pod *corev1.Pod, need []needed) []jsonpatch.Operation {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, n := range need {
 		name := corev1.ResourceName(n.resource)
-		missing := n.n - asked(pod, name)
-		if missing <= 0 {
+		long, most := asked(pod, name)
+		if most >= n.n {
 			continue
 		}
+		missing := n.n - long
 		// An extended resource cannot be overcommitted: requests and limits are equal
 		// (k8s.io/kubernetes validation, ValidateContainerResourceRequirements).
 		sum := *resource.NewQuantity(missing+inContainer(have, name), resource.DecimalSI)
@@ -204,16 +205,23 @@ func pointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
-// asked returns how many devices of a resource the kubelet would give to the pod's containers.
-func asked(pod *corev1.Pod, name corev1.ResourceName) int64 {
-	var sum, first int64
-	for _, c := range pod.Spec.Containers {
-		sum += inContainer(c.Resources, name)
-	}
+// asked returns how many devices of a resource the kubelet would give to the pod's containers: long has
+// those of the containers that run as long as the pod does, and most is the largest number at any time. An init
+// container has devices that the kubelet gives to later containers again, unless it is a sidecar:
+// one with restartPolicy Always, which keeps them.
+func asked(pod *corev1.Pod, name corev1.ResourceName) (long, most int64) {
 	for _, c := range pod.Spec.InitContainers {
-		first = max(first, inContainer(c.Resources, name))
+		n := inContainer(c.Resources, name)
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			long += n
+			n = 0
+		}
+		most = max(most, long+n)
 	}
-	return max(sum, first)
+	for _, c := range pod.Spec.Containers {
+		long += inContainer(c.Resources, name)
+	}
+	return long, max(most, long)
 }
 
 func inContainer(r corev1.ResourceRequirements, name corev1.ResourceName) int64 {
