@@ -21,9 +21,10 @@ const reviewTime = 10 * time.Second
 // metricsGuard serves metrics only to a client whose token the API server knows and whose user
 // may get the URL's path. The API server guards its own /metrics in the same way.
 type metricsGuard struct {
-	client client.Client
-	next   http.Handler
-	log    logr.Logger
+	client   client.Client
+	next     http.Handler
+	log      logr.Logger
+	verdicts *verdicts
 }
 
 // guardMetrics is server.Options.FilterProvider. Its client has a rate limit of its own:
@@ -34,12 +35,12 @@ func guardMetrics(config *rest.Config, httpClient *http.Client) (server.Filter, 
 		return nil, fmt.Errorf("metrics: connect to the cluster: %w", err)
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		return &metricsGuard{client: c, next: next, log: log}, nil
+		return &metricsGuard{client: c, next: next, log: log, verdicts: newVerdicts()}, nil
 	}, nil
 }
 
 // ServeHTTP answers 401 without a token that the API server knows, 403 without the right,
-// and 503 when the API server does not judge.
+// 429 for one of too many, and 503 when the API server does not judge.
 func (g *metricsGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTime)
 	defer cancel()
@@ -60,6 +61,19 @@ func (g *metricsGuard) judge(ctx context.Context, r *http.Request) (int, error) 
 	if !found || token == "" {
 		return http.StatusUnauthorized, nil
 	}
+	key := newVerdictKey(token, r)
+	if code := g.verdicts.findVerdict(key); code != 0 {
+		return code, nil
+	}
+	code, err := g.reviewRequest(ctx, r, token)
+	if err == nil {
+		g.verdicts.keepVerdict(key, code)
+	}
+	return code, err
+}
+
+// reviewRequest asks the API server whose token it is, and whether that user may get the path.
+func (g *metricsGuard) reviewRequest(ctx context.Context, r *http.Request, token string) (int, error) {
 	t := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := g.client.Create(ctx, t); err != nil {
 		return http.StatusServiceUnavailable, fmt.Errorf("review a token: %w", err)

@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -52,7 +54,7 @@ func TestI10MetricsAreGuarded(t *testing.T) {
 				t.Errorf("it makes a %T", o)
 				return nil
 			}})
-			g := &metricsGuard{client: c, log: logr.Discard(), next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("culvert_x 1")) })}
+			g := &metricsGuard{client: c, log: logr.Discard(), verdicts: newVerdicts(), next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("culvert_x 1")) })}
 			r := httptest.NewRequest(http.MethodGet, "https://controller/metrics", nil)
 			if tc.header != "" {
 				r.Header.Set("Authorization", tc.header)
@@ -78,4 +80,61 @@ func TestI10MetricsAreGuarded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// I7: many requests for metrics cost the API server few reviews. A client that was served stays
+// served beside strangers who make up tokens, and no longer than verdictLife after its right ended.
+func TestI7MetricsCostFewReviews(t *testing.T) {
+	reviews, right := 0, true
+	c := interceptor.NewClient(newCluster(), interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+		switch o := o.(type) {
+		case *authenticationv1.TokenReview:
+			reviews++
+			o.Status.User, o.Status.Authenticated = authenticationv1.UserInfo{Username: o.Spec.Token}, o.Spec.Token == "prometheus"
+		case *authorizationv1.SubjectAccessReview:
+			o.Status.Allowed = right
+		}
+		return nil
+	}})
+	clock := time.Now()
+	g := &metricsGuard{client: c, log: logr.Discard(), verdicts: newVerdicts(), next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	g.verdicts.now = func() time.Time { return clock }
+	get := func(token, path string) int {
+		r := httptest.NewRequest(http.MethodGet, "https://controller"+path, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		g.ServeHTTP(answer, r)
+		return answer.Code
+	}
+	want := func(what string, got, want int) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	for range 100 {
+		want("prometheus", get("prometheus", "/metrics"), http.StatusOK)
+	}
+	want("reviews for 100 requests", reviews, 1)
+	codes := map[int]int{}
+	for i := range 5000 {
+		codes[get(fmt.Sprint("stranger", i), "/metrics")]++
+	}
+	if diff := cmp.Diff(map[int]int{http.StatusUnauthorized: reviewBurst - 1, http.StatusTooManyRequests: 5000 - reviewBurst + 1}, codes); diff != "" {
+		t.Errorf("strangers (-want +got):\n%s", diff)
+	}
+	clock = clock.Add(verdictLife)
+	for i := range 2 * mostVerdicts { // of which each tenth is reviewed
+		clock = clock.Add(time.Second / reviewRate / 10)
+		get(fmt.Sprint("other", i), "/metrics")
+	}
+	if n := len(g.verdicts.known); n > mostVerdicts {
+		t.Errorf("%d verdicts are kept", n)
+	}
+	want("prometheus among strangers", get("prometheus", "/metrics"), http.StatusOK)
+	want("another path", get("prometheus", "/debug"), http.StatusTooManyRequests)
+	right = false
+	want("prometheus, whose right ended", get("prometheus", "/metrics"), http.StatusOK)
+	clock = clock.Add(verdictLife)
+	want("later", get("prometheus", "/metrics"), http.StatusForbidden)
 }

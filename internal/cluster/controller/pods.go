@@ -156,7 +156,7 @@ func grow(pod *corev1.Pod, need []needed) []jsonpatch.Operation {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, n := range need {
 		name := corev1.ResourceName(n.resource)
-		long, most := asked(pod, name)
+		long, most := countAsked(pod, name)
 		if most >= n.n {
 			continue
 		}
@@ -205,11 +205,11 @@ func pointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
-// asked returns how many devices of a resource the kubelet would give to the pod's containers: long has
+// countAsked returns how many devices of a resource the kubelet would give to the pod's containers: long has
 // those of the containers that run as long as the pod does, and most is the largest number at any time. An init
 // container has devices that the kubelet gives to later containers again, unless it is a sidecar:
 // one with restartPolicy Always, which keeps them.
-func asked(pod *corev1.Pod, name corev1.ResourceName) (long, most int64) {
+func countAsked(pod *corev1.Pod, name corev1.ResourceName) (long, most int64) {
 	for _, c := range pod.Spec.InitContainers {
 		n := inContainer(c.Resources, name)
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {

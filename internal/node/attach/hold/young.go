@@ -14,9 +14,9 @@ const GCGrace = 10 * time.Second
 // the clock may have been set back.
 func IsYoung(since, now time.Time) bool { return now.Sub(since).Abs() < GCGrace }
 
-// Young returns the owners of the leases of a network that are being attached, or whose attach ended
+// YoungOwners returns the owners of the leases of a network that are being attached, or whose attach ended
 // within GCGrace.
-func (h *VFs) Young(network string) (owners []vf.Owner, err error) {
+func (h *VFs) YoungOwners(network string) (owners []vf.Owner, err error) {
 	records, err := h.ReadRecords()
 	for _, r := range records {
 		isUnderWay := r.Phase == vf.PhaseConfiguring && h.Locks.Holder(r.ID) != nil

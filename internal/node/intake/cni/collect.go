@@ -41,7 +41,7 @@ func (h *Handler) collectGarbage(ctx context.Context, call Call, ask Ask) error 
 
 // withYoung adds the attachments that may be newer than the runtime's list to that list.
 func (h *Handler) withYoung(call Call) (Call, error) {
-	young, err := h.node.VFs.Young(call.config.Name)
+	young, err := h.node.VFs.YoungOwners(call.config.Name)
 	if err != nil {
 		return call, err
 	}

@@ -154,7 +154,7 @@ func (m *memory) Collect(_ context.Context, network string, valid []vf.Owner) er
 
 func (m *memory) Delegations() (held, owed []journal.Delegation, err error) { return nil, nil, nil }
 
-func (m *memory) Young(string) ([]vf.Owner, error) { return nil, nil }
+func (m *memory) YoungOwners(string) ([]vf.Owner, error) { return nil, nil }
 
 func (m *memory) Undone(journal.Delegation) error { return nil }
 

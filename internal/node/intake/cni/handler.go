@@ -39,7 +39,7 @@ type resets interface {
 
 // leases is the part of hold.VFs that knows new leases and remembers the calls of IPAM plugins.
 type leases interface {
-	Young(network string) ([]vf.Owner, error)
+	YoungOwners(network string) ([]vf.Owner, error)
 	Delegations() (held, owed []journal.Delegation, err error)
 	Undone(journal.Delegation) error
 }
