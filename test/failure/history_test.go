@@ -194,7 +194,7 @@ func (h *history) meddles(t *rapid.T) {
 
 // ownerTunes has the owner of a VF change an attribute of its netdevice, which it may.
 func (h *history) ownerTunes(t *rapid.T) {
-	all := slices.DeleteFunc(h.vfs(), func(v vf.State) bool { return h.whereIs(v) == "" })
+	all := slices.DeleteFunc(h.vfs(), func(v vf.State) bool { _, used := h.strangers[v.PCI]; return used || h.whereIs(v) == "" })
 	if len(all) == 0 {
 		return
 	}

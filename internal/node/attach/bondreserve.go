@@ -12,21 +12,20 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// reserveMembers reserves all VFs of a bond, or none, by reserveOne.
-func (e *Engine) reserveMembers(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
-	req = e.sortVFs(req)
+// chooseMembers chooses all VFs of a bond by chooseOne. After an error, got has those that are locked.
+func (e *Engine) chooseMembers(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
 	for i := range req.Bond.Links {
-		one, err := e.reserveOne(tx, memberRequest(req, got, i, given), busy, given)
-		if i == 0 {
-			got = one
-		} else {
-			got.others = append(got.others, one) // after an error, too: it may be locked
-		}
+		one, err := e.chooseOne(tx, memberRequest(req, got, i, given), busy, given)
 		if err != nil {
 			return got, err
 		}
+		if i == 0 {
+			got = one
+		} else {
+			got.others = append(got.others, one)
+		}
 	}
-	return got, completeLeases(tx, &got, req)
+	return got, nil
 }
 
 // sortVFs sorts the VFs that the request names, so that those on the primary PF come first.
@@ -57,17 +56,17 @@ func memberRequest(req Request, got reservation, index int, given func(vf.PCIAdd
 		return m
 	}
 	m.IPAM, m.Addresses, m.Late, m.Delegation, m.Raw, m.VF = ipam.Config{}, nil, nil, nil, nil, vf.PCIAddr{}
-	first := got.rec
+	first := got.choice
 	for _, one := range got.all() {
 		m.members = append(m.members, one.rec.ID)
 	}
 	if index < len(req.VFs) {
 		m.VF = req.VFs[index]
 	} else {
-		m.Pool = cmp.Or(m.Pool, first.Lease.Pool)
+		m.Pool = cmp.Or(m.Pool, first.Pool)
 		m.ofPod = !req.VF.IsZero() && given != nil && given(req.VF) != "" && req.Owner.Kind == vf.OwnerPod
 	}
-	if mac := first.Baseline.Admin.MAC; m.Spec.MAC == nil && !req.Bond.HasFailOverMAC() && first.Lease.Wanted.Driver != vf.DriverVFIO {
+	if mac := first.Record.Baseline.Admin.MAC; m.Spec.MAC == nil && !req.Bond.HasFailOverMAC() && first.Driver != vf.DriverVFIO {
 		m.Spec.MAC = &mac
 	}
 	return m

@@ -18,9 +18,11 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// reservation is a VF with a lease, locked until unlock is called. In others the first VF of a
-// bond has the others, which have leases and locks of their own.
+// reservation is a VF that was chosen for a request, and its lease once writeLeases has written it. It is
+// locked until unlock is called. In others the first VF of a bond has the others, which have leases
+// and locks of their own.
 type reservation struct {
+	choice alloc.Choice
 	rec    journal.Record
 	at     lease.Site
 	unlock func()
@@ -38,56 +40,43 @@ func (r reservation) unlockAll() {
 	}
 }
 
-// reserveClean reserves a VF and makes sure that it is clean and stays so. It quarantines a VF that
-// was changed outside Culvert, or that a call which hangs may yet change, and takes another. It
-// passes over a VF that is used outside Culvert, or that cannot be read: that VF stays free
-// and untouched (I2).
+// reserveClean reserves a VF that is clean and stays so. It quarantines a VF that was changed outside
+// Culvert, or that a call which hangs may yet change, and takes another. It passes over a VF that is
+// used outside Culvert, or that cannot be read: that VF stays free and untouched (I2).
 func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, error) {
 	req.passed = map[vf.ID]error{}
-	for {
-		got, err := e.reserveWithAddresses(ctx, req)
+	got, err := e.reserveWithAddresses(ctx, req)
+	if err != nil {
+		return got, errors.Join(append([]error{err}, slices.Collect(maps.Values(req.passed))...)...)
+	}
+	return got, nil
+}
+
+// reserveChosen reserves VFs that are chosen and locked, if they are clean. Nothing is written about
+// a VF before that is known: the undo of a lease resets its VF, and must not reset one that is used
+// outside Culvert (I2). The error is errAgain if other VFs may do.
+func (e *Engine) reserveChosen(ctx context.Context, req Request, got reservation, given func(vf.PCIAddr) string) (reservation, error) {
+	dirty, why := e.findDirty(ctx, got)
+	if why == nil {
+		done, err := e.writeLeases(req, got, given)
 		if err != nil {
-			return got, errors.Join(append([]error{err}, slices.Collect(maps.Values(req.passed))...)...)
+			got.unlockAll()
 		}
-		dirty, err := e.findDirty(ctx, got)
-		if err == nil {
-			return got, nil
-		}
-		err = e.endReservation(ctx, got, dirty, err)
-		got.unlockAll()
-		if !req.VF.IsZero() || ctx.Err() != nil || errors.Is(err, errBlind) {
-			return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", dirty.rec.PCI, dirty.at.Label, req.Owner, err)
-		}
-		if isUntouchable(err) {
-			req.passed[dirty.rec.ID] = fmt.Errorf("VF %s of PF %s: %w", dirty.rec.PCI, dirty.at.Label, err)
-		}
+		return done, err
 	}
-}
-
-// endReservation gives the VFs of a reservation back, of which one is dirty for the reason why.
-func (e *Engine) endReservation(ctx context.Context, got, dirty reservation, why error) error {
-	err := why
-	for _, one := range slices.Backward(got.all()) {
-		switch {
-		case ctx.Err() != nil: // the caller disconnected, which says nothing about the VF
-			e.undoAttach(ctx, one.at, one.rec, why)
-		case one.rec.ID != dirty.rec.ID:
-			e.undoAttach(ctx, one.at, one.rec, fmt.Errorf("VF %s, which was chosen for the same bond, cannot be given", dirty.rec.PCI))
-		case isUntouchable(why):
-			err = errors.Join(why, e.freeUntouched(one.rec))
-		default:
-			err = e.quarantineReserved(one.at, one.rec, why)
-		}
+	defer got.unlockAll()
+	var failed error
+	switch {
+	case ctx.Err() != nil: // the caller disconnected, which says nothing about the VF
+	case isUntouchable(why):
+		req.passed[dirty.rec.ID] = fmt.Errorf("VF %s of PF %s: %w", dirty.rec.PCI, dirty.at.Label, why)
+	default:
+		failed = e.quarantineDirty(dirty.at, dirty.rec, why)
 	}
-	return err
-}
-
-// freeUntouched frees a VF on which nothing was done since it was reserved.
-func (e *Engine) freeUntouched(rec journal.Record) error {
-	rec.Phase, rec.Lease = vf.PhaseFree, journal.Lease{}
-	return e.vfs.Ledger.Update(func(tx *journal.Tx) error {
-		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID))
-	})
+	if failed != nil || !req.VF.IsZero() || ctx.Err() != nil || errors.Is(why, errBlind) {
+		return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", dirty.rec.PCI, dirty.at.Label, req.Owner, errors.Join(why, failed))
+	}
+	return reservation{}, errAgain
 }
 
 // An untouchable error says why a free VF must stay as it is: it is used outside Culvert
@@ -105,7 +94,7 @@ func isUntouchable(err error) bool {
 // attach does not try the next one.
 var errBlind = fmt.Errorf("it may be in use, so it is not given out: %w: try again", vf.ErrNotReady)
 
-// findDirty returns the first VF of a reservation that is not clean, is used, cannot be read, or
+// findDirty returns the first of the chosen VFs that is not clean, is used, cannot be read, or
 // has a call that hangs, and the reason. The error is nil if all are clean.
 func (e *Engine) findDirty(ctx context.Context, got reservation) (reservation, error) {
 	for _, one := range got.all() {
@@ -149,17 +138,16 @@ func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
 	return nil
 }
 
-// quarantineReserved sets a reserved VF aside when it is dirty or missing; its requester never
-// had it.
-func (e *Engine) quarantineReserved(at lease.Site, rec journal.Record, cause error) error {
-	e.vfs.Log.Warn("reserved VF is not clean", "pf", at.Label, "vf", rec.ID.Index, "err", cause)
+// quarantineDirty sets a free VF aside that is dirty, and forgets one that is missing. The error is the
+// ledger's.
+func (e *Engine) quarantineDirty(at lease.Site, rec journal.Record, cause error) error {
+	e.vfs.Log.Warn("free VF is not clean", "pf", at.Label, "vf", rec.ID.Index, "err", cause)
 	if errors.Is(cause, hold.ErrGone) {
-		return errors.Join(cause, e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+		return e.vfs.Ledger.Update(func(tx *journal.Tx) error {
 			return errors.Join(tx.Delete(rec.ID), tx.FreeAddresses(rec.ID))
-		}))
+		})
 	}
-	rec.Lease = journal.Lease{}
-	return errors.Join(cause, e.resets.QuarantineVF(rec, cause))
+	return e.resets.QuarantineVF(rec, cause)
 }
 
 // twin is an error about other work on the same attachment: an ADD, mostly of a caller that was
@@ -171,12 +159,16 @@ type twin struct {
 
 func (t twin) Unwrap() error { return t.error }
 
-// errBusy says that the chosen VF is free, but culvertd is working on it.
-var errBusy = errors.New("other work is under way on it")
+// errBusy says that the chosen VF is free, but culvertd is working on it. errAgain says that VFs are
+// to be chosen again.
+var (
+	errBusy  = errors.New("other work is under way on it")
+	errAgain = errors.New("the chosen VF cannot be taken")
+)
 
-// reserveVF chooses a VF and addresses, locks the VF and writes the lease, in one transaction:
-// the intent is durable before the kernel is touched, and the VF stays locked between the
-// reservation and the work. It passes over free VFs that culvertd is working on. Only if no other VF
+// reserveVF chooses a VF, locks it, checks that it is clean, and writes the lease with its addresses in
+// one transaction: the intent is durable before the kernel is touched. The VF stays locked between the
+// reservation and the work. reserveVF passes over free VFs that culvertd is working on. Only if no other VF
 // is free, it waits until the first of them is idle, and chooses again.
 func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error) {
 	busy := map[vf.ID]*keylock.Work{}
@@ -186,9 +178,15 @@ func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error
 			return reservation{}, err
 		}
 		req.tenant, req.missing = e.tenantOf(ctx, req), e.missingPools()
-		got, err := e.writeReservation(req, busy, given)
+		got, err := e.chooseVFs(req, busy, given)
 		for errors.Is(err, errBusy) { // until a VF is found, or all are busy
-			got, err = e.writeReservation(req, busy, given)
+			got, err = e.chooseVFs(req, busy, given)
+		}
+		if err == nil {
+			got, err = e.reserveChosen(ctx, req, got, given)
+		}
+		if errors.Is(err, errAgain) {
+			continue
 		}
 		var other twin
 		if errors.As(err, &other) {
@@ -248,13 +246,13 @@ func (e *Engine) askGiven(ctx context.Context, req Request) (func(vf.PCIAddr) st
 	return given, nil
 }
 
-// writeReservation is the transaction of reserveVF. It adds the busy VFs that it meets to busy.
-func (e *Engine) writeReservation(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
-	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+// chooseVFs chooses the VFs of a request and locks them. It adds the busy VFs that it meets to busy.
+func (e *Engine) chooseVFs(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
+	err = e.vfs.Ledger.View(func(tx *journal.Tx) error {
 		if req.Bond != nil {
-			got, err = e.reserveMembers(tx, req, busy, given)
+			got, err = e.chooseMembers(tx, e.sortVFs(req), busy, given)
 		} else {
-			got, err = e.reserveOne(tx, req, busy, given)
+			got, err = e.chooseOne(tx, req, busy, given)
 		}
 		return err
 	})
@@ -264,9 +262,8 @@ func (e *Engine) writeReservation(req Request, busy map[vf.ID]*keylock.Work, giv
 	return got, err
 }
 
-// reserveOne chooses one VF, locks it and writes its lease. After an error the reservation may
-// have a lock.
-func (e *Engine) reserveOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
+// chooseOne chooses one VF and locks it.
+func (e *Engine) chooseOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
 	choice, err := e.chooseWithFreeMAC(tx, req, busy, given)
 	if err != nil {
 		return got, err
@@ -276,9 +273,54 @@ func (e *Engine) reserveOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock
 		busy[choice.Record.ID] = other
 		return got, errBusy
 	}
-	got = reservation{at: lease.SiteOf(choice.PF, choice.Record), unlock: unlock}
-	got.rec, err = e.writeLease(tx, choice, req)
+	return reservation{choice: choice, rec: choice.Record, at: lease.SiteOf(choice.PF, choice.Record), unlock: unlock}, nil
+}
+
+// writeLeases writes the leases of VFs that were chosen. The error is errAgain if one of them is
+// another's by now.
+func (e *Engine) writeLeases(req Request, chosen reservation, given func(vf.PCIAddr) string) (got reservation, err error) {
+	if req.Bond != nil {
+		req = e.sortVFs(req)
+	}
+	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+		if err := e.checkTwins(tx.Records(), req); err != nil {
+			return err
+		}
+		got = reservation{}
+		for i, one := range chosen.all() {
+			m := req
+			if req.Bond != nil {
+				m = memberRequest(req, got, i, given)
+			}
+			one.others = nil
+			if one.rec, err = e.writeLease(tx, one.choice, m); err != nil {
+				return err
+			}
+			if i == 0 {
+				got = one
+			} else {
+				got.others = append(got.others, one)
+			}
+		}
+		if req.Bond == nil {
+			return nil
+		}
+		return completeLeases(tx, &got, req)
+	})
 	return got, err
+}
+
+// checkTwins returns the error of checkTwin for the first record that has one.
+func (e *Engine) checkTwins(records []journal.Record, req Request) error {
+	for _, r := range records {
+		if slices.Contains(req.members, r.ID) {
+			continue
+		}
+		if err := e.checkTwin(r, req.Owner); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // chooseWithFreeMAC chooses a VF whose MAC address is not in use (I9). If the request names
@@ -305,13 +347,8 @@ func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*
 // chooseVF chooses a free VF that is not among the keys of except.
 func (e *Engine) chooseVF(tx *journal.Tx, req Request, except map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
 	records := tx.Records()
-	for _, r := range records {
-		if slices.Contains(req.members, r.ID) {
-			continue
-		}
-		if err := e.checkTwin(r, req.Owner); err != nil {
-			return alloc.Choice{}, err
-		}
+	if err := e.checkTwins(records, req); err != nil {
+		return alloc.Choice{}, err
 	}
 	want := alloc.Want{
 		VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, MAC: req.Spec.MAC, Given: given,
@@ -368,9 +405,19 @@ func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
 	return held
 }
 
-// writeLease writes the lease with its addresses, if the pool allows all that the lease has (I9).
+// writeLease writes the lease of a VF with its addresses, if the VF is still as it was chosen, and the
+// pool allows all that the lease has (I9).
 func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
-	rec := choice.Record
+	rec, err := tx.Record(choice.Record.ID)
+	if err != nil || rec.Phase != vf.PhaseFree || rec.Generation != choice.Record.Generation {
+		return rec, errAgain
+	}
+	if err := e.addresses.neighboursOf(tx, choice, req).checkMAC(req.Spec, rec.Baseline); err != nil {
+		if req.Spec.MAC == nil && req.VF.IsZero() {
+			return rec, errAgain
+		}
+		return rec, err
+	}
 	spec := req.Spec
 	spec.Driver = choice.Driver
 	if req.Owner.Kind == vf.OwnerGuest {
