@@ -23,6 +23,7 @@ import (
 // and locks of their own.
 type reservation struct {
 	choice alloc.Choice
+	given  string // the pod to which the kubelet had given the VF when it was chosen; empty for none
 	rec    journal.Record
 	at     lease.Site
 	unlock func()
@@ -264,7 +265,8 @@ func (e *Engine) chooseVFs(req Request, busy map[vf.ID]*keylock.Work, given func
 
 // chooseOne chooses one VF and locks it.
 func (e *Engine) chooseOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
-	choice, err := e.chooseWithFreeMAC(tx, req, busy, given)
+	seen := map[vf.PCIAddr]string{}
+	choice, err := e.chooseWithFreeMAC(tx, req, busy, rememberGiven(given, seen))
 	if err != nil {
 		return got, err
 	}
@@ -273,11 +275,25 @@ func (e *Engine) chooseOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.
 		busy[choice.Record.ID] = other
 		return got, errBusy
 	}
-	return reservation{choice: choice, rec: choice.Record, at: lease.SiteOf(choice.PF, choice.Record), unlock: unlock}, nil
+	return reservation{choice: choice, given: seen[choice.Record.PCI], rec: choice.Record, at: lease.SiteOf(choice.PF, choice.Record), unlock: unlock}, nil
+}
+
+// rememberGiven returns given with the answer that seen has, and puts new answers there: the kubelet may
+// take a VF while one is chosen.
+func rememberGiven(given func(vf.PCIAddr) string, seen map[vf.PCIAddr]string) func(vf.PCIAddr) string {
+	if given == nil {
+		return nil
+	}
+	return func(a vf.PCIAddr) string {
+		if _, isKnown := seen[a]; !isKnown {
+			seen[a] = given(a)
+		}
+		return seen[a]
+	}
 }
 
 // writeLeases writes the leases of VFs that were chosen. The error is errAgain if one of them is
-// another's by now.
+// another's by now, or promised to another pod (I1).
 func (e *Engine) writeLeases(req Request, chosen reservation, given func(vf.PCIAddr) string) (got reservation, err error) {
 	if req.Bond != nil {
 		req = e.sortVFs(req)
@@ -293,6 +309,9 @@ func (e *Engine) writeLeases(req Request, chosen reservation, given func(vf.PCIA
 				m = memberRequest(req, got, i, given)
 			}
 			one.others = nil
+			if given != nil && given(one.choice.Record.PCI) != one.given {
+				return errAgain
+			}
 			if one.rec, err = e.writeLease(tx, one.choice, m); err != nil {
 				return err
 			}
@@ -336,7 +355,9 @@ func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*
 		if err != nil {
 			return choice, cmp.Or(inUse, err)
 		}
-		err = e.addresses.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
+		n := e.addresses.neighboursOf(tx, choice, req)
+		n.allRecords = recordsWithMembers(tx, req)
+		err = n.checkMAC(req.Spec, choice.Record.Baseline)
 		if err == nil || req.Spec.MAC != nil || !req.VF.IsZero() {
 			return choice, err
 		}
@@ -344,9 +365,24 @@ func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*
 	}
 }
 
+// recordsWithMembers returns the ledger's records, in which the members of a bond that were chosen already
+// are the owner's.
+func recordsWithMembers(tx *journal.Tx, req Request) []journal.Record {
+	if len(req.members) == 0 {
+		return tx.Records()
+	}
+	records := slices.Clone(tx.Records())
+	for i := range records {
+		if slices.Contains(req.members, records[i].ID) {
+			records[i].Phase, records[i].Lease.Owner = vf.PhaseConfiguring, req.Owner
+		}
+	}
+	return records
+}
+
 // chooseVF chooses a free VF that is not among the keys of except.
 func (e *Engine) chooseVF(tx *journal.Tx, req Request, except map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
-	records := tx.Records()
+	records := recordsWithMembers(tx, req)
 	if err := e.checkTwins(records, req); err != nil {
 		return alloc.Choice{}, err
 	}
