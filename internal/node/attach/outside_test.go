@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node"
@@ -242,4 +244,51 @@ func TestUseOfAPodIsReportedOnce(t *testing.T) {
 	if got := usesReported(t, n); !slices.Equal(got, []string{"UsedOutside"}) || use != "" {
 		t.Errorf("events %q, host use %q", got, use)
 	}
+}
+
+// I2: nothing is written about a VF that is used outside Culvert, nor about the other VFs of its bond. A
+// lease that is undone resets its VF: after a crash, on a full disk, or when the caller leaves.
+func TestI2NoLeaseOfAUsedVF(t *testing.T) {
+	for name, links := range map[string]int{"one VF": 1, "a bond": 2} {
+		t.Run(name, func(t *testing.T) {
+			m, n := newNode(t)
+			var vfs []vf.PCIAddr
+			for _, pf := range n.Inventory.PFs()[:links] {
+				vfs = append(vfs, pf.VFs[0].PCI)
+			}
+			used := vfs[links-1]
+			if err := m.Meddle(used, func(st *vf.State) { st.Link.Up, st.Link.MTU = true, 1300 }); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Occupy(used, "a VLAN of the host is on top of it"); err != nil {
+				t.Fatal(err)
+			}
+			kernel, before := m.String(), records(t, n)
+			req := everything(t)
+			req.Pool, req.VF, req.VFs = "", vfs[0], vfs
+			attachIt := func() (err error) { _, err = n.Engine.Attach(t.Context(), req); return err }
+			if links > 1 {
+				req.Bond, req.Spec = &vf.Bond{Mode: "active-backup", Links: links}, vf.Spec{Interface: "net1"}
+				attachIt = func() (err error) { _, err = n.Engine.AttachBond(t.Context(), req); return err }
+			}
+			if err := attachIt(); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "used outside Culvert") {
+				t.Errorf("attach: %v", err)
+			}
+			if diff := cmp.Diff(before, records(t, n)); diff != "" {
+				t.Errorf("the ledger (-before +after):\n%s", diff)
+			}
+			if after := m.String(); after != kernel {
+				t.Errorf("after it:\n%s\nbefore:\n%s", after, kernel)
+			}
+		})
+	}
+}
+
+func records(t *testing.T, n *node.Node) []journal.Record {
+	t.Helper()
+	all, err := journal.ReadRecords(n.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
