@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/kernel/step"
@@ -281,6 +282,41 @@ func TestI2NoLeaseOfAUsedVF(t *testing.T) {
 				t.Errorf("after it:\n%s\nbefore:\n%s", after, kernel)
 			}
 		})
+	}
+}
+
+// I1, I2: attaches and detaches at once. A VF that got an owner between its choice and its lock is
+// that owner's, and no VF is taken for dirty.
+func TestI1AttachesAtOnceKeepToTheirVFs(t *testing.T) {
+	_, n, req := vfioNode(t)
+	req.Owner.Kind, req.Spec = vf.OwnerContainer, vf.Spec{VLAN: &vf.VLAN{ID: 7}}
+	var g errgroup.Group
+	for i := range 8 {
+		g.Go(func() error {
+			mine := req
+			mine.Owner.UID = fmt.Sprint("c", i)
+			for range 40 {
+				_, err := n.Engine.Attach(t.Context(), mine)
+				if err != nil {
+					return err
+				}
+				if err := n.Resets.Detach(t.Context(), mine.Owner); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, r := range records(t, n) {
+		if r.Phase != vf.PhaseFree {
+			t.Errorf("VF %s is %s: %s", r.PCI, r.Phase, r.Reason)
+		}
+	}
+	if got := usesReported(t, n); len(got) > 0 {
+		t.Errorf("events %q", got)
 	}
 }
 

@@ -57,6 +57,10 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, er
 // a VF before that is known: the undo of a lease resets its VF, and must not reset one that is used
 // outside Culvert (I2). The error is errAgain if other VFs may do.
 func (e *Engine) reserveChosen(ctx context.Context, req Request, got reservation, given func(vf.PCIAddr) string) (reservation, error) {
+	if err := e.readChosen(&got); err != nil {
+		got.unlockAll()
+		return reservation{}, err
+	}
 	dirty, why := e.findDirty(ctx, got)
 	if why == nil {
 		done, err := e.writeLeases(req, got, given)
@@ -78,6 +82,32 @@ func (e *Engine) reserveChosen(ctx context.Context, req Request, got reservation
 		return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", dirty.rec.PCI, dirty.at.Label, req.Owner, errors.Join(why, failed))
 	}
 	return reservation{}, errAgain
+}
+
+// readChosen reads the records of VFs that are locked by now. The error is errAgain if one of them had an
+// owner between its choice and its lock.
+func (e *Engine) readChosen(got *reservation) error {
+	return e.vfs.Ledger.View(func(tx *journal.Tx) (err error) {
+		if got.rec, err = findChosen(tx, got.choice); err != nil {
+			return err
+		}
+		for i := range got.others {
+			if got.others[i].rec, err = findChosen(tx, got.others[i].choice); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// findChosen returns the record of a VF that is still free as it was chosen. The error is errAgain for
+// others.
+func findChosen(tx *journal.Tx, c alloc.Choice) (journal.Record, error) {
+	rec, err := tx.Record(c.Record.ID)
+	if err != nil || rec.Phase != vf.PhaseFree || rec.Generation != c.Record.Generation {
+		return rec, errAgain
+	}
+	return rec, nil
 }
 
 // An untouchable error says why a free VF must stay as it is: it is used outside Culvert
@@ -444,10 +474,11 @@ func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
 // writeLease writes the lease of a VF with its addresses, if the VF is still as it was chosen, and the
 // pool allows all that the lease has (I9).
 func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
-	rec, err := tx.Record(choice.Record.ID)
-	if err != nil || rec.Phase != vf.PhaseFree || rec.Generation != choice.Record.Generation {
-		return rec, errAgain
+	rec, err := findChosen(tx, choice)
+	if err != nil {
+		return rec, err
 	}
+	choice.Record = rec
 	if err := e.addresses.neighboursOf(tx, choice, req).checkMAC(req.Spec, rec.Baseline); err != nil {
 		if req.Spec.MAC == nil && req.VF.IsZero() {
 			return rec, errAgain
