@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/kernel/step"
@@ -285,38 +285,32 @@ func TestI2NoLeaseOfAUsedVF(t *testing.T) {
 	}
 }
 
-// I1, I2: attaches and detaches at once. A VF that got an owner between its choice and its lock is
-// that owner's, and no VF is taken for dirty.
-func TestI1AttachesAtOnceKeepToTheirVFs(t *testing.T) {
+// I1: a VF that gets an owner after another attach has chosen it, and before that has locked it, is
+// that owner's. It is not taken for a VF that was left dirty.
+func TestI1VFThatGetsAnOwnerWhileItIsChosen(t *testing.T) {
 	_, n, req := vfioNode(t)
+	req.VF = n.Inventory.PFs()[0].VFs[0].PCI
 	req.Owner.Kind, req.Spec = vf.OwnerContainer, vf.Spec{VLAN: &vf.VLAN{ID: 7}}
-	var g errgroup.Group
-	for i := range 8 {
-		g.Go(func() error {
-			mine := req
-			mine.Owner.UID = fmt.Sprint("c", i)
-			for range 40 {
-				_, err := n.Engine.Attach(t.Context(), mine)
-				if err != nil {
-					return err
+	first := req
+	first.Owner.UID = "first"
+	var once sync.Once
+	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		return func(vf.PCIAddr) string { // while the VF is chosen
+			once.Do(func() {
+				if _, err := n.Engine.Attach(t.Context(), first); err != nil {
+					t.Error(err)
 				}
-				if err := n.Resets.Detach(t.Context(), mine.Owner); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+			})
+			return ""
+		}, nil
 	}
-	if err := g.Wait(); err != nil {
-		t.Error(err)
+	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("the second attach: %v", err)
 	}
 	for _, r := range records(t, n) {
-		if r.Phase != vf.PhaseFree {
-			t.Errorf("VF %s is %s: %s", r.PCI, r.Phase, r.Reason)
+		if r.PCI == req.VF && (r.Phase != vf.PhaseAttached || r.Lease.Owner.UID != "first") {
+			t.Errorf("VF %s is %s for %s: %s", r.PCI, r.Phase, r.Lease.Owner, r.Reason)
 		}
-	}
-	if got := usesReported(t, n); len(got) > 0 {
-		t.Errorf("events %q", got)
 	}
 }
 
