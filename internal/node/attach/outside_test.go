@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -293,14 +292,15 @@ func TestI1VFThatGetsAnOwnerWhileItIsChosen(t *testing.T) {
 	req.Owner.Kind, req.Spec = vf.OwnerContainer, vf.Spec{VLAN: &vf.VLAN{ID: 7}}
 	first := req
 	first.Owner.UID = "first"
-	var once sync.Once
+	var begun atomic.Bool
 	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
 		return func(vf.PCIAddr) string { // while the VF is chosen
-			once.Do(func() {
-				if _, err := n.Engine.Attach(t.Context(), first); err != nil {
-					t.Error(err)
-				}
-			})
+			if begun.Swap(true) {
+				return ""
+			}
+			if _, err := n.Engine.Attach(t.Context(), first); err != nil {
+				t.Error(err)
+			}
 			return ""
 		}, nil
 	}
