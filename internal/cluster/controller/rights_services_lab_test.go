@@ -138,7 +138,7 @@ func TestI9OthersMakeNoSliceOfCulvert(t *testing.T) {
 		{"label of Culvert added", policy, changeSlice("theirs", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = service.ManagedBy })},
 		{"label of Culvert removed", policy, changeSlice("relabelled", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelManagedBy) })},
 		{"endpoint of Culvert's changed", policy, changeSlice("own", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "192.0.2.2" })},
-		{"network of Culvert's changed", policy, changeSlice("own", func(s *discoveryv1.EndpointSlice) { s.Labels[service.NetworkLabel] = "a.b" })},
+		{"network of Culvert's changed", policy, changeSlice("own", func(s *discoveryv1.EndpointSlice) { s.Labels[service.NetworkLabel] = "c.d" })},
 	})
 }
 

@@ -287,30 +287,23 @@ func TestI2NoLeaseOfAUsedVF(t *testing.T) {
 // I1: a VF that gets an owner after another attach has chosen it, and before that has locked it, is
 // that owner's. It is not taken for a VF that was left dirty.
 func TestI1VFThatGetsAnOwnerWhileItIsChosen(t *testing.T) {
-	_, n, req := vfioNode(t)
-	req.VF = n.Inventory.PFs()[0].VFs[0].PCI
-	req.Owner.Kind, req.Spec = vf.OwnerContainer, vf.Spec{VLAN: &vf.VLAN{ID: 7}}
-	first := req
-	first.Owner.UID = "first"
-	var begun atomic.Bool
-	n.VFs.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
-		return func(vf.PCIAddr) string { // while the VF is chosen
-			if begun.Swap(true) {
-				return ""
-			}
-			if _, err := n.Engine.Attach(t.Context(), first); err != nil {
-				t.Error(err)
-			}
-			return ""
-		}, nil
-	}
-	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) {
+	m, n, req := vfioNode(t)
+	pf := n.Inventory.PFs()[0]
+	req.VF, req.Owner.Kind = pf.VFs[0].PCI, vf.OwnerContainer
+	taken := record(t, n, pf.VFs[0].ID)
+	taken.Phase, taken.Generation = vf.PhaseAttached, taken.Generation+1
+	taken.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerContainer, UID: "first", Interface: "net1"}, Wanted: vf.Spec{VLAN: &vf.VLAN{ID: 7}}}
+	err := n.Engine.ReserveAfter(t.Context(), req, func() { // the VF is chosen
+		err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(taken) })
+		if err := errors.Join(err, m.Do(t.Context(), step.SetVFVLAN{PF: pf.PCI, VLAN: vf.VLAN{ID: 7}})); err != nil {
+			t.Error(err)
+		}
+	})
+	if !errors.Is(err, attach.ErrAgain) {
 		t.Errorf("the second attach: %v", err)
 	}
-	for _, r := range records(t, n) {
-		if r.PCI == req.VF && (r.Phase != vf.PhaseAttached || r.Lease.Owner.UID != "first") {
-			t.Errorf("VF %s is %s for %s: %s", r.PCI, r.Phase, r.Lease.Owner, r.Reason)
-		}
+	if now := record(t, n, taken.ID); now.Phase != vf.PhaseAttached || now.Lease.Owner.UID != "first" {
+		t.Errorf("VF %s is %s for %s: %s", now.PCI, now.Phase, now.Lease.Owner, now.Reason)
 	}
 }
 
