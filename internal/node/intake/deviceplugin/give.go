@@ -114,8 +114,8 @@ func (p *Plugin) Given(ctx context.Context) (func(vf.PCIAddr) string, error) {
 // refused and tried again until the VF is free (I1). A VF whose device nodes a pod gets with
 // the answer is not promised early.
 //
-// The promise comes first, and each later choice of a VF sees it; the empty transaction waits
-// for a choice that is under way (I1).
+// The promise comes first, and each lease that is written later sees it; the empty transaction waits
+// for a lease that is being written (I1).
 func (p *Plugin) giveVFs(ctx context.Context, pool string, vfs []vf.PCIAddr) (devices []device, err error) {
 	undo := p.promiseVFs(vfs)
 	defer func() {
