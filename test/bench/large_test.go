@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/rpc"
 )
@@ -24,13 +22,10 @@ func TestMemoryOfLargeNetworks(t *testing.T) {
 	cmd, socket := startFakenode(t, buildFakenode(t))
 	each := func(command string) {
 		t.Helper()
-		var g errgroup.Group
-		g.SetLimit(10)
-		for pod := range 256 {
-			g.Go(func() error { return callLarge(t.Context(), socket, command, pod) })
-		}
-		if err := g.Wait(); err != nil {
-			t.Fatal(err)
+		for pod := range 256 { // one by one: how much of many calls at once is garbage depends on the machine
+			if err := callLarge(t.Context(), socket, command, pod); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	each("ADD")

@@ -58,7 +58,7 @@ func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (reserva
 		named := req
 		named.Addresses = kept
 		got, err := e.reserveShared(ctx, named)
-		if !errors.Is(err, vf.ErrHeld) && !errors.Is(err, vf.ErrInvalid) {
+		if !errors.Is(err, vf.ErrHeld) && !errors.Is(err, vf.ErrInvalid) || isUntouchable(err) {
 			return got, err
 		}
 		// Another attachment got the address, or the network's ranges no longer contain it.

@@ -15,6 +15,8 @@ import (
 
 // chooseVFs chooses the VFs of a request and locks them. It adds the busy VFs that it meets to busy.
 func (e *Engine) chooseVFs(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
+	e.choosing.Lock() // two bonds would each lock a VF that the other wants
+	defer e.choosing.Unlock()
 	err = e.vfs.Ledger.View(func(tx *journal.Tx) error {
 		if req.Bond != nil {
 			got, err = e.chooseMembers(tx, e.sortVFs(req), busy, given)

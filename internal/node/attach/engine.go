@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
@@ -42,6 +43,7 @@ type Engine struct {
 	vfs       *hold.VFs
 	resets    *reset.Resetter
 	addresses addresses
+	choosing  sync.Mutex // held by the attach that chooses its VFs
 }
 
 // New returns an Engine.

@@ -338,6 +338,12 @@ func TestP12ReadBackAfterTheReset(t *testing.T) {
 
 // An IPAM plugin that is owed a DEL keeps it when a guest turns out to run with the VF.
 func TestAdoptionKeepsWhatIsOwed(t *testing.T) {
+	for _, phase := range []vf.Phase{vf.PhaseFree, vf.PhaseQuarantined} {
+		t.Run(string(phase), func(t *testing.T) { adoptOwing(t, phase) })
+	}
+}
+
+func adoptOwing(t *testing.T, phase vf.Phase) {
 	k, n := newNode(t)
 	forGuests(t, n)
 	req := guestWants(vf.Spec{})
@@ -349,7 +355,7 @@ func TestAdoptionKeepsWhatIsOwed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		now.Owed = []journal.Delegation{owed}
+		now.Owed, now.Phase = []journal.Delegation{owed}, phase
 		return tx.Put(now)
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/kernel/faulty"
 	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/attach/loan"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -156,4 +158,30 @@ func TestI7TakingVFsWaitsWithoutTheOthers(t *testing.T) {
 	if err := <-taken; err != nil {
 		t.Error(err)
 	}
+}
+
+// I7: an attach does not wait for the last VF of a pool that another attach is getting.
+func TestI7AttachDoesNotWaitForATakenVF(t *testing.T) {
+	k, n := newNode(t)
+	req := everything(t)
+	req.Spec, req.IPAM = vf.Spec{Interface: "net1"}, ipam.Config{}
+	as := func(i int) attach.Request {
+		mine := req
+		mine.Owner.UID, mine.Spec.Interface = fmt.Sprint("c", i), fmt.Sprint("net", i)
+		mine.Owner.Interface = mine.Spec.Interface
+		return mine
+	}
+	all := len(records(t, n))
+	for i := range all - 1 {
+		if _, err := n.Engine.Attach(t.Context(), as(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release := hold(t, k, func() error { _, err := n.Engine.Attach(t.Context(), as(all)); return err })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := n.Engine.Attach(ctx, as(all+1)); !errors.Is(err, vf.ErrNothingFree) || ctx.Err() != nil {
+		t.Errorf("got %v, %v", err, ctx.Err())
+	}
+	release()
 }

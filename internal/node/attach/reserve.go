@@ -106,6 +106,7 @@ func findChosen(tx *journal.Tx, c alloc.Choice) (journal.Record, error) {
 	if err != nil || rec.Phase != vf.PhaseFree || rec.Generation != c.Record.Generation {
 		return rec, errAgain
 	}
+	rec.PCI = c.Record.PCI // where the VF is now
 	return rec, nil
 }
 
@@ -203,6 +204,7 @@ var (
 func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error) {
 	busy := map[vf.ID]*keylock.Work{}
 	for {
+		changed := e.vfs.Ledger.Changed()
 		given, err := e.askGiven(ctx, req)
 		if err != nil {
 			return reservation{}, err
@@ -230,7 +232,7 @@ func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error
 		if err == nil || len(busy) == 0 {
 			return got, err
 		}
-		if ended := waitForIdle(ctx, busy); ended != nil {
+		if ended := waitForIdle(ctx, busy, changed); ended != nil {
 			return got, fmt.Errorf("%w; %w", err, ended)
 		}
 		clear(busy)
@@ -240,11 +242,20 @@ func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error
 // errIdle ends the waits of waitForIdle.
 var errIdle = errors.New("a VF is idle")
 
-// waitForIdle waits until the first of the busy VFs is idle. It does not wait for the others, since
+// waitForIdle waits until the first of the busy VFs is idle, or the ledger has changed: a lease may say by
+// now that none of them is free. It does not wait for the others, since
 // the work on one VF may hang as long as a kernel call does (TestAttachWaitsForOneBusyVF). If ctx
 // ends before, the error names one of the VFs with its work, and wraps ctx's cause.
-func waitForIdle(ctx context.Context, busy map[vf.ID]*keylock.Work) error {
+func waitForIdle(ctx context.Context, busy map[vf.ID]*keylock.Work, changed <-chan struct{}) error {
 	g, waiting := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		select {
+		case <-changed:
+			return errIdle
+		case <-waiting.Done():
+			return context.Cause(waiting)
+		}
+	})
 	for _, work := range busy {
 		g.Go(func() error {
 			select {
@@ -295,6 +306,15 @@ func (e *Engine) writeLeases(req Request, chosen reservation, given func(vf.PCIA
 			one.others = nil
 			if given != nil && given(one.choice.Record.PCI) != one.given {
 				return errAgain
+			}
+			if one.choice.Record, err = findChosen(tx, one.choice); err != nil {
+				return err
+			}
+			if err := e.addresses.neighboursOf(tx, one.choice, m).checkMAC(m.Spec, one.choice.Record.Baseline); err != nil {
+				if m.Spec.MAC == nil && m.VF.IsZero() {
+					return errAgain // another lease has it since the choice
+				}
+				return err
 			}
 			if one.rec, err = e.writeLease(tx, one.choice, m); err != nil {
 				return err
@@ -349,20 +369,9 @@ func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
 	return held
 }
 
-// writeLease writes the lease of a VF with its addresses, if the VF is still as it was chosen, and the
-// pool allows all that the lease has (I9).
+// writeLease writes the lease of a VF with its addresses, if the pool allows all that the lease has (I9).
 func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
-	rec, err := findChosen(tx, choice)
-	if err != nil {
-		return rec, err
-	}
-	choice.Record = rec
-	if err := e.addresses.neighboursOf(tx, choice, req).checkMAC(req.Spec, rec.Baseline); err != nil {
-		if req.Spec.MAC == nil && req.VF.IsZero() {
-			return rec, errAgain
-		}
-		return rec, err
-	}
+	rec := choice.Record
 	spec := req.Spec
 	spec.Driver = choice.Driver
 	if req.Owner.Kind == vf.OwnerGuest {

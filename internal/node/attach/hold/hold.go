@@ -42,6 +42,8 @@ type steps interface {
 type Ledger interface {
 	Update(func(*journal.Tx) error) error
 	View(func(*journal.Tx) error) error
+	// Changed returns a channel that is closed at the next commit.
+	Changed() <-chan struct{}
 }
 
 // Hardware is inventory.Inventory: the PFs as they were last listed.
