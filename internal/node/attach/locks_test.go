@@ -162,7 +162,7 @@ func TestI7TakingVFsWaitsWithoutTheOthers(t *testing.T) {
 
 // I7: an attach does not wait for the last VF of a pool that another attach is getting.
 func TestI7AttachDoesNotWaitForATakenVF(t *testing.T) {
-	k, n := newNode(t)
+	_, n := newNode(t)
 	req := everything(t)
 	req.Spec, req.IPAM = vf.Spec{Interface: "net1"}, ipam.Config{}
 	as := func(i int) attach.Request {
@@ -177,11 +177,17 @@ func TestI7AttachDoesNotWaitForATakenVF(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	release := hold(t, k, func() error { _, err := n.Engine.Attach(t.Context(), as(all)); return err })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := n.Engine.Attach(ctx, as(all+1)); !errors.Is(err, vf.ErrNothingFree) || ctx.Err() != nil {
+	late := make(chan error)
+	err := n.Engine.ReserveAfter(t.Context(), as(all), func() { // it keeps the lock afterwards
+		go func() { _, err := n.Engine.Attach(ctx, as(all+1)); late <- err }()
+		time.Sleep(100 * time.Millisecond) // the other waits for the lock
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := <-late; !errors.Is(err, vf.ErrNothingFree) || ctx.Err() != nil {
 		t.Errorf("got %v, %v", err, ctx.Err())
 	}
-	release()
 }
