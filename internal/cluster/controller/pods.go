@@ -205,10 +205,10 @@ func pointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
-// countAsked returns how many devices of a resource the kubelet would give to the pod's containers: long has
-// those of the containers that run as long as the pod does, and most is the largest number at any time. An init
-// container has devices that the kubelet gives to later containers again, unless it is a sidecar:
-// one with restartPolicy Always, which keeps them.
+// countAsked returns how many devices of a resource the kubelet would give to the pod's containers. long
+// counts those of containers that run as long as the pod does. most is the largest number at any
+// time. The kubelet gives the devices of an init container to later containers again. A sidecar, which
+// is an init container with restartPolicy Always, keeps its own.
 func countAsked(pod *corev1.Pod, name corev1.ResourceName) (long, most int64) {
 	for _, c := range pod.Spec.InitContainers {
 		n := inContainer(c.Resources, name)

@@ -46,8 +46,8 @@ func newVerdictKey(token string, r *http.Request) verdictKey {
 	return sha256.Sum256([]byte(token + "\x00" + r.Method + "\x00" + r.URL.Path))
 }
 
-// findVerdict returns the status of a request whose verdict is known, or which is one too many. It returns 0
-// for one that the API server is to judge.
+// findVerdict returns the status of a request whose verdict is known, or which is one too many. It
+// returns 0 for a request that the API server is to judge.
 func (v *verdicts) findVerdict(key verdictKey) int {
 	now := v.now()
 	v.mu.Lock()

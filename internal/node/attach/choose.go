@@ -46,8 +46,8 @@ func (e *Engine) chooseOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.
 	return reservation{choice: choice, given: seen[choice.Record.PCI], rec: choice.Record, at: lease.SiteOf(choice.PF, choice.Record), unlock: unlock}, nil
 }
 
-// rememberGiven returns given with the answer that seen has, and puts new answers there: the kubelet may
-// take a VF while one is chosen.
+// rememberGiven returns given with the answers that seen has, and puts new answers there: the kubelet
+// may take a VF while an attach chooses one.
 func rememberGiven(given func(vf.PCIAddr) string, seen map[vf.PCIAddr]string) func(vf.PCIAddr) string {
 	if given == nil {
 		return nil
@@ -83,8 +83,8 @@ func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*
 	}
 }
 
-// recordsWithMembers returns the ledger's records, in which the members of a bond that were chosen already
-// are the owner's.
+// recordsWithMembers returns the ledger's records. In them, the owner of a bond has the members that
+// are chosen already.
 func recordsWithMembers(tx *journal.Tx, req Request) []journal.Record {
 	if len(req.members) == 0 {
 		return tx.Records()

@@ -17,9 +17,9 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// reservation is a VF that was chosen for a request, and its lease once writeLeases has written it. It is
-// locked until unlock is called. In others the first VF of a bond has the others, which have leases
-// and locks of their own.
+// reservation is a VF that was chosen for a request, and its lease once writeLeases has written it. It
+// is locked until unlock is called. In others the first VF of a bond has the others, which have
+// leases and locks of their own.
 type reservation struct {
 	choice alloc.Choice
 	given  string // the pod to which the kubelet had given the VF when it was chosen; empty for none
@@ -83,8 +83,8 @@ func (e *Engine) reserveChosen(ctx context.Context, req Request, got reservation
 	return reservation{}, errAgain
 }
 
-// readChosen reads the records of VFs that are locked by now. The error is errAgain if one of them had an
-// owner between its choice and its lock.
+// readChosen reads the records of VFs that are locked by now. The error is errAgain if one of them had
+// an owner between its choice and its lock.
 func (e *Engine) readChosen(got *reservation) error {
 	return e.vfs.Ledger.View(func(tx *journal.Tx) (err error) {
 		if got.rec, err = findChosen(tx, got.choice); err != nil {
@@ -199,8 +199,8 @@ var (
 
 // reserveVF chooses a VF, locks it, checks that it is clean, and writes the lease with its addresses in
 // one transaction: the intent is durable before the kernel is touched. The VF stays locked between the
-// reservation and the work. reserveVF passes over free VFs that culvertd is working on. Only if no other VF
-// is free, it waits until the first of them is idle, and chooses again.
+// reservation and the work. reserveVF passes over free VFs that culvertd is working on. Only if no
+// other VF is free, it waits until the first of them is idle, and chooses again.
 func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error) {
 	busy := map[vf.ID]*keylock.Work{}
 	for {
@@ -369,7 +369,8 @@ func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
 	return held
 }
 
-// writeLease writes the lease of a VF with its addresses, if the pool allows all that the lease has (I9).
+// writeLease writes the lease of a VF with its addresses, if the pool allows all that the lease has
+// (I9).
 func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
 	rec := choice.Record
 	spec := req.Spec
