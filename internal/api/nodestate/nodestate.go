@@ -1,5 +1,6 @@
-// Package nodestate reads parts of a NodeState as values of the domain. culvert-controller, which
-// compares networks and policies with the PFs of nodes, and package status call it.
+// Package nodestate converts the PFs and VFs of a node's status to those of a NodeState, and back.
+// Each field has its two directions in one file. culvert-controller, which compares networks and
+// policies with the PFs of nodes, and package status call it.
 package nodestate
 
 import (
@@ -9,30 +10,9 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// ToPF converts a PF of a NodeState to the PF that a network or a policy is
-// compared with. An address that culvertd did not know stays zero.
-func ToPF(s v1alpha1.PFState) vf.PF {
-	pf := vf.PF{
-		Name: s.Name, Vendor: s.Vendor, Device: s.Device, Driver: s.Driver, NUMA: int(s.NUMA), IOMMUGroup: -1,
-		Up: s.Carrier, Carrier: s.Carrier, Flapping: s.Flapping, SpeedMbps: int(s.SpeedMbps), MTU: int(s.MTU), MaxMTU: int(s.MaxMTU),
-		TotalVFs: int(s.TotalVFs), NumVFs: int(s.NumVFs), RDMA: s.RDMA, Err: s.Error,
-	}
-	pf.PCI, _ = vf.ParsePCIAddr(s.PCI)
-	pf.ID, _ = vf.ParsePFID(s.ID)
-	for _, f := range s.Faults {
-		pf.Faults = append(pf.Faults, vf.Fault(f))
-	}
-	if m := s.Master; m != nil {
-		pf.Master = &vf.Master{Name: m.Name, Kind: m.Kind, Mode: vf.BondMode(m.Mode)}
-	}
-	for _, setting := range s.Unable {
-		if pf.Abilities == nil {
-			pf.Abilities = vf.Abilities{}
-		}
-		pf.Abilities[vf.Setting(setting)] = vf.No
-	}
-	return pf
-}
+// MaxReason bounds in bytes why something is as it is, since etcd refuses a NodeState from 1.5 MiB
+// on and a node may have 256 VFs.
+const MaxReason = 1024
 
 // CountAiling counts the VFs of each PF, by the PF's name, that are in quarantine, and those without
 // carrier although their PF has a link.

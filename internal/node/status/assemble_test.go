@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -264,7 +265,7 @@ func TestUsersOutsideTheLedger(t *testing.T) {
 	usedBy := func() (out []string) {
 		for _, v := range Assemble(in).VFs {
 			out = append(out, v.UsedBy)
-			if toVFState(v).UsedBy != v.UsedBy {
+			if nodestate.FromVF(v).UsedBy != v.UsedBy {
 				t.Errorf("VF %s: the NodeState lacks it", v.Name)
 			}
 		}

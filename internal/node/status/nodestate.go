@@ -22,19 +22,7 @@ const (
 	MaxProblems = 32
 	// maxWarnings is how many warnings of networks it lists.
 	maxWarnings = 16
-	// maxAddresses is how many addresses of a VF it lists.
-	maxAddresses = 16
-	// maxReason bounds in bytes why something is as it is.
-	maxReason = 1024
 )
-
-// firstAddresses returns the addresses that a NodeState lists, and says how many more there are.
-func firstAddresses(addresses []string) []string {
-	if len(addresses) <= maxAddresses {
-		return addresses
-	}
-	return append(slices.Clone(addresses[:maxAddresses]), excerpt.More(len(addresses)-maxAddresses))
-}
 
 // ToNodeState converts a node's status to the status of its NodeState. The result has
 // no times, so that it changes only when the node does; the API server adds those of
@@ -42,7 +30,7 @@ func firstAddresses(addresses []string) []string {
 func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 	s := v1alpha1.NodeStateStatus{Version: n.Version}
 	for _, pf := range n.PFs {
-		s.PFs = append(s.PFs, toPFState(pf))
+		s.PFs = append(s.PFs, nodestate.FromPF(pf))
 		s.Counts.PFs++
 		s.Counts.VFs += int32(pf.VFs.Total)
 		s.Counts.Used += int32(pf.VFs.Used)
@@ -50,13 +38,13 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 		s.Counts.Quarantined += int32(pf.VFs.Quarantined)
 	}
 	for _, v := range n.VFs {
-		s.VFs = append(s.VFs, toVFState(v))
+		s.VFs = append(s.VFs, nodestate.FromVF(v))
 	}
 	for _, p := range n.Pools {
-		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, Unserved: excerpt.Fit(p.Unserved, maxReason), VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
+		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, Unserved: excerpt.Fit(p.Unserved, nodestate.MaxReason), VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
 	}
 	for _, p := range n.Problems[:min(len(n.Problems), MaxProblems)] {
-		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, maxReason), Reason: excerpt.Fit(p.Reason, maxReason), Next: excerpt.Fit(p.Next, maxReason)})
+		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, nodestate.MaxReason), Reason: excerpt.Fit(p.Reason, nodestate.MaxReason), Next: excerpt.Fit(p.Next, nodestate.MaxReason)})
 	}
 	s.NetworkWarnings = toNetworkWarnings(n.VFs)
 	if n.Services != nil {
@@ -75,7 +63,7 @@ func toNetworkWarnings(vfs []api.VF) []v1alpha1.NetworkWarning {
 	var out []v1alpha1.NetworkWarning
 	for _, v := range vfs {
 		for _, text := range v.Warnings {
-			w := v1alpha1.NetworkWarning{Network: v.Network, Text: excerpt.Fit(text, maxReason)}
+			w := v1alpha1.NetworkWarning{Network: v.Network, Text: excerpt.Fit(text, nodestate.MaxReason)}
 			if !slices.Contains(out, w) {
 				out = append(out, w)
 			}
@@ -85,51 +73,6 @@ func toNetworkWarnings(vfs []api.VF) []v1alpha1.NetworkWarning {
 		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.Text, b.Text))
 	})
 	return out[:min(len(out), maxWarnings)]
-}
-
-func toPFState(pf api.PF) v1alpha1.PFState {
-	o := v1alpha1.PFState{
-		Name: pf.Name, ID: pf.ID.String(), PCI: pf.PCI.String(), Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int32(pf.NUMA),
-		Carrier: pf.Carrier, Flapping: pf.Flapping, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
-		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Err, maxReason),
-	}
-	if pf.Flapping {
-		o.Carrier, o.SpeedMbps = false, 0 // else each change of the link would be a write
-	}
-	for _, f := range pf.Faults {
-		o.Faults = append(o.Faults, string(f))
-	}
-	if m := pf.Master; m != nil {
-		o.Master = &v1alpha1.PFMaster{Name: m.Name, Kind: m.Kind, Mode: string(m.Mode)}
-	}
-	if pf.WantedVFs != nil {
-		n := int32(*pf.WantedVFs)
-		o.WantedVFs = &n
-	}
-	for _, setting := range vf.Settings() {
-		if pf.Abilities[setting] == vf.No {
-			o.Unable = append(o.Unable, string(setting))
-		}
-	}
-	return o
-}
-
-func toVFState(v api.VF) v1alpha1.VFState {
-	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: firstAddresses(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason), NoCarrier: v.NoCarrier}
-	if vf.Phase(v.Phase).IsAside(v.Attempts) { // each retry would be a write otherwise
-		o.Phase = string(vf.PhaseQuarantined)
-	}
-	if v.Missing {
-		o.Phase = api.PhaseMissing
-	}
-	if v.Owner != nil && !v.Owner.IsZero() {
-		o.Owner = &v1alpha1.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
-	}
-	o.UsedBy = excerpt.Fit(v.UsedBy, maxReason)
-	if v.Bond != nil {
-		o.Bond = &v1alpha1.Bond{Mode: string(v.Bond.Mode), Links: int32(v.Bond.Links)}
-	}
-	return o
 }
 
 // FromNodeState converts a NodeState back to a node's status. VF settings and the times
@@ -145,7 +88,7 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 		ids[pf.Name] = nodestate.ToPF(pf).ID
 	}
 	for _, v := range s.Status.VFs {
-		out.VFs = append(out.VFs, fromVFState(s.Name, v, ids))
+		out.VFs = append(out.VFs, nodestate.ToVF(s.Name, v, ids))
 		last := &out.VFs[len(out.VFs)-1]
 		for _, w := range s.Status.NetworkWarnings {
 			if w.Network == v.Network {
@@ -171,26 +114,4 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 	out.Ready = ready != nil && ready.Status == metav1.ConditionTrue
 	out.Problems = stateProblems(s.Status)
 	return out
-}
-
-func fromVFState(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
-	o := api.VF{
-		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason, NoCarrier: v.NoCarrier, UsedBy: v.UsedBy,
-		Missing: v.Phase == api.PhaseMissing, NUMA: -1, IOMMUGroup: -1,
-	}
-	o.PCI, _ = vf.ParsePCIAddr(v.PCI)
-	at := max(0, strings.LastIndexByte(v.Name, '#'))
-	o.PF = v.Name[:at]
-	if id, err := vf.ParseID("#" + v.Name[min(at+1, len(v.Name)):]); err == nil {
-		o.Index = id.Index
-	}
-	o.ID = vf.ID{PF: pfs[o.PF], Index: o.Index}
-	if v.Owner != nil {
-		o.Owner = &vf.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
-		o.Netdevice = v.Owner.Interface
-	}
-	if v.Bond != nil { // the names of its members are not in a NodeState
-		o.Bond, o.Netdevice = &vf.Bond{Mode: vf.BondMode(v.Bond.Mode), Links: int(v.Bond.Links)}, ""
-	}
-	return o
 }

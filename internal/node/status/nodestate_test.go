@@ -159,14 +159,14 @@ func TestFlappingPF(t *testing.T) {
 func TestRetryInNodeState(t *testing.T) {
 	for phase, attempts := range map[vf.Phase]int{vf.PhaseQuarantined: 1, vf.PhaseReleasing: 1} {
 		v := api.VF{Name: "enp1s0#0", Phase: string(phase), Attempts: attempts}
-		if aside, _ := nodestate.CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
+		if aside, _ := nodestate.CountAiling([]v1alpha1.VFState{nodestate.FromVF(v)}); aside["enp1s0"] != 1 {
 			t.Errorf("%s: it is not in quarantine", phase)
 		}
 		if c := countVFs([]api.VF{v}); c.Quarantined != 1 {
 			t.Errorf("%s: counts %+v", phase, c)
 		}
 	}
-	if v := toVFState(api.VF{Phase: string(vf.PhaseReleasing)}); v.Phase != string(vf.PhaseReleasing) {
+	if v := nodestate.FromVF(api.VF{Phase: string(vf.PhaseReleasing)}); v.Phase != string(vf.PhaseReleasing) {
 		t.Errorf("a first release is %s", v.Phase)
 	}
 }

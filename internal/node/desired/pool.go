@@ -1,18 +1,107 @@
 package desired
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/vf"
 )
+
+// Kinds of device that a pool gives out.
+const (
+	NetDevice = "netdevice" // a network interface, moved into the pod
+	VFIO      = "vfio-pci"  // a device for user space: DPDK, a VM
+)
+
+// Pool is a set of VFs that are given out under one name.
+type Pool struct {
+	Name       string
+	Prefix     string
+	DeviceType string // NetDevice or VFIO
+	// Selectors: a VF is in the pool when one of them matches; none matches
+	// every VF.
+	Selectors []Selector
+	// AsBound: the pool takes VFs with the driver that is bound to them and culvertd
+	// binds none for it, as the SR-IOV network device plugin does. Selector.Drivers
+	// then means the driver that is bound now, and DeviceType is a forecast: KindOf returns the
+	// kind as which a VF is given out.
+	AsBound bool
+	// Unserved is the reason why Culvert gives out no VF under this name, with the part of the
+	// entry that it does not serve. It is empty for a pool that is served.
+	Unserved string
+	// Drift is the reaction when another program changes the PF's settings for a VF of the pool
+	// that an owner has.
+	Drift Drift
+	// ExcludeTopology keeps the VFs' NUMA nodes from the kubelet, so that its
+	// topology manager does not heed them.
+	ExcludeTopology bool
+	// AdditionalInfo reaches the pod in PCIDEVICE_..._INFO under extra: by a VF's PCI address,
+	// or by EveryVF.
+	AdditionalInfo map[string]map[string]string
+	// CDI hands device nodes over by the Container Device Interface, in place of
+	// the kubelet's own list.
+	CDI bool
+	// Allow bounds what owners may ask for; nil serves every request.
+	Allow *Allow
+	// From is where the pool was written, e.g. "host.yaml:8", for messages.
+	From string
+}
+
+// EveryVF is the key of Pool.AdditionalInfo for all VFs of the pool; values under a VF's own
+// address take precedence.
+const EveryVF = "*"
+
+// Drift is a policy for settings that were changed outside Culvert.
+type Drift string
+
+// Drift policies; the zero value is MendDrift.
+const (
+	MendDrift   Drift = "mend"   // set them again and report the change
+	ReportDrift Drift = "report" // only report the change
+)
+
+// FullName returns the resource name of the pool: prefix/name. The zero Pool has
+// the empty name.
+func (p Pool) FullName() string {
+	if p.Name == "" {
+		return ""
+	}
+	return p.Prefix + "/" + p.Name
+}
+
+// DriverFor returns the driver of a VF of the pool while it is free:
+// vf.DriverDefault or vf.DriverVFIO. kept is the driver that it is kept bound to
+// now, which stays in a pool that is AsBound.
+func (p Pool) DriverFor(kept string) string {
+	if p.DeviceType == VFIO && !p.AsBound || p.AsBound && kept == vf.DriverVFIO {
+		return vf.DriverVFIO
+	}
+	return vf.DriverDefault
+}
+
+// KindOf returns the kind of a VF of the pool: NetDevice or VFIO.
+func (p Pool) KindOf(v vf.State) string {
+	switch {
+	case !p.AsBound:
+		return p.DeviceType
+	case v.Driver == vf.DriverVFIO:
+		return VFIO
+	}
+	return NetDevice
+}
+
+// EnvVar returns the environment variable in which a container finds the PCI addresses of its VFs
+// of the pool. The variable with _INFO appended has their details. The SR-IOV network device plugin
+// uses the same names.
+func (p Pool) EnvVar() string { return "PCIDEVICE_" + p.variableName() }
+
+// variableName returns the pool's name in a container's environment, after
+// PCIDEVICE_.
+func (p Pool) variableName() string { return strings.ToUpper(variable.Replace(p.FullName())) }
+
+var variable = strings.NewReplacer(".", "_", "-", "_", "/", "_")
 
 // dialect has the keys for a pool's name and prefix in one kind of file, the default prefix, and
 // all allowed keys of a pool.
@@ -132,57 +221,6 @@ func impliedType(selectors []Selector) string {
 	return NetDevice
 }
 
-// parseDeviceType accepts the device plugin's spelling (netDevice) too.
-func parseDeviceType(s string) (string, error) {
-	for _, t := range []string{NetDevice, VFIO} {
-		if strings.EqualFold(s, t) {
-			return t, nil
-		}
-	}
-	return "", vf.ErrInvalid
-}
-
-func parseDrift(s string) (Drift, error) {
-	if d := Drift(s); d == MendDrift || d == ReportDrift {
-		return d, nil
-	}
-	return "", vf.ErrInvalid
-}
-
-// A pool's full name is a Kubernetes qualified name (k8s.io/apimachinery
-// validation.IsQualifiedName).
-var (
-	poolName   = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	poolPrefix = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-)
-
-var errName = errors.New("not a name")
-
-func parsePoolName(s string) (string, error) {
-	if !poolName.MatchString(s) {
-		return "", errName
-	}
-	return s, nil
-}
-
-func parsePrefix(s string) (string, error) {
-	if !poolPrefix.MatchString(s) || len(s) > 253 {
-		return "", errName
-	}
-	return s, nil
-}
-
-var variable = strings.NewReplacer(".", "_", "-", "_", "/", "_")
-
-// EnvVar returns the environment variable in which a container finds the PCI addresses of its VFs
-// of the pool. The variable with _INFO appended has their details. The SR-IOV network device plugin
-// uses the same names.
-func (p Pool) EnvVar() string { return "PCIDEVICE_" + p.variableName() }
-
-// variableName returns the pool's name in a container's environment, after
-// PCIDEVICE_.
-func (p Pool) variableName() string { return strings.ToUpper(variable.Replace(p.FullName())) }
-
 // requireDistinct refuses two pools that a container could not tell apart: it finds
 // its VFs in PCIDEVICE_<PREFIX>_<NAME>, where '.', '-' and '/' are '_'.
 func (r *reader) requireDistinct(items []at, pools []Pool) {
@@ -218,112 +256,4 @@ func (r *reader) claimName(seen takenNames, item at, p Pool) (why string) {
 	}
 	return fmt.Sprintf("pool %s is %s%s to a container (PCIDEVICE_%s): give it another name",
 		p.FullName(), first.full, r.sayPlace(first.place), key)
-}
-
-func (r *reader) readSelectors(v at) []Selector {
-	if v.Kind == yaml.MappingNode || isNull(v) {
-		if isNull(v) || len(v.Content) == 0 {
-			return nil
-		}
-		return []Selector{r.readSelector(v)}
-	}
-	var all []Selector
-	for _, item := range r.readItems(v, "a map of selectors, or a list of such maps") {
-		all = append(all, r.readSelector(item))
-	}
-	return all
-}
-
-var selectorKeys = []string{"vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes", "isRdma", "needVhostNet"}
-
-// unserved has the selectors of the device plugin that Culvert knows and does not serve yet, with
-// the next step for each.
-var unserved = map[string]string{
-	"auxTypes":    "leave it out; subfunctions are not given out",
-	"ddpProfiles": "leave it out, and choose the PFs that have the profile by pfNames",
-	"pKeys":       "leave it out; infiniband is not served",
-	"vdpaType":    "leave it out; VFs are given out as netdevice or vfio-pci",
-}
-
-func (r *reader) readSelector(v at) Selector {
-	var s Selector
-	refused := slices.Sorted(maps.Keys(unserved))
-	fields, ok := r.readFields(v, slices.Concat(selectorKeys, refused)...)
-	if !ok {
-		return s
-	}
-	for _, key := range refused {
-		if f, ok := fields[key]; ok && !isHarmless(f) {
-			r.addError(f, "%s: not served yet: %s", describeValue(f), unserved[key])
-		}
-	}
-	if f, ok := fields["vendors"]; ok {
-		s.Vendors = readList(r, f, hexForm)
-	}
-	if f, ok := fields["devices"]; ok {
-		s.Devices = readList(r, f, hexForm)
-	}
-	if f, ok := fields["drivers"]; ok {
-		s.Drivers = readList(r, f, vfDriverForm)
-	}
-	if f, ok := fields["pciAddresses"]; ok {
-		s.PCIAddresses = readList(r, f, pciForm)
-	}
-	if f, ok := fields["acpiIndexes"]; ok {
-		s.ACPIIndexes = readList(r, f, acpiIndexForm)
-	}
-	if f, ok := fields["isRdma"]; ok && !isHarmless(f) {
-		s.IsRDMA = r.readBool(f)
-	}
-	if f, ok := fields["needVhostNet"]; ok {
-		s.NeedVhostNet = r.readBool(f)
-	}
-	if f, ok := fields["pfNames"]; ok {
-		form := partNameForm
-		if r.lenient {
-			form = partExpressionForm
-		}
-		s.PFNames = readParts(r, f, form)
-	}
-	if f, ok := fields["rootDevices"]; ok {
-		s.RootDevices = readParts(r, f, partPCIForm)
-	}
-	if f, ok := fields["linkTypes"]; ok {
-		s.LinkTypes = readList(r, f, linkTypeForm)
-	}
-	return s
-}
-
-// isHarmless reports whether a selector requires nothing, such as isRdma: false or ddpProfiles: [].
-func isHarmless(v at) bool {
-	return isNull(v) || (v.Kind == yaml.ScalarNode && (v.Value == "false" || v.Value == "")) ||
-		(v.Kind == yaml.SequenceNode && len(v.Content) == 0)
-}
-
-// driverName matches the possible names of kernel modules (scripts/Makefile.lib, name-fix) and some
-// others.
-var driverName = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9_.]{0,63}$`)
-
-func parseDriver(s string) (string, error) {
-	if !driverName.MatchString(s) {
-		return "", errName
-	}
-	return s, nil
-}
-
-func parseLinkType(s string) (string, error) {
-	if s == "ether" || s == "ethernet" {
-		return "ether", nil
-	}
-	return "", vf.ErrInvalid
-}
-
-// parseACPIIndex reads a value of /sys/bus/pci/devices/*/acpi_index: an unsigned 32 bit number
-// (drivers/pci/pci-label.c). A VF without a number has 0.
-func parseACPIIndex(s string) (uint32, error) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	if n == 0 {
-		err = vf.ErrInvalid
-	}
-	return uint32(n), err
 }

@@ -5,17 +5,11 @@ import (
 	"net/netip"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/vf"
 )
-
-// maxVFs is the largest value of TotalVFs (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
-const maxVFs = 1<<16 - 1
-
-var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "addresses", "autoprobe", "needCarrier", "segment"}
 
 // form has the parser of a scalar, and the description of the wanted form for errors.
 type form[T any] struct {
@@ -46,45 +40,8 @@ var (
 	partPCIForm        = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", parsePCIAddr}
 )
 
-func (r *reader) readPF(v at) PFRule {
-	rule := PFRule{Want: PFSpec{Autoprobe: true, NeedCarrier: true, From: r.locationOf(v)}}
-	fields, ok := r.readFields(v, pfKeys...)
-	if !ok {
-		return rule
-	}
-	read := func(key string, f func(at)) bool {
-		field, ok := fields[key]
-		if ok {
-			f(field)
-		}
-		return ok
-	}
-	named := []bool{
-		read("name", func(f at) { rule.Name = parseScalar(r, f, pfNameForm) }),
-		read("mac", func(f at) { rule.MAC = parseScalar(r, f, pfMACForm) }),
-		read("pciAddress", func(f at) { rule.PCI = parseScalar(r, f, pciForm) }),
-		read("vendor", func(f at) { rule.Vendor = parseScalar(r, f, hexForm) }),
-		read("device", func(f at) { rule.Device = parseScalar(r, f, hexForm) }),
-		read("driver", func(f at) { rule.Driver = parseScalar(r, f, pfDriverForm) }),
-	}
-	r.requireName(v, named)
-	if !read("vfs", func(f at) { rule.Want.VFs = parseScalar(r, f, vfsForm) }) {
-		r.addError(v, "vfs is missing: write how many, 0 for none, or max")
-	}
-	read("mtu", func(f at) { rule.Want.MTU = parseScalar(r, f, mtuForm) })
-	read("addresses", func(f at) { rule.Want.Addresses = r.distinctAddresses(f, readList(r, f, hostAddressForm)) })
-	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.readBool(f) })
-	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.readBool(f) })
-	read("segment", func(f at) { rule.Want.Segment = parseScalar(r, f, segmentForm) })
-	return rule
-}
-
-// requireName refuses a rule that names no PF.
-func (r *reader) requireName(v at, named []bool) {
-	if !slices.Contains(named, true) {
-		r.addError(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
-	}
-}
+// maxVFs is the largest value of TotalVFs (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
+const maxVFs = 1<<16 - 1
 
 var errOutside = errors.New("outside its range")
 
@@ -139,25 +96,6 @@ func parseHostAddress(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// maxAddresses is how many addresses a PF may be given.
-const maxAddresses = 64
-
-// distinctAddresses refuses a list with an address twice, or with too many addresses.
-func (r *reader) distinctAddresses(v at, all []netip.Prefix) []netip.Prefix {
-	if len(all) > maxAddresses {
-		r.addError(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
-		return nil
-	}
-	seen := map[netip.Prefix]bool{}
-	for _, a := range all {
-		if a.IsValid() && seen[a] {
-			r.addError(v, "%s is there twice", a)
-		}
-		seen[a] = true
-	}
-	return all
-}
-
 // parseExpression reads a netdevice name or a regular expression. With an invalid expression, the
 // device plugin only reports that no name matches.
 func parseExpression(s string) (string, error) {
@@ -175,4 +113,72 @@ func parsePattern(s string) (string, error) {
 		err = vf.ErrInvalid
 	}
 	return s, err
+}
+
+// parseDeviceType accepts the device plugin's spelling (netDevice) too.
+func parseDeviceType(s string) (string, error) {
+	for _, t := range []string{NetDevice, VFIO} {
+		if strings.EqualFold(s, t) {
+			return t, nil
+		}
+	}
+	return "", vf.ErrInvalid
+}
+
+func parseDrift(s string) (Drift, error) {
+	if d := Drift(s); d == MendDrift || d == ReportDrift {
+		return d, nil
+	}
+	return "", vf.ErrInvalid
+}
+
+// A pool's full name is a Kubernetes qualified name (k8s.io/apimachinery
+// validation.IsQualifiedName).
+var (
+	poolName   = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	poolPrefix = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+)
+
+var errName = errors.New("not a name")
+
+func parsePoolName(s string) (string, error) {
+	if !poolName.MatchString(s) {
+		return "", errName
+	}
+	return s, nil
+}
+
+func parsePrefix(s string) (string, error) {
+	if !poolPrefix.MatchString(s) || len(s) > 253 {
+		return "", errName
+	}
+	return s, nil
+}
+
+// driverName matches the possible names of kernel modules (scripts/Makefile.lib, name-fix) and some
+// others.
+var driverName = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9_.]{0,63}$`)
+
+func parseDriver(s string) (string, error) {
+	if !driverName.MatchString(s) {
+		return "", errName
+	}
+	return s, nil
+}
+
+func parseLinkType(s string) (string, error) {
+	if s == "ether" || s == "ethernet" {
+		return "ether", nil
+	}
+	return "", vf.ErrInvalid
+}
+
+// parseACPIIndex reads a value of /sys/bus/pci/devices/*/acpi_index: an unsigned 32 bit number
+// (drivers/pci/pci-label.c). A VF without a number has 0.
+func parseACPIIndex(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if n == 0 {
+		err = vf.ErrInvalid
+	}
+	return uint32(n), err
 }
