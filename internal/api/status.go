@@ -118,6 +118,8 @@ type VF struct {
 	// OpenBy are the processes that have a VF of user space open. If a guest's VF is open by none,
 	// the guest does not run with it: the VF is reserved for the guest.
 	OpenBy []vf.Process `json:"openBy,omitempty"`
+	// MoreOpenBy is how many more such processes there are.
+	MoreOpenBy int `json:"moreOpenBy,omitempty"`
 	// UsedBy is who uses a VF outside Culvert that has no owner in the ledger. Culvert leaves the VF
 	// as it is until that ends, and does not change the number of VFs of its PF.
 	UsedBy  string `json:"usedBy,omitempty"`
@@ -146,6 +148,8 @@ type VF struct {
 	// Differences are the differences of a held VF from its lease, and of any other VF from its
 	// baseline. There are none if all is well.
 	Differences []vf.Difference `json:"differences,omitempty"`
+	// MoreDifferences is how many more there are.
+	MoreDifferences int `json:"moreDifferences,omitempty"`
 }
 
 // Rate is a send rate of a VF in Mb/s, 0 for no limit: as its owner asked for it, as the driver

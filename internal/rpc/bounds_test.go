@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -58,5 +59,17 @@ func TestSilentClientsAreDropped(t *testing.T) {
 	answer, err := io.ReadAll(conn)
 	if err != nil || !strings.Contains(string(answer), "read the request") {
 		t.Errorf("it is told %q, %v", answer, err)
+	}
+}
+
+// An answer that is too long for the client is no sign that culvertd is not there.
+func TestAnswersAreBounded(t *testing.T) {
+	s := newServer()
+	s.Handle("long", func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", maxResponse), nil })
+	socket, _ := start(t, s)
+	var got string
+	err := Call(t.Context(), socket, "long", nil, &got)
+	if err == nil || errors.Is(err, ErrNoDaemon) || !strings.Contains(err.Error(), "answer to long is longer than 67108864 bytes") {
+		t.Errorf("%v", err)
 	}
 }

@@ -127,6 +127,8 @@ func (c *call) nextResponse(ctx context.Context) (api.RPCResponse, error) {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return resp, fmt.Errorf("culvertd did not answer %s in time: %w", c.method, context.Cause(ctx))
+	case err != nil && c.limit.N == 0:
+		return resp, fmt.Errorf("culvertd's answer to %s is longer than %d bytes", c.method, maxResponse)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &closed):
 		return resp, &noDaemon{c.socket, fmt.Errorf("it closed the connection before it had answered %s: %w", c.method, err)}
 	case err != nil:

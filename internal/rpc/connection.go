@@ -39,14 +39,14 @@ func (c *connection) serveRequest(accepting, running context.Context) {
 		if !errors.Is(err, ErrDenied) {
 			err = fmt.Errorf("%w: %w", ErrDenied, err)
 		}
-		if err := c.writeResponse(api.RPCResponse{Error: wireError(err)}); err != nil {
+		if err := c.writeResponse(response{Error: wireError(err)}); err != nil {
 			c.server.log.Debug("the refused client went before its answer", "err", err)
 		}
 		return
 	}
 	req, err := c.readRequest(accepting)
 	if err != nil {
-		if err := c.writeResponse(api.RPCResponse{Error: &api.Error{Code: CodeBadRequest, Message: err.Error()}}); err == nil {
+		if err := c.writeResponse(response{Error: &api.Error{Code: CodeBadRequest, Message: err.Error()}}); err == nil {
 			c.drainInput()
 		}
 		return
@@ -100,11 +100,11 @@ func (c *connection) drainInput() {
 }
 
 // answerRequest runs the handler; a panic there is an error of this request only.
-func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRequest, talk *dialog) (resp api.RPCResponse) {
+func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRequest, talk *dialog) (resp response) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.server.log.Error("panic in a handler", "method", req.Method, "panic", p, "stack", string(debug.Stack()))
-			resp = api.RPCResponse{Error: &api.Error{
+			resp = response{Error: &api.Error{
 				Code:    CodeInternal,
 				Message: fmt.Sprintf("culvertd hit a defect in %s: %v", req.Method, p),
 				Details: "please report it with the output of: journalctl -u culvertd",
@@ -117,9 +117,9 @@ func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRe
 		defer context.AfterFunc(accepting, cancel)()
 		err := stream(ctx, req.Params, func(v any) error { return c.sendResult(ctx, v) })
 		if err != nil && !(errors.Is(err, context.Canceled) && accepting.Err() != nil) {
-			return api.RPCResponse{Error: wireError(err)}
+			return response{Error: wireError(err)}
 		}
-		return api.RPCResponse{}
+		return response{}
 	}
 	handle, ok := c.server.handlers[req.Method]
 	if with, dialog := c.server.dialogs[req.Method]; dialog {
@@ -128,18 +128,14 @@ func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRe
 		}, true
 	}
 	if !ok {
-		return api.RPCResponse{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
+		return response{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
 			Details: "culvert and culvertd may be of different versions"}}
 	}
 	v, err := handle(ctx, req.Params)
 	if err != nil {
-		return api.RPCResponse{Error: wireError(err)}
+		return response{Error: wireError(err)}
 	}
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return api.RPCResponse{Error: &api.Error{Code: CodeInternal, Message: fmt.Sprintf("encode the result of %s: %v", req.Method, err)}}
-	}
-	return api.RPCResponse{Result: raw}
+	return response{Result: orNull(v)}
 }
 
 // sendResult sends one result of a stream.
@@ -147,23 +143,60 @@ func (c *connection) sendResult(ctx context.Context, v any) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode a result: %w", err)
-	}
-	return c.writeResponse(api.RPCResponse{Result: raw, More: true})
+	return c.writeResponse(response{Result: orNull(v), More: true})
 }
 
-func (c *connection) writeResponse(r api.RPCResponse) error {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode a response: %w", err)
+// response is an api.RPCResponse whose result is encoded only once, as a part of the message: an answer
+// may have megabytes.
+type response struct {
+	Result any              `json:"result,omitempty"`
+	Error  *api.Error       `json:"error,omitempty"`
+	More   bool             `json:"more,omitempty"`
+	Ask    *api.RPCQuestion `json:"ask,omitempty"`
+}
+
+// orNull keeps a result of nil in the message.
+func orNull(v any) any {
+	if v == nil {
+		return json.RawMessage("null")
 	}
+	return v
+}
+
+func (c *connection) writeResponse(r response) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if err := c.conn.SetWriteDeadline(time.Now().Add(responseTime)); err != nil {
 		return err
 	}
-	_, err = c.conn.Write(append(raw, '\n'))
+	w := &counter{to: c.conn}
+	err := c.encodeTo(w, r)
+	if err != nil && w.bytes == 0 { // it could not be encoded, or the client has gone
+		unsent := response{Error: &api.Error{Code: CodeInternal, Message: fmt.Sprintf("encode the answer: %v", err)}}
+		err = errors.Join(err, c.encodeTo(w, unsent))
+	}
 	return err
+}
+
+// encodeTo writes a response; a panic of a type's own encoder is an error of this response only.
+func (c *connection) encodeTo(w io.Writer, r response) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.log.Error("panic in an encoder", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("culvertd hit a defect: %v", p)
+		}
+	}()
+	return json.NewEncoder(w).Encode(r)
+}
+
+// counter counts the bytes that it writes.
+type counter struct {
+	to    io.Writer
+	bytes int
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.bytes += n
+	return n, err
 }

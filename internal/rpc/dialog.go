@@ -75,7 +75,7 @@ func (d *dialog) askClient(ctx context.Context, method string, params, result an
 	if deadline, ok := ctx.Deadline(); ok {
 		q.DeadlineMS = max(1, time.Until(deadline).Milliseconds())
 	}
-	if err := d.c.writeResponse(api.RPCResponse{Ask: q}); err != nil {
+	if err := d.c.writeResponse(response{Ask: q}); err != nil {
 		return fmt.Errorf("ask the client for %s: %w: %w", method, errGone, err)
 	}
 	select {

@@ -90,6 +90,7 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 	}
 	s.Handle("panic", func(context.Context, json.RawMessage) (any, error) { panic("oh") })
 	s.Handle("unencodable", func(context.Context, json.RawMessage) (any, error) { return func() {}, nil })
+	s.Handle("broken", func(context.Context, json.RawMessage) (any, error) { return brokenEncoder{}, nil })
 	socket, _ := start(t, s)
 	for _, tc := range []struct {
 		method, code, message string
@@ -102,7 +103,8 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 		{"plain", CodeInternal, "disk full", nil},
 		{"own", "own", "m", nil},
 		{"panic", CodeInternal, "culvertd hit a defect in panic: oh", nil},
-		{"unencodable", CodeInternal, "encode the result of unencodable: json: unsupported type: func()", nil},
+		{"unencodable", CodeInternal, "encode the answer: json: unsupported type: func()", nil},
+		{"broken", CodeInternal, "encode the answer: culvertd hit a defect: ah", nil},
 		{"nonsense", CodeUnknownMethod, `culvertd has no method "nonsense"`, nil},
 	} {
 		err := Call(t.Context(), socket, tc.method, nil, nil)
@@ -117,6 +119,11 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 		}
 	}
 }
+
+// brokenEncoder panics when it is encoded.
+type brokenEncoder struct{}
+
+func (brokenEncoder) MarshalJSON() ([]byte, error) { panic("ah") }
 
 func TestNoDaemon(t *testing.T) {
 	dir := t.TempDir()

@@ -3,6 +3,7 @@ package vf
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strconv"
 )
 
@@ -69,6 +70,29 @@ type Link struct {
 	// Bond is the bond that has the netdevice as a member, nil if none has. Only the read of one
 	// VF has it.
 	Bond *BondState `json:"bond,omitempty"`
+}
+
+// Brief returns the link with at most so many addresses and routes, those of its bond too. The counts
+// of further ones grow.
+func (l Link) Brief(most int) Link {
+	l.MoreAddrs += max(0, len(l.Addrs)-most)
+	l.MoreRoutes += max(0, len(l.Routes)-most)
+	l.Addrs, l.Routes = firstOf(l.Addrs, most), firstOf(l.Routes, most)
+	l.Tentative, l.Duplicates = firstOf(l.Tentative, most), firstOf(l.Duplicates, most)
+	if l.Bond != nil {
+		bond := *l.Bond
+		bond.Link = bond.Link.Brief(most)
+		l.Bond = &bond
+	}
+	return l
+}
+
+// firstOf returns the beginning of a list, which does not keep the rest in memory.
+func firstOf[T any](all []T, most int) []T {
+	if len(all) <= most {
+		return all
+	}
+	return slices.Clone(all[:most])
 }
 
 // PF is the kernel's report about a Physical Function and its VFs. The status of a node

@@ -47,10 +47,11 @@ func TestMemoryOfLargeNetworks(t *testing.T) {
 	endFakenode(t, cmd)
 }
 
-// callLarge is one CNI call for the large network of a pod. Its IPAM plugin needs 8 KiB of it for DEL.
+// callLarge is one CNI call for the large network of a pod. Its IPAM plugin needs almost all for DEL
+// that a lease keeps.
 func callLarge(ctx context.Context, socket, command string, pod int) error {
 	config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"large%d","type":"culvert","pool":"bench.dev/fast","logFile":%q,"ipam":{"type":"other","y":%q}}`,
-		pod, strings.Repeat("x", 52<<10), strings.Repeat("y", 8<<10))
+		pod, strings.Repeat("x", 56<<10), strings.Repeat("y", 3900))
 	r := api.CNIRequest{
 		Command: command, ContainerID: fmt.Sprint("large-", pod), IfName: "net1", Netns: fmt.Sprintf("/run/netns/pod-%d", pod), Path: "/opt/cni/bin",
 		Config: []byte(config),

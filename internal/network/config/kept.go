@@ -8,18 +8,15 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// A lease keeps its network's configuration as it is up to smallText. Of a larger one it keeps what the
-// DEL of an IPAM plugin needs, up to mostKept. Tenants write configurations, and the ledger has one
-// for each VF, in memory too. A usual configuration has some hundred bytes.
-const (
-	smallText = 4 << 10
-	mostKept  = 16 << 10
-)
+// mostKept is how many bytes of its network's configuration a lease keeps: the whole of it, or else what
+// the DEL of an IPAM plugin needs. Tenants write configurations, and the ledger has one for each VF,
+// in memory too. A usual configuration has some hundred bytes.
+const mostKept = 4 << 10
 
 // Kept returns the text of a configuration that a lease keeps. The error wraps vf.ErrInvalid: the DEL
 // of another project's IPAM plugin would need more.
 func (c Config) Kept(raw []byte) ([]byte, error) {
-	if len(raw) <= smallText {
+	if len(raw) <= mostKept {
 		return raw, nil
 	}
 	var all map[string]json.RawMessage

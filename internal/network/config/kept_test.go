@@ -18,8 +18,8 @@ func TestKept(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, raw, want string }{
 		{"small", text(`{"type":"static"}`, 100), text(`{"type":"static"}`, 100)},
-		{"large", text(`{"type":"static"}`, smallText), `{"cniVersion":"1.0.0","name":"n","type":"sriov"}`},
-		{"large, of another plugin", text(delegated(5000), smallText), `{"cniVersion":"1.0.0","ipam":` + delegated(5000) + `,"name":"n","type":"sriov"}`},
+		{"large", text(`{"type":"static"}`, mostKept), `{"cniVersion":"1.0.0","name":"n","type":"sriov"}`},
+		{"large, of another plugin", text(delegated(3900), mostKept), `{"cniVersion":"1.0.0","ipam":` + delegated(3900) + `,"name":"n","type":"sriov"}`},
 		{"too large", text(delegated(mostKept), 10), ""},
 	} {
 		c, err := Parse([]byte(tt.raw))
@@ -28,7 +28,7 @@ func TestKept(t *testing.T) {
 		}
 		got, err := c.Kept([]byte(tt.raw))
 		if tt.want == "" {
-			if !errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), "ipam: invalid: with args and runtimeConfig it has 16") {
+			if !errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), "ipam: invalid: with args and runtimeConfig it has 4") {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 			continue

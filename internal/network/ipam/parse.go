@@ -23,6 +23,18 @@ const (
 	maxShared   = 256
 )
 
+// CheckResult refuses the result of another project's plugin that has more addresses or routes than
+// a network of Culvert's own may have. The ledger keeps them for each VF.
+func CheckResult(addresses, routes int) error {
+	switch {
+	case addresses > maxStatic:
+		return fmt.Errorf("%w: it has %d addresses; want at most %d", vf.ErrInvalid, addresses, maxStatic)
+	case routes > maxRoutes:
+		return fmt.Errorf("%w: it has %d routes; want at most %d", vf.ErrInvalid, routes, maxRoutes)
+	}
+	return nil
+}
+
 // few reports whether a list is short enough to be parsed, and records a problem if it is not.
 func few(o *strictjson.Object, key string, n, most int) bool {
 	if n > most {

@@ -32,7 +32,7 @@ type Input struct {
 	Changed map[vf.ID]bool
 	// Seen has the VFs that could be read in their owners' netns. For other VFs the picture has
 	// what the PF holds, and not the state of the netdevice.
-	Seen map[vf.ID]vf.State
+	Seen map[vf.ID]Seen
 	// Dark are attached VFs whose interfaces have been up without carrier for long, although their PF
 	// has a link.
 	Dark map[vf.ID]bool

@@ -77,7 +77,7 @@ func node(t *testing.T) Input {
 	for i := range f1.VFs {
 		f1.VFs[i].PCI.Device = 0x11
 	}
-	in := Input{Node: "worker01", Version: "v0.1.0", Now: now, Ready: true, Spec: spec(t, hostYAML), Seen: map[vf.ID]vf.State{}}
+	in := Input{Node: "worker01", Version: "v0.1.0", Now: now, Ready: true, Spec: spec(t, hostYAML), Seen: map[vf.ID]Seen{}}
 	for _, v := range append(f0.VFs[:7:7], f1.VFs[:5]...) { // the sixth is not in the ledger
 		in.Records = append(in.Records, free(v))
 	}
@@ -124,7 +124,7 @@ func attachPod(in *Input, v *vf.State, i int, name, network, prefix string, want
 	link.Addrs = []netip.Prefix{want.Addresses[0].Prefix}
 	seen.Link = &link
 	if i == 0 {
-		in.Seen[v.ID] = seen
+		in.Seen[v.ID] = See(*r, seen)
 	}
 	v.Link = nil
 	in.Addresses = append(in.Addresses, journal.Address{Network: network, Addr: want.Addresses[0].Prefix.Addr(), VF: v.ID, Owner: r.Lease.Owner})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -74,7 +73,8 @@ func (p picture) isUnread(id vf.PFID) bool {
 }
 
 func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
-	if seen, ok := p.Seen[st.ID]; ok {
+	seen, isSeen := p.Seen[st.ID]
+	if isSeen {
 		st.Link = seen.Link
 	}
 	v := api.VF{
@@ -91,20 +91,24 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	r, known := p.records[st.ID]
 	if known {
 		p.fillLease(&v, r)
-		v.OpenBy, v.Guard = p.Users[st.PCI], guardOf(r, st)
+		v.OpenBy, v.MoreOpenBy = firstOf(p.Users[st.PCI])
+		v.Guard = guardOf(r, st)
+		if !isSeen {
+			seen = See(r, st)
+		}
 		if !p.Changed[st.ID] && pf.Err == "" { // else parts of st were not read
-			v.Differences = findDifferences(r, st)
+			v.Differences, v.MoreDifferences = seen.Differences, seen.More
 		}
 	}
 	if pod := p.Given[st.PCI]; pod != "" && (!known || r.Phase == vf.PhaseFree) {
 		v.Phase, v.Owner = api.PhaseGiven, &vf.Owner{Kind: vf.OwnerPod, Name: pod}
-		v.Since, v.Differences = time.Time{}, nil // the pod may change it as it likes
+		v.Since, v.Differences, v.MoreDifferences = time.Time{}, nil, 0 // the pod may change it as it likes
 	}
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC
 	}
 	if v.UsedBy = p.findUser(pf, st); v.UsedBy != "" && v.Phase == string(vf.PhaseFree) {
-		v.Phase, v.Since, v.Differences = api.PhaseOutside, time.Time{}, nil // the user may change it as it likes
+		v.Phase, v.Since, v.Differences, v.MoreDifferences = api.PhaseOutside, time.Time{}, nil, 0 // the user may change it as it likes
 	}
 	v.NoCarrier = p.Dark[st.ID] && r.Phase == vf.PhaseAttached
 	v.Rates = ratesOf(v, st.Admin)
@@ -203,21 +207,4 @@ func mergeAddresses(wanted []vf.Address, held []journal.Address) []string {
 		}
 	}
 	return out
-}
-
-// findDifferences returns the differences of an attached VF to its lease, or of a free or
-// quarantined VF to its baseline. In other phases the kernel's state is being changed, and a
-// difference says nothing.
-func findDifferences(r journal.Record, st vf.State) []vf.Difference {
-	switch r.Phase {
-	case vf.PhaseFree, vf.PhaseQuarantined:
-		return r.Baseline.Diff(st)
-	case vf.PhaseAttached:
-		all := lease.Diff(r, st)
-		if st.Link == nil && r.Lease.Netns != "" { // it is in a netns that was not listed
-			all = slices.DeleteFunc(all, func(d vf.Difference) bool { return d.Attribute == "interface" })
-		}
-		return all
-	}
-	return nil
 }

@@ -98,6 +98,9 @@ func parseDelegated(out []byte, version string) (ipam.Config, ipam.DNS, error) {
 	if err != nil {
 		return ipam.Config{}, ipam.DNS{}, fmt.Errorf("%w: not a result: %w", vf.ErrInvalid, err)
 	}
+	if err := ipam.CheckResult(len(r.IPs), len(r.Routes)); err != nil {
+		return ipam.Config{}, ipam.DNS{}, err
+	}
 	c := ipam.Config{Type: ipam.TypeStatic, Scope: ipam.ScopeNode, Lenient: true}
 	for _, a := range r.IPs {
 		ip, ok := netip.AddrFromSlice(a.Address.IP)

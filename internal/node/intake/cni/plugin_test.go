@@ -125,9 +125,11 @@ func TestDelegatedResultIsRefused(t *testing.T) {
 		strings.Repeat(" ", netconf.MaxText+1): "the network configuration: invalid: it has 65537 bytes; want at most 65536",
 		`[]`:                                   "invalid: not a result: ",
 		`{"ips":[]}`:                           "invalid: it has no address",
-		`{"ips":[{"address":"10.5.0.7/24"}],"routes":[{}]}`:            "invalid: route <nil>: want a destination with its prefix length",
-		`{"ips":[{"gateway":"10.5.0.1"}]}`:                             "invalid: address <nil>: want one with its prefix length",
-		`{"ips":[{"address":"10.5.0.7/24"}],"routes":[{"dst":"x/8"}]}`: "invalid: not a result: ",
+		`{"ips":[{"address":"10.5.0.7/24"}],"routes":[{}]}`:                                                                       "invalid: route <nil>: want a destination with its prefix length",
+		`{"ips":[` + strings.Repeat(`{"address":"10.5.0.7/24"},`, 64) + `{"address":"10.5.0.8/24"}]}`:                             "invalid: it has 65 addresses; want at most 64",
+		`{"ips":[{"address":"10.5.0.7/24"}],"routes":[` + strings.Repeat(`{"dst":"10.0.0.0/8"},`, 256) + `{"dst":"10.0.0.0/8"}]}`: "invalid: it has 257 routes; want at most 256",
+		`{"ips":[{"gateway":"10.5.0.1"}]}`:                                                                                        "invalid: address <nil>: want one with its prefix length",
+		`{"ips":[{"address":"10.5.0.7/24"}],"routes":[{"dst":"x/8"}]}`:                                                            "invalid: not a result: ",
 	} {
 		_, _, err := parseDelegated([]byte(result), "1.0.0")
 		if !errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -198,30 +199,30 @@ func (g *Gatherer) findDark(records []journal.Record) map[vf.ID]bool {
 const readers = 8
 
 // readAttached reads the attached VFs in their owners' network namespaces. It leaves out VFs that
-// cannot be read.
-func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) map[vf.ID]vf.State {
-	states := make([]vf.State, len(records))
+// cannot be read. No more than the few that are being read are in memory as a whole.
+func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) map[vf.ID]status.Seen {
+	var mu sync.Mutex
+	out := map[vf.ID]status.Seen{}
 	var group errgroup.Group
 	group.SetLimit(readers)
-	for i, r := range records {
+	for _, r := range records {
 		if r.Phase != vf.PhaseAttached {
 			continue
 		}
 		group.Go(func() error {
-			if st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns); err == nil {
-				st.Can = g.Node.VFs.AbilitiesOf(r.ID.PF)
-				states[i] = g.withGuard(ctx, r, st)
+			st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns)
+			if err != nil {
+				return nil //nolint:nilerr // the status then has what the listing shows
 			}
+			st.Can = g.Node.VFs.AbilitiesOf(r.ID.PF)
+			seen := status.See(r, g.withGuard(ctx, r, st))
+			mu.Lock()
+			defer mu.Unlock()
+			out[r.ID] = seen
 			return nil
 		})
 	}
 	_ = group.Wait() // it returns nil
-	out := map[vf.ID]vf.State{}
-	for i, st := range states {
-		if !st.PCI.IsZero() {
-			out[records[i].ID] = st
-		}
-	}
 	return out
 }
 

@@ -73,6 +73,9 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	for _, d := range v.Differences {
 		writeEntry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(d.String()))
 	}
+	if v.MoreDifferences > 0 {
+		fmt.Fprintln(&b, excerpt.More(v.MoreDifferences))
+	}
 	return b.String()
 }
 
@@ -175,6 +178,9 @@ func openBy(v api.VF) string {
 	var all []string
 	for _, p := range v.OpenBy {
 		all = append(all, p.String())
+	}
+	if v.MoreOpenBy > 0 {
+		all = append(all, excerpt.More(v.MoreOpenBy))
 	}
 	return strings.Join(all, ", ")
 }
