@@ -163,11 +163,16 @@ type Rate struct {
 
 // Guard is the guard of a VF that a pod has: its mode, and how far it holds.
 type Guard struct {
-	Mode   vf.GuardMode `json:"mode"`
-	Degree vf.Degree    `json:"degree"`
+	Mode vf.GuardMode `json:"mode"`
+	// Allow are the kinds of frame that it lets pass.
+	Allow  []vf.GuardKey `json:"allow,omitempty"`
+	Degree vf.Degree     `json:"degree"`
 	// Reason says why the guard does not hold fully; it is empty for an enforced one.
 	Reason string `json:"reason,omitempty"`
 }
+
+// Name names the guard by its mode and keys.
+func (g Guard) Name() string { return vf.GuardName(g.Mode, g.Allow) }
 
 // Lent is a max_tx_rate that a VF has for a measurement in place of its owner's.
 type Lent struct {

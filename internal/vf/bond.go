@@ -77,15 +77,15 @@ func (m BondMode) CheckVFs() error {
 	return fmt.Errorf("mode %s needs a port group on the switch over the ports of all PFs, for the VFs alone: want %s", m, BondActiveBackup)
 }
 
-// CheckGuard returns the reason why a guard does not work at the members of a bond in this mode, or nil.
-// A guard pins the MAC address of each member, and guard ip drops the frames of other protocols
-// (bond_alb.c, bond_3ad.c of drivers/net/bonding).
-func (m BondMode) CheckGuard(g GuardMode) error {
+// CheckGuard returns the reason why a guard with these keys does not work at the members of a bond in
+// this mode, or nil. A guard pins the MAC address of each member, and drops the frames of LACP
+// without its key (bond_alb.c, bond_3ad.c of drivers/net/bonding).
+func (m BondMode) CheckGuard(allow []GuardKey) error {
 	switch {
 	case m == "balance-tlb" || m == "balance-alb":
 		return fmt.Errorf("does not work with a bond in mode %s, which changes the MAC addresses of its members: take guard out, or use mode %s", m, BondActiveBackup)
-	case m == "802.3ad" && g == GuardIP:
-		return fmt.Errorf("drops the LACP frames of a bond in mode %s: want guard %s, or mode %s", m, GuardARP, BondActiveBackup)
+	case m == "802.3ad" && !slices.Contains(allow, AllowLACP):
+		return fmt.Errorf("drops the LACP frames of a bond in mode %s: add \"guardAllow\": [%q], or use mode %s", m, AllowLACP, BondActiveBackup)
 	}
 	return nil
 }

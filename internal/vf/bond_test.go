@@ -2,6 +2,7 @@ package vf
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,10 +16,10 @@ func TestBondModes(t *testing.T) {
 		if err := m.CheckVFs(); (err == nil) != (m == BondActiveBackup) {
 			t.Errorf("%s: %v", m, err)
 		}
-		for _, g := range []GuardMode{GuardARP, GuardIP} {
+		for _, allow := range [][]GuardKey{nil, {AllowLACP}} {
 			movesMACs := m == "balance-tlb" || m == "balance-alb"
-			if err := m.CheckGuard(g); (err != nil) != (movesMACs || m == "802.3ad" && g == GuardIP) {
-				t.Errorf("guard %s and %s: %v", g, m, err)
+			if err := m.CheckGuard(allow); (err != nil) != (movesMACs || m == "802.3ad" && allow == nil) {
+				t.Errorf("a guard with %v and %s: %v", allow, m, err)
 			}
 		}
 	}
@@ -93,5 +94,50 @@ func TestBondDiff(t *testing.T) {
 	}
 	if got := Differences(b.Diff("net1", &mtu, nil)); got != "bond is none, not net1" {
 		t.Errorf("no bond: %s", got)
+	}
+}
+
+func TestParseAntiAffinity(t *testing.T) {
+	for _, s := range []string{"pf", "nic", "numa", "none"} {
+		if got, err := ParseAntiAffinity(s); err != nil || string(got) != s {
+			t.Errorf("%q: %q, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "PF", "card"} {
+		if got, err := ParseAntiAffinity(s); err == nil || got != "" {
+			t.Errorf("%q: %q, %v", s, got, err)
+		}
+	}
+}
+
+// A person may name the primary PF by its netdevice, its port or its PCI address.
+func TestPrefersPF(t *testing.T) {
+	pf := PF{Name: "enp1s0", PCI: PCIAddr{Bus: 1}}
+	split := PF{Port: "enp2s0f4", PCI: PCIAddr{Bus: 2}}
+	for primary, want := range map[string][2]bool{ // of pf and split
+		"": {true, true}, "enp1s0": {true, false}, "0000:01:00.0": {true, false},
+		"enp2s0f4": {false, true}, "0000:02:00.0": {false, true}, "enp9s0": {false, false},
+	} {
+		b := Bond{Primary: primary}
+		if got := [2]bool{b.PrefersPF(pf), b.PrefersPF(split)}; got != want {
+			t.Errorf("primary %q: %v, want %v", primary, got, want)
+		}
+	}
+}
+
+// The members of the largest bond with the longest name have different names, which the kernel
+// takes (IFNAMSIZ of uapi linux/if.h).
+func TestMemberNames(t *testing.T) {
+	if a, b := MemberName("net1", 0), MemberName("net1", 1); a != "net1a" || b != "net1b" {
+		t.Errorf("%s and %s", a, b)
+	}
+	const longest = 15
+	seen := map[string]bool{}
+	for i := range MaxLinks {
+		name := MemberName(strings.Repeat("n", LongestBondName), i)
+		if len(name) > longest || seen[name] {
+			t.Errorf("member %d is %s", i, name)
+		}
+		seen[name] = true
 	}
 }

@@ -196,3 +196,16 @@ func TestModels(t *testing.T) {
 		}
 	}
 }
+
+// host.yaml may bind a driver to a VF by its name. The name of a PF driver is no such name, except
+// for drivers that serve both.
+func TestDrivesVFs(t *testing.T) {
+	for name, want := range map[string]bool{
+		"igbvf": true, "iavf": true, "i40evf": true, "mlx5_core": true, "bnx2x": true,
+		"igb": false, "i40e": false, "ice": false, DriverVFIO: false, "e1000e": false, "": false,
+	} {
+		if got := DrivesVFs(name); got != want {
+			t.Errorf("%q drives VFs: %t", name, got)
+		}
+	}
+}

@@ -26,10 +26,43 @@ func ParseGuardMode(s string) (GuardMode, error) {
 	return "", fmt.Errorf("%q: want arp or ip", s)
 }
 
+// GuardKey names a kind of frame that a guard drops unless the network allows it (guardAllow).
+type GuardKey string
+
+// Keys of guardAllow. Each allows what changes how switches, routers or hosts send the traffic of
+// others, and what a pod with that task must send.
+const (
+	AllowDHCPServer      GuardKey = "dhcp-server"      // DHCP and DHCPv6 to clients
+	AllowRouter          GuardKey = "router"           // advertisements of routers and redirects, in ICMP and ICMPv6
+	AllowMulticastRouter GuardKey = "multicast-router" // queries of IGMP and MLD
+	AllowVRRP            GuardKey = "vrrp"             // VRRP and CARP
+	AllowLLDP            GuardKey = "lldp"
+	AllowLACP            GuardKey = "lacp" // and other slow protocols (IEEE 802.3, annex 57A)
+	AllowEAPOL           GuardKey = "eapol"
+	AllowPPPoE           GuardKey = "pppoe"
+	AllowMPLS            GuardKey = "mpls"
+	AllowPBB             GuardKey = "pbb" // provider backbone bridges (IEEE 802.1ah)
+)
+
+// GuardKeys returns all keys of guardAllow.
+func GuardKeys() []GuardKey {
+	return []GuardKey{AllowDHCPServer, AllowRouter, AllowMulticastRouter, AllowVRRP, AllowLLDP, AllowLACP, AllowEAPOL, AllowPPPoE, AllowMPLS, AllowPBB}
+}
+
+// ParseGuardKey accepts the keys of guardAllow.
+func ParseGuardKey(s string) (GuardKey, error) {
+	if k := GuardKey(s); slices.Contains(GuardKeys(), k) {
+		return k, nil
+	}
+	return "", fmt.Errorf("%q: want one of %v", s, GuardKeys())
+}
+
 // Guard is a guard at a VF's netdevice, as it is wanted or as the kernel has it. The zero value is
 // no guard.
 type Guard struct {
-	Mode      GuardMode    `json:"mode,omitempty"`
+	Mode GuardMode `json:"mode,omitempty"`
+	// Allow has the keys of the network, each once and in order.
+	Allow     []GuardKey   `json:"allow,omitempty"`
 	MAC       MAC          `json:"mac,omitzero"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 	// Altered reports that rules of the guard were changed or removed outside Culvert. The other
@@ -37,7 +70,19 @@ type Guard struct {
 	Altered bool `json:"altered,omitempty"`
 }
 
-// String describes a guard: "ip of 52:54:00:00:00:01, 172.16.91.5". The text of two guards is the
+// Allows reports whether the guard lets frames of that kind pass.
+func (g Guard) Allows(k GuardKey) bool { return slices.Contains(g.Allow, k) }
+
+// GuardName names a guard by its mode and keys: "ip", or "ip+dhcp-server".
+func GuardName(m GuardMode, allow []GuardKey) string {
+	name := string(m)
+	for _, k := range allow {
+		name += "+" + string(k)
+	}
+	return name
+}
+
+// String describes a guard: "ip+vrrp of 52:54:00:00:00:01, 172.16.91.5". The text of two guards is the
 // same if the guards are, and ParseGuard reads it.
 func (g Guard) String() string {
 	switch {
@@ -46,7 +91,7 @@ func (g Guard) String() string {
 	case g.Mode == "":
 		return "none"
 	}
-	parts := []string{fmt.Sprintf("%s of %s", g.Mode, g.MAC)}
+	parts := []string{fmt.Sprintf("%s of %s", GuardName(g.Mode, g.Allow), g.MAC)}
 	for _, a := range g.Addresses {
 		parts = append(parts, a.String())
 	}
@@ -56,11 +101,19 @@ func (g Guard) String() string {
 // ParseGuard reads the text of a guard that is neither altered nor the zero value.
 func ParseGuard(s string) (Guard, error) {
 	head, rest, more := strings.Cut(s, ", ")
-	mode, mac, _ := strings.Cut(head, " of ")
+	name, mac, _ := strings.Cut(head, " of ")
+	names := strings.Split(name, "+")
 	var g Guard
 	var err error
-	if g.Mode, err = ParseGuardMode(mode); err != nil {
+	if g.Mode, err = ParseGuardMode(names[0]); err != nil {
 		return Guard{}, err
+	}
+	for _, name := range names[1:] {
+		k, err := ParseGuardKey(name)
+		if err != nil {
+			return Guard{}, err
+		}
+		g.Allow = append(g.Allow, k)
 	}
 	if g.MAC, err = ParseMAC(mac); err != nil {
 		return Guard{}, err
@@ -83,7 +136,7 @@ func (s Spec) GuardOver(b Baseline) Guard {
 	if s.Guard == "" {
 		return Guard{}
 	}
-	g := Guard{Mode: s.Guard, MAC: s.MACOver(b)}
+	g := Guard{Mode: s.Guard, Allow: s.GuardAllow, MAC: s.MACOver(b)}
 	for _, a := range s.Addresses {
 		g.Addresses = append(g.Addresses, a.Prefix.Addr())
 	}
@@ -152,9 +205,9 @@ func GuardDegree(p Power, rdma bool) (Degree, string) {
 	return GuardEnforced, ""
 }
 
-// DescribeGuard says how far a guard holds: "guard ip is partly enforced: ...".
-func DescribeGuard(mode GuardMode, degree Degree, reason string) string {
-	text := fmt.Sprintf("guard %s is ", mode)
+// DescribeGuard says how far the guard of that name holds: "guard ip is partly enforced: ...".
+func DescribeGuard(name string, degree Degree, reason string) string {
+	text := fmt.Sprintf("guard %s is ", name)
 	if degree != GuardEnforced {
 		text += string(degree) + " "
 	}

@@ -20,6 +20,8 @@ type Spec struct {
 	MaxTxRate *uint32    `json:"max_tx_rate,omitempty"` // Mb/s
 	MTU       *int       `json:"mtu,omitempty"`         // bytes
 	Guard     GuardMode  `json:"guard,omitempty"`
+	// GuardAllow are kinds of frame that the guard lets pass, each once and in order.
+	GuardAllow []GuardKey `json:"guardAllow,omitempty"`
 
 	// Driver is DriverDefault for a netdevice or DriverVFIO.
 	Driver string `json:"driver,omitempty"`

@@ -232,3 +232,59 @@ func TestCountText(t *testing.T) {
 		}
 	}
 }
+
+// The link of a PF is a problem for its VFs while it is down, has no carrier or flaps. A PF whose
+// netdevice was not read has no known problem.
+func TestLinkProblem(t *testing.T) {
+	for _, tt := range []struct {
+		pf   PF
+		want string
+	}{
+		{PF{Name: "p0", Up: true, Carrier: true}, ""},
+		{PF{Name: "p0", Up: true}, "PF p0 has no link"},
+		{PF{Name: "p0"}, "PF p0 is down"},
+		{PF{Name: "p0", Up: true, Carrier: true, Flapping: true}, "PF p0: " + DescribeFlapping()},
+		{PF{Name: "mgmtpf0,0", Port: "p4", Up: true}, "PF p4 has no link"},
+		{PF{Port: "p4", Up: true, Carrier: true}, ""},
+		{PF{PCI: PCIAddr{Bus: 1}}, ""},
+	} {
+		if got := tt.pf.LinkProblem(); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.pf, got, tt.want)
+		}
+	}
+}
+
+// I2: a VF that was made for vfio-pci has no interface. If it has one, that is a difference.
+func TestI2InterfaceOfAVFWithoutOne(t *testing.T) {
+	s := State{Driver: DriverVFIO}
+	b := BaselineOf(s)
+	if d := b.Diff(s); len(d) != 0 {
+		t.Errorf("as it was made: %s", Differences(d))
+	}
+	s.Link = &Link{Name: "v0"}
+	if got := Differences(b.Diff(s)); got != "netdevice is v0, not none" {
+		t.Errorf("with an interface: %s", got)
+	}
+}
+
+// I2: a setting that the PF's driver cannot change is no difference. If the driver can change it,
+// or if that is unknown, it is one.
+func TestI2SettingThatCannotChange(t *testing.T) {
+	made := State{Driver: "bnx2x", Admin: Admin{MAC: MAC{2}, MaxTxRate: 10000}}
+	b := BaselineOf(made)
+	for can, want := range map[Tri]string{
+		No: "", Unknown: "max_tx_rate is 0, not 10000", Yes: "max_tx_rate is 0, not 10000",
+	} {
+		now := made
+		now.Admin.MaxTxRate = 0
+		now.Can = Abilities{SetMaxTxRate: can}
+		if got := Differences(b.Diff(now)); got != want {
+			t.Errorf("the driver can change it: %s: %q, want %q", can, got, want)
+		}
+	}
+	now := made
+	now.Admin.MAC, now.Can = MAC{4}, Abilities{SetMAC: No, SetMaxTxRate: Yes}
+	if got := now.Settle(b.Admin); got != now.Admin {
+		t.Errorf("a MAC address that stays: %+v", got)
+	}
+}

@@ -52,3 +52,102 @@ func newND(message byte, target string, option byte, mac vf.MAC) []byte {
 	}
 	return out
 }
+
+// newProbe returns a probe of an address by ARP (RFC 5227).
+func newProbe(target string) []byte {
+	f := newARP(podMAC, podMAC, "0.0.0.0")
+	copy(f[atARPTarget:], netip.MustParseAddr(target).AsSlice())
+	return f
+}
+
+// newOwnIPv4 returns a packet of the pod's own address. Its options have a multiple of four bytes.
+func newOwnIPv4(protocol byte, options []byte, fragment uint16, payload ...byte) []byte {
+	h := []byte{byte(0x45 + len(options)/4), 0}
+	h = binary.BigEndian.AppendUint16(h, uint16(20+len(options)+len(payload)))
+	h = binary.BigEndian.AppendUint16(append(h, 0, 1), fragment)
+	h = append(h, 64, protocol, 0, 0)
+	h = append(append(h, 172, 16, 91, 5), 255, 255, 255, 255)
+	return newFrame(podMAC, 0x0800, slices.Concat(h, options, payload)...)
+}
+
+func newUDP(from, to uint16) []byte {
+	h := binary.BigEndian.AppendUint16(nil, from)
+	h = binary.BigEndian.AppendUint16(h, to)
+	return append(h, 0, 8, 0, 0)
+}
+
+// newOwnIPv6 returns a packet of the pod's own link-local address.
+func newOwnIPv6(next byte, payload ...byte) []byte {
+	return newIPv6(podMAC, ownLocal, next, payload...)
+}
+
+// newToSwitch returns a frame to one of the addresses that no bridge forwards.
+func newToSwitch(last byte, kind uint16) []byte {
+	f := newFrame(podMAC, kind)
+	copy(f, []byte{0x01, 0x80, 0xc2, 0, 0, last})
+	return f
+}
+
+// framesOfRouters are messages of servers, routers and switches from the pod's own addresses, and
+// harmless frames that look like them.
+func framesOfRouters() []verdict {
+	const more = 0x2000 // fragments follow
+	first := func(next byte, payload []byte) []byte { return append([]byte{next, 0, 0, 1, 0, 0, 0, 1}, payload...) }
+	later := func(next byte, payload []byte) []byte {
+		return append([]byte{next, 0, 0x05, 0xa8, 0, 0, 0, 1}, payload...)
+	}
+	query := append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, newICMP(130)...)
+	noOptions := []byte{1, 1, 1, 1}
+	return []verdict{
+		{"TCP", newOwnIPv4(6, nil, 0, newUDP(9, 68)...), true, true, ""},
+		{"SCTP", newOwnIPv4(132, nil, 0, newUDP(9, 68)...), true, true, ""},
+		{"TCP behind options", newOwnIPv4(6, noOptions, 0, newUDP(9, 9)...), false, false, ""},
+		{"DHCP to a server", newOwnIPv4(17, nil, 0, newUDP(68, 67)...), true, true, ""},
+		{"DHCP to a client", newOwnIPv4(17, nil, 0, newUDP(67, 68)...), false, false, vf.AllowDHCPServer},
+		{"DHCP to a client from another port", newOwnIPv4(17, nil, 0, newUDP(4011, 68)...), false, false, vf.AllowDHCPServer},
+		{"DHCP to a client in a first fragment", newOwnIPv4(17, nil, more, newUDP(67, 68)...), false, false, vf.AllowDHCPServer},
+		{"a later fragment with the same bytes", newOwnIPv4(17, nil, more|185, newUDP(67, 68)...), true, true, ""},
+		{"DHCP to a client behind options", newOwnIPv4(17, noOptions, 0, newUDP(67, 68)...), false, false, ""},
+		{"DHCPv6 to a server", newOwnIPv6(17, newUDP(546, 547)...), true, true, ""},
+		{"DHCPv6 to a client", newOwnIPv6(17, newUDP(547, 546)...), false, false, vf.AllowDHCPServer},
+		{"DHCPv6 to a client in a first fragment", newOwnIPv6(44, first(17, newUDP(547, 546))...), false, false, vf.AllowDHCPServer},
+		{"a later fragment of UDP with the same bytes", newOwnIPv6(44, later(17, newUDP(547, 546))...), true, true, ""},
+
+		{"echo request of IPv4", newOwnIPv4(1, nil, 0, newICMP(8)...), true, true, ""},
+		{"error message of IPv4", newOwnIPv4(1, nil, 0, newICMP(3)...), true, true, ""},
+		{"redirect of IPv4", newOwnIPv4(1, nil, 0, newICMP(5)...), false, false, vf.AllowRouter},
+		{"redirect of IPv4 in a first fragment", newOwnIPv4(1, nil, more, newICMP(5)...), false, false, vf.AllowRouter},
+		{"a later fragment of ICMP with the same bytes", newOwnIPv4(1, nil, 185, newICMP(5)...), true, true, ""},
+		{"router advertisement of IPv4", newOwnIPv4(1, nil, 0, newICMP(9)...), false, false, vf.AllowRouter},
+
+		{"report of IGMP", newOwnIPv4(2, nil, 0, 0x16, 0, 0, 0, 224, 0, 0, 9), true, true, ""},
+		{"report of IGMPv3", newOwnIPv4(2, routerAlert, 0, 0x22, 0, 0, 0, 0, 0, 0, 0), true, true, ""},
+		{"leave of IGMP", newOwnIPv4(2, routerAlert, 0, 0x17, 0, 0, 0, 224, 0, 0, 9), true, true, ""},
+		{"report of IGMP behind another option", newOwnIPv4(2, noOptions, 0, 0x16, 0, 0, 0, 224, 0, 0, 9), false, false, ""},
+		{"query of IGMP", newOwnIPv4(2, nil, 0, 0x11, 0, 0, 0, 0, 0, 0, 0), false, false, vf.AllowMulticastRouter},
+		{"query of IGMPv3", newOwnIPv4(2, routerAlert, 0, 0x11, 0, 0, 0, 0, 0, 0, 0), false, false, vf.AllowMulticastRouter},
+		{"query of MLD", newOwnIPv6(0, query...), false, false, vf.AllowMulticastRouter},
+		{"query of MLD without the option", newOwnIPv6(58, newICMP(130)...), false, false, vf.AllowMulticastRouter},
+		{"done of MLD", newOwnIPv6(0, append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, newICMP(132)...)...), true, true, ""},
+
+		{"VRRP", newOwnIPv4(112, nil, 0, 0x31, 1, 255, 0), false, false, vf.AllowVRRP},
+		{"VRRP of IPv6", newOwnIPv6(112, 0x31, 1, 255, 0), false, false, vf.AllowVRRP},
+		{"VRRP of IPv6 in a fragment", newOwnIPv6(44, first(112, []byte{0x31, 1, 255, 0})...), false, false, vf.AllowVRRP},
+
+		{"LLDP", newToSwitch(0x0e, 0x88cc), false, false, vf.AllowLLDP},
+		{"LLDP to a host", newFrame(podMAC, 0x88cc), false, false, vf.AllowLLDP},
+		{"LACP", newToSwitch(2, 0x8809), false, false, vf.AllowLACP},
+		{"EAPOL", newToSwitch(3, 0x888e), false, false, vf.AllowEAPOL},
+		{"PPPoE discovery", newFrame(podMAC, 0x8863), false, false, vf.AllowPPPoE},
+		{"PPPoE session", newFrame(podMAC, 0x8864), false, false, vf.AllowPPPoE},
+		{"MPLS", newFrame(podMAC, 0x8847), false, false, vf.AllowMPLS},
+		{"MPLS multicast", newFrame(podMAC, 0x8848), false, false, vf.AllowMPLS},
+		{"PBB", newFrame(podMAC, 0x88e7), false, false, vf.AllowPBB},
+		{"MAC control", newToSwitch(1, 0x8808), false, false, ""},
+		{"MAC control to a host", newFrame(podMAC, 0x8808), false, false, ""},
+		{"another protocol to a switch", newToSwitch(0x0e, 0x88f7), false, false, ""},
+		{"VN-Tag", newFrame(podMAC, 0x8926), false, false, ""},
+		{"tag of IEEE 802.1BR", newFrame(podMAC, 0x893f), false, false, ""},
+		{"LLDP from a foreign MAC", newFrame(otherMAC, 0x88cc), false, false, ""},
+	}
+}

@@ -18,7 +18,7 @@ import (
 
 // mostRead is how much memory the reads of one guard may take in all, in bytes. TestReadIsBounded
 // makes the pod add more than that in each case, and hundreds of MiB in the first case.
-const mostRead = 2 << 20
+const mostRead = 4 << 20
 
 // A pod with NET_ADMIN adds thousands of rules and other objects to the table of its guard and to
 // its netns. Read stops at the first object that is not the guard's, so culvertd's memory does not

@@ -15,16 +15,22 @@ import (
 // header. nftables' other bases, and its meta keys, follow skb->protocol, which the sender of a
 // packet socket chooses (sockaddr_ll.sll_protocol).
 const (
-	atSource    = 6
-	atEtherType = 12
-	atPayload   = 14
+	atDestination = 0
+	atSource      = 6
+	atEtherType   = 12
+	atPayload     = 14
 
 	atARPKinds   = atPayload // htype, ptype, hlen, plen
 	atARPOp      = atPayload + 6
 	atARPMAC     = atPayload + 8
 	atARPAddress = atPayload + 14
+	atARPTarget  = atPayload + 24
 
-	atIPv4Source = atPayload + 12
+	atIPv4Fragment = atPayload + 6
+	atIPv4Protocol = atPayload + 9
+	atIPv4Source   = atPayload + 12
+	atIPv4Payload  = atPayload + 20 // of a packet without options
+	atIPv4Behind   = atPayload + 24 // behind an option of four bytes
 
 	atIPv6Length  = atPayload + 4
 	atIPv6Next    = atPayload + 6
@@ -37,6 +43,8 @@ const (
 	atFragmentOffset   = atIPv6Payload + 2
 	atAfterExtension   = atIPv6Payload + 8
 	fragmentOffsetMask = 0xfff8
+
+	atPort = 2 // the destination port of UDP, from the header on
 )
 
 // Next headers of IPv6 (linux/in.h, linux/in6.h, linux/icmpv6.h) and types of ICMPv6 (RFC 4443,
@@ -51,6 +59,42 @@ const (
 	icmpMLDReport2                      = 143
 )
 
+// Protocols of IPv4 and IPv6 that change how routers and switches send the traffic of others, and
+// their messages. vf.GuardKeys allow them.
+const (
+	protocolVRRP = 112 // RFC 9568; CARP has the same number
+
+	portDHCPClient, portDHCPv6Client = 68, 546 // RFC 2131, RFC 8415: servers send to these
+
+	icmp4Redirect, icmp4RouterAdvertisement = 5, 9     // RFC 792, RFC 1256
+	icmpRouterAdvertisement, icmpRedirect   = 134, 137 // RFC 4861
+	icmpMLDQuery                            = 130      // RFC 3810
+	igmpQuery                               = 0x11     // RFC 3376
+)
+
+// igmpReports are the types of IGMP that hosts send (RFC 3376).
+var igmpReports = []byte{0x12, 0x16, 0x17, 0x22}
+
+// routerAlert is the option of IPv4 that messages of IGMP have (RFC 2113).
+var routerAlert = []byte{0x94, 4, 0, 0}
+
+// Headers of IPv4: version 4 and the length in words of four bytes.
+const headerPlain, headerWithOption = 0x45, 0x46
+
+// etherTypes are the EtherTypes that the keys of vf.GuardKeys allow. Guard arp drops them without the
+// key, and guard ip drops all but IP and ARP.
+var etherTypes = []struct {
+	key   vf.GuardKey
+	types []uint16
+}{
+	{vf.AllowLLDP, []uint16{0x88cc}},
+	{vf.AllowLACP, []uint16{0x8809}},
+	{vf.AllowEAPOL, []uint16{unix.ETH_P_PAE}},
+	{vf.AllowPPPoE, []uint16{unix.ETH_P_PPP_DISC, unix.ETH_P_PPP_SES}},
+	{vf.AllowMPLS, []uint16{unix.ETH_P_MPLS_UC, unix.ETH_P_MPLS_MC}},
+	{vf.AllowPBB, []uint16{0x88e7}},
+}
+
 // extensions are the extension headers of IPv6. A receiver reads on behind them, so neighbour
 // discovery could hide there. rulesOfIPv6 lets some of them pass under conditions.
 var extensions = []byte{
@@ -58,14 +102,20 @@ var extensions = []byte{
 	unix.IPPROTO_MH, 139 /* HIP */, 140, /* Shim6 */
 }
 
-// tagTypes are the EtherTypes of VLAN tags. A tagged frame may hold anything, and receivers take
-// one with VLAN 0 for untagged.
-var tagTypes = [][]byte{{0x81, 0x00}, {0x88, 0xa8}, {0x91, 0x00}, {0x92, 0x00}, {0x93, 0x00}}
+// droppedTypes are the EtherTypes that no key allows: VLAN tags, the tags of port extenders (VN-Tag and
+// IEEE 802.1BR), and MAC control, which pauses the other end of a link. A tagged frame may hold
+// anything, and receivers take one with VLAN 0 for untagged.
+var droppedTypes = []uint16{0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x8926, 0x893f, 0x8808}
 
 // Names of chains. The base chain is the one at the hook.
 const (
 	baseChain     = "egress"
 	arpChain      = "arp"
+	ipv4Chain     = "ipv4"  // the source is allowed
+	udp4Chain     = "udp4"  // without options
+	icmp4Chain    = "icmp4" // without options
+	igmpChain     = "igmp"  // without options
+	udp6Chain     = "udp6"  // without extension headers
 	ipv6Chain     = "ipv6"
 	nextChain     = "ipv6-next"     // the source is allowed
 	unsetChain    = "ipv6-unset"    // the source is ::
@@ -99,14 +149,19 @@ func chainsOf(g vf.Guard) []chain {
 	own6 := append(addressesOf(g, false), g.MAC.LinkLocal())
 	return []chain{
 		{arpChain, rulesOfARP(g)},
-		{hopChain, rulesOfHopByHop()},
-		{fragmentChain, rulesOfFragment()},
+		{udp4Chain, rulesOfUDP4(g)},
+		{icmp4Chain, rulesOfICMP4(g)},
+		{igmpChain, rulesOfIGMP(g, atIPv4Payload)},
+		{ipv4Chain, rulesOfIPv4(g)},
+		{hopChain, rulesOfHopByHop(g)},
+		{fragmentChain, rulesOfFragment(g)},
+		{udp6Chain, rulesOfUDP6(g)},
 		{ndTargetChain, rulesOfOption(g.MAC, 24, atNDOption, 2)},
 		{ndOwnChain, rulesOfOwnND(g.MAC, own6)},
 		{ndChain, rulesOfND(own6)},
 		{unsetChain, rulesOfUnset(own6)},
-		{icmpChain, rulesOfICMP()},
-		{nextChain, rulesOfNext()},
+		{icmpChain, rulesOfICMP(g, own6)},
+		{nextChain, rulesOfNext(g)},
 		{ipv6Chain, rulesOfIPv6(g, own6)},
 		{baseChain, rulesOfBase(g)},
 	}
@@ -123,33 +178,120 @@ func rulesOfBase(g vf.Guard) (rules [][]expr.Any) {
 	isIPv4, isIPv6 := isOwnFrame(g.MAC, unix.ETH_P_IP), isOwnFrame(g.MAC, unix.ETH_P_IPV6)
 	if g.Mode == vf.GuardIP {
 		for _, a := range addressesOf(g, true) {
-			rules = append(rules, newRule(accept, isIPv4, hasBytes(atIPv4Source, a.AsSlice()...)))
+			rules = append(rules, newRule(jumpTo(ipv4Chain), isIPv4, hasBytes(atIPv4Source, a.AsSlice()...)))
 		}
 	} else {
-		rules = append(rules, newRule(accept, isIPv4))
+		rules = append(rules, newRule(jumpTo(ipv4Chain), isIPv4))
 	}
 	rules = append(rules, newRule(jumpTo(ipv6Chain), isIPv6), newRule(jumpTo(arpChain), isOwnFrame(g.MAC, unix.ETH_P_ARP)))
+	for _, t := range etherTypes {
+		if g.Allows(t.key) {
+			rules = append(rules, eachType(accept, t.types, g.MAC)...)
+		}
+	}
 	if g.Mode == vf.GuardIP {
 		return rules
 	}
-	rules = append(rules, newRule(drop, lacksBytes(atSource, g.MAC[:]...)))
-	for _, tag := range tagTypes {
-		rules = append(rules, newRule(drop, hasBytes(atEtherType, tag...)))
+	return append(rules, rulesOfOthers(g.MAC)...)
+}
+
+// rulesOfOthers accept the protocols beside IP and ARP that no switch and no host takes for a message
+// about the link. The base chain has accepted those of the guard's keys.
+func rulesOfOthers(mac vf.MAC) (rules [][]expr.Any) {
+	rules = append(rules, newRule(drop, lacksBytes(atSource, mac[:]...)))
+	for _, t := range etherTypes {
+		rules = append(rules, eachType(drop, t.types, mac)...)
 	}
+	rules = append(rules, eachType(drop, droppedTypes, mac)...)
+	// The addresses that no bridge forwards (IEEE 802.1Q, table 8-1): a switch itself reads these
+	// frames.
+	toSwitch := maskedBytes(atDestination, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xf0}, []byte{0x01, 0x80, 0xc2, 0, 0, 0})
 	// Below 0x600 is the length of an IEEE 802.2 frame, in which some receivers take ARP, too.
-	return append(rules, newRule(accept, compareBytes(expr.CmpOpGte, atEtherType, 0x06, 0x00)))
+	return append(rules, newRule(drop, toSwitch), newRule(accept, compareBytes(expr.CmpOpGte, atEtherType, 0x06, 0x00)))
+}
+
+// eachType has a verdict on the frames of these EtherTypes from the pod's MAC address.
+func eachType(v *expr.Verdict, types []uint16, mac vf.MAC) (rules [][]expr.Any) {
+	for _, t := range types {
+		rules = append(rules, newRule(v, isOwnFrame(mac, t)))
+	}
+	return rules
 }
 
 // rulesOfARP accept the pod's own addresses and MAC address as sender. A request from 0.0.0.0 is
-// a probe (RFC 5227), which changes no receiver's table.
+// a probe (RFC 5227), which changes no receiver's table. A host that probes an address gives it up if
+// another host probes it too, so the pod probes only its own.
 func rulesOfARP(g vf.Guard) (rules [][]expr.Any) {
 	rules = append(rules,
 		newRule(drop, lacksBytes(atARPKinds, 0, unix.ARPHRD_ETHER, 0x08, 0x00, 6, 4)),
 		newRule(drop, lacksBytes(atARPMAC, g.MAC[:]...)))
 	for _, a := range addressesOf(g, true) {
-		rules = append(rules, newRule(accept, hasBytes(atARPAddress, a.AsSlice()...)))
+		rules = append(rules, newRule(accept, hasBytes(atARPAddress, a.AsSlice()...)),
+			newRule(accept, hasBytes(atARPAddress, 0, 0, 0, 0), hasBytes(atARPOp, 0, 1), hasBytes(atARPTarget, a.AsSlice()...)))
 	}
-	return append(rules, newRule(accept, hasBytes(atARPAddress, 0, 0, 0, 0), hasBytes(atARPOp, 0, 1)))
+	return rules
+}
+
+// rulesOfIPv4 drop packets with options, behind which the header of UDP or ICMP would be elsewhere.
+// They accept the option of IGMP.
+func rulesOfIPv4(g vf.Guard) (rules [][]expr.Any) {
+	rules = append(rules,
+		newRule(accept, isIPv4Header(headerPlain, unix.IPPROTO_TCP)),
+		newRule(jumpTo(udp4Chain), isIPv4Header(headerPlain, unix.IPPROTO_UDP)),
+		newRule(jumpTo(icmp4Chain), isIPv4Header(headerPlain, unix.IPPROTO_ICMP)),
+		newRule(jumpTo(igmpChain), isIPv4Header(headerPlain, unix.IPPROTO_IGMP)))
+	for _, r := range rulesOfIGMP(g, atIPv4Behind) {
+		rules = append(rules, slices.Concat(isIPv4Header(headerWithOption, unix.IPPROTO_IGMP), hasBytes(atIPv4Payload, routerAlert...), r))
+	}
+	rules = append(rules, newRule(drop, lacksBytes(atPayload, headerPlain)))
+	if !g.Allows(vf.AllowVRRP) {
+		rules = append(rules, newRule(drop, hasBytes(atIPv4Protocol, protocolVRRP)))
+	}
+	return append(rules, newRule(accept))
+}
+
+// isIPv4Header matches the first byte of the header and the protocol.
+func isIPv4Header(first, protocol byte) []expr.Any {
+	const length = atIPv4Protocol - atPayload + 1
+	mask, want := make([]byte, length), make([]byte, length)
+	mask[0], mask[length-1], want[0], want[length-1] = 0xff, 0xff, first, protocol
+	return maskedBytes(atPayload, mask, want)
+}
+
+// isFirstFragment matches packets that are no fragment, and first fragments. The later ones have no
+// header of UDP or ICMP.
+func isFirstFragment() []expr.Any {
+	return maskedBytes(atIPv4Fragment, []byte{0x1f, 0xff}, []byte{0, 0})
+}
+
+// rulesOfUDP4 drop what a DHCP server sends. A client reads a server's port from no packet, so the
+// source port does not matter.
+func rulesOfUDP4(g vf.Guard) (rules [][]expr.Any) {
+	if !g.Allows(vf.AllowDHCPServer) {
+		rules = append(rules, newRule(drop, hasBytes(atIPv4Payload+atPort, 0, portDHCPClient), isFirstFragment()))
+	}
+	return append(rules, newRule(accept))
+}
+
+func rulesOfICMP4(g vf.Guard) (rules [][]expr.Any) {
+	if !g.Allows(vf.AllowRouter) {
+		for _, kind := range []byte{icmp4Redirect, icmp4RouterAdvertisement} {
+			rules = append(rules, newRule(drop, hasBytes(atIPv4Payload, kind), isFirstFragment()))
+		}
+	}
+	return append(rules, newRule(accept))
+}
+
+// rulesOfIGMP accept reports, and no queries: the querier with the lowest address wins, and switches
+// send multicast where it is.
+func rulesOfIGMP(g vf.Guard, at uint32) (rules [][]expr.Any) {
+	for _, kind := range igmpReports {
+		rules = append(rules, newRule(accept, hasBytes(at, kind)))
+	}
+	if g.Allows(vf.AllowMulticastRouter) {
+		rules = append(rules, newRule(accept, hasBytes(at, igmpQuery)))
+	}
+	return rules
 }
 
 func rulesOfIPv6(g vf.Guard, own []netip.Addr) (rules [][]expr.Any) {
@@ -162,18 +304,35 @@ func rulesOfIPv6(g vf.Guard, own []netip.Addr) (rules [][]expr.Any) {
 	return append(rules, newRule(jumpTo(unsetChain), hasBytes(atIPv6Source, netip.IPv6Unspecified().AsSlice()...)))
 }
 
-func rulesOfNext() (rules [][]expr.Any) {
+func rulesOfNext(g vf.Guard) (rules [][]expr.Any) {
 	rules = append(rules,
+		newRule(accept, hasBytes(atIPv6Next, unix.IPPROTO_TCP)),
+		newRule(jumpTo(udp6Chain), hasBytes(atIPv6Next, unix.IPPROTO_UDP)),
 		newRule(jumpTo(icmpChain), hasBytes(atIPv6Next, nextICMP)),
 		newRule(jumpTo(hopChain), hasBytes(atIPv6Next, unix.IPPROTO_HOPOPTS)),
 		newRule(jumpTo(fragmentChain), hasBytes(atIPv6Next, unix.IPPROTO_FRAGMENT)))
-	return append(rules, acceptOthers(atIPv6Next)...)
+	return append(rules, acceptOthers(g, atIPv6Next)...)
 }
 
-// acceptOthers accepts all headers but the extension headers.
-func acceptOthers(at uint32) (rules [][]expr.Any) {
+// rulesOfUDP6 drop what a DHCPv6 server sends.
+func rulesOfUDP6(g vf.Guard) (rules [][]expr.Any) {
+	if !g.Allows(vf.AllowDHCPServer) {
+		rules = append(rules, newRule(drop, isToDHCPv6Client(atIPv6Payload)))
+	}
+	return append(rules, newRule(accept))
+}
+
+func isToDHCPv6Client(at uint32) []expr.Any {
+	return hasBytes(at+atPort, binary.BigEndian.AppendUint16(nil, portDHCPv6Client)...)
+}
+
+// acceptOthers accepts all headers but the extension headers, and that of VRRP without its key.
+func acceptOthers(g vf.Guard, at uint32) (rules [][]expr.Any) {
 	for _, next := range extensions {
 		rules = append(rules, newRule(drop, hasBytes(at, next)))
+	}
+	if !g.Allows(vf.AllowVRRP) {
+		rules = append(rules, newRule(drop, hasBytes(at, protocolVRRP)))
 	}
 	return append(rules, newRule(accept, compareBytes(expr.CmpOpGte, at, 0)))
 }
@@ -189,10 +348,14 @@ func rulesOfUnset(own []netip.Addr) (rules [][]expr.Any) {
 	return rules
 }
 
-// rulesOfHopByHop accept reports of multicast listeners (RFC 3810), and no other packet with
-// hop-by-hop options.
-func rulesOfHopByHop() (rules [][]expr.Any) {
-	for _, kind := range []byte{icmpMLDReport, icmpMLDDone, icmpMLDReport2} {
+// rulesOfHopByHop accept reports of multicast listeners (RFC 3810), with its key queries, and no other
+// packet with hop-by-hop options.
+func rulesOfHopByHop(g vf.Guard) (rules [][]expr.Any) {
+	kinds := []byte{icmpMLDReport, icmpMLDDone, icmpMLDReport2}
+	if g.Allows(vf.AllowMulticastRouter) {
+		kinds = append(kinds, icmpMLDQuery)
+	}
+	for _, kind := range kinds {
 		rules = append(rules, newRule(accept, hasBytes(atIPv6Payload, nextICMP, 0), hasBytes(atAfterExtension, kind)))
 	}
 	return rules
@@ -201,24 +364,36 @@ func rulesOfHopByHop() (rules [][]expr.Any) {
 // rulesOfFragment accept fragments, but of ICMPv6 only those of echo messages. Receivers must
 // ignore neighbour discovery in fragments (RFC 6980), and not all do. A receiver drops fragments
 // that overlap (RFC 5722), so a later fragment cannot change the type.
-func rulesOfFragment() (rules [][]expr.Any) {
-	offset := slices.Concat(loadBytes(atFragmentOffset, 2), []expr.Any{
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, fragmentOffsetMask), Xor: []byte{0, 0}},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{0, 0}},
-	})
+func rulesOfFragment(g vf.Guard) (rules [][]expr.Any) {
+	mask := binary.BigEndian.AppendUint16(nil, fragmentOffsetMask)
+	offset := compareMasked(expr.CmpOpNeq, atFragmentOffset, mask, []byte{0, 0})
+	if !g.Allows(vf.AllowDHCPServer) {
+		rules = append(rules, newRule(drop, hasBytes(atIPv6Payload, unix.IPPROTO_UDP), isToDHCPv6Client(atAfterExtension), maskedBytes(atFragmentOffset, mask, []byte{0, 0})))
+	}
 	rules = append(rules,
 		newRule(accept, hasBytes(atIPv6Payload, nextICMP), offset),
 		newRule(accept, hasBytes(atIPv6Payload, nextICMP), hasBytes(atAfterExtension, icmpEchoRequest)),
 		newRule(accept, hasBytes(atIPv6Payload, nextICMP), hasBytes(atAfterExtension, icmpEchoReply)),
 		newRule(drop, hasBytes(atIPv6Payload, nextICMP)))
-	return append(rules, acceptOthers(atIPv6Payload)...)
+	return append(rules, acceptOthers(g, atIPv6Payload)...)
 }
 
-// rulesOfICMP accept all types below those of neighbour discovery, which have rules of their own.
-// They drop router advertisements, redirects and the later types.
-func rulesOfICMP() (rules [][]expr.Any) {
+// rulesOfICMP accept all types below those of multicast listeners and of neighbour discovery, which have
+// rules of their own. They drop router advertisements and redirects, unless the guard has their key,
+// and the later types.
+func rulesOfICMP(g vf.Guard, own []netip.Addr) (rules [][]expr.Any) {
 	for _, kind := range []byte{icmpRouterSolicit, icmpNeighbourSolicit, icmpNeighbour} {
 		rules = append(rules, newRule(jumpTo(ndChain), hasBytes(atIPv6Payload, kind)))
+	}
+	if g.Allows(vf.AllowRouter) {
+		for _, a := range own {
+			for _, kind := range []byte{icmpRouterAdvertisement, icmpRedirect} {
+				rules = append(rules, newRule(accept, hasBytes(atIPv6Payload, kind), hasBytes(atIPv6Source, a.AsSlice()...)))
+			}
+		}
+	}
+	if !g.Allows(vf.AllowMulticastRouter) {
+		rules = append(rules, newRule(drop, hasBytes(atIPv6Payload, icmpMLDQuery)))
 	}
 	return append(rules, newRule(accept, compareBytes(expr.CmpOpLt, atIPv6Payload, icmpRouterSolicit)))
 }
@@ -278,6 +453,18 @@ func compareBytes(op expr.CmpOp, at uint32, with ...byte) []expr.Any {
 func hasBytes(at uint32, want ...byte) []expr.Any { return compareBytes(expr.CmpOpEq, at, want...) }
 
 func lacksBytes(at uint32, want ...byte) []expr.Any { return compareBytes(expr.CmpOpNeq, at, want...) }
+
+func maskedBytes(at uint32, mask, want []byte) []expr.Any {
+	return compareMasked(expr.CmpOpEq, at, mask, want)
+}
+
+// compareMasked compares the bytes that the mask leaves.
+func compareMasked(op expr.CmpOp, at uint32, mask, with []byte) []expr.Any {
+	length := uint32(len(mask))
+	return append(loadBytes(at, length),
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: length, Mask: mask, Xor: make([]byte, length)},
+		&expr.Cmp{Op: op, Register: register, Data: with})
+}
 
 // isOwnFrame matches an EtherType in a frame from that MAC address.
 func isOwnFrame(mac vf.MAC, kind uint16) []expr.Any {

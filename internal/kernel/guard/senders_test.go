@@ -19,9 +19,9 @@ type sender struct {
 // allSenders are the ways by which a process with NET_RAW sends a frame of its choice.
 func allSenders() []sender {
 	return []sender{
-		{"packet socket", func(w *world, frame []byte) error { return sendPacket(w.index, frame, packetOptions{}) }},
+		{"packet socket", func(w *world, frame []byte) error { return sendPacket(w, frame, packetOptions{}) }},
 		{"packet socket with PACKET_QDISC_BYPASS", func(w *world, frame []byte) error {
-			return sendPacket(w.index, frame, packetOptions{bypass: true})
+			return sendPacket(w, frame, packetOptions{bypass: true})
 		}},
 		{"AF_XDP", func(w *world, frame []byte) error { return w.xdp.send(frame) }},
 	}
@@ -39,28 +39,42 @@ func htons(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
 
-func sendPacket(index int, frame []byte, o packetOptions) error {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+func sendPacket(w *world, frame []byte, o packetOptions) error {
+	fd, err := w.packetSocket(o)
 	if err != nil {
-		return fmt.Errorf("open a packet socket: %w", err)
+		return err
 	}
-	defer unix.Close(fd)
-	if o.bypass {
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
-			return fmt.Errorf("set PACKET_QDISC_BYPASS: %w", err)
-		}
-	}
-	if o.vnet != nil {
-		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
-			return fmt.Errorf("set PACKET_VNET_HDR: %w", err)
-		}
-		frame = append(o.vnet, frame...)
-	}
-	err = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: index, Protocol: htons(o.protocol)})
+	frame = append(o.vnet, frame...)
+	err = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: w.index, Protocol: htons(o.protocol)})
 	if errors.Is(err, unix.ENOBUFS) { // a frame that a hook dropped
 		err = nil
 	}
 	return err
+}
+
+// packetSocket returns a packet socket of the pod with the options, the same for each frame: the kernel
+// takes some milliseconds to close one.
+func (w *world) packetSocket(o packetOptions) (int, error) {
+	key := [2]bool{o.bypass, o.vnet != nil}
+	if fd, ok := w.packets[key]; ok {
+		return fd, nil
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open a packet socket: %w", err)
+	}
+	w.packets[key] = fd
+	if o.bypass {
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+			return 0, fmt.Errorf("set PACKET_QDISC_BYPASS: %w", err)
+		}
+	}
+	if o.vnet != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+			return 0, fmt.Errorf("set PACKET_VNET_HDR: %w", err)
+		}
+	}
+	return fd, nil
 }
 
 // Layout of the memory that an AF_XDP socket shares with the kernel. The rings have room for all

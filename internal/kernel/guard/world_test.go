@@ -27,6 +27,7 @@ type world struct {
 	index          int    // of the pod's interface
 	seen           int    // a packet socket of the neighbour
 	xdp            *xdpSocket
+	packets        map[[2]bool]int // packet sockets of the pod, see packetSocket
 	serial         byte
 }
 
@@ -47,7 +48,7 @@ func newWorld(t testing.TB) *world {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")
 	}
-	w := &world{t: t, pod: filepath.Join(t.TempDir(), "pod"), neighbour: filepath.Join(t.TempDir(), "neighbour")}
+	w := &world{t: t, pod: filepath.Join(t.TempDir(), "pod"), neighbour: filepath.Join(t.TempDir(), "neighbour"), packets: map[[2]bool]int{}}
 	for _, path := range []string{w.pod, w.neighbour} {
 		if err := netns.New(path); err != nil {
 			t.Fatal(err)
@@ -79,6 +80,11 @@ func newWorld(t testing.TB) *world {
 		return nil
 	})
 	t.Cleanup(w.xdp.close)
+	t.Cleanup(func() {
+		for _, fd := range w.packets {
+			_ = unix.Close(fd)
+		}
+	})
 	return w
 }
 
@@ -149,16 +155,24 @@ func (w *world) setGuard(g vf.Guard) {
 	})
 }
 
-// passes sends a frame and reports whether the neighbour gets it. A mark follows the frame, so
-// that passes need not wait for a frame that never comes. The mark is sent by AF_XDP, which no
-// hook sees.
+// passes sends a frame and reports whether the neighbour gets it.
 func (w *world) passes(send func(w *world, frame []byte) error, frame []byte) bool {
+	w.t.Helper()
+	return w.passesBy([]sender{{send: send}}, frame)
+}
+
+// passesBy sends a frame in several ways and reports whether the neighbour gets it by one. A mark follows the frame, so
+// that passesBy need not wait for a frame that never comes. The mark is sent by AF_XDP, which no
+// hook sees.
+func (w *world) passesBy(all []sender, frame []byte) bool {
 	w.t.Helper()
 	w.serial++
 	mark := newFrame(podMAC, 0x88b5, w.serial)
 	w.run(w.pod, func() error {
-		if err := send(w, frame); err != nil {
-			return err
+		for _, s := range all {
+			if err := s.send(w, frame); err != nil {
+				return err
+			}
 		}
 		return w.xdp.send(mark)
 	})

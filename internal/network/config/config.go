@@ -72,7 +72,7 @@ type Config struct {
 // beside deviceID.
 var configKeys = []string{
 	"cniVersion", "cniVersions", "name", "type", "strict", "disableCheck", "disableGC", "prevResult", "capabilities", "runtimeConfig", "args", "dns", "ipam",
-	"pool", "segment", "deviceID", "deviceIDs", "pciBusID", "vlan", "vlanQoS", "vlanProto", "mac", "spoofchk", "trust", "link_state", "min_tx_rate", "max_tx_rate", "mtu", "guard", "bond",
+	"pool", "segment", "deviceID", "deviceIDs", "pciBusID", "vlan", "vlanQoS", "vlanProto", "mac", "spoofchk", "trust", "link_state", "min_tx_rate", "max_tx_rate", "mtu", "guard", "guardAllow", "bond",
 	"logLevel", "logFile",
 }
 
@@ -231,18 +231,35 @@ func (c *Config) readSettings(o *strictjson.Object) {
 	if mode, ok := strictjson.Text(o, "guard", vf.ParseGuardMode); ok {
 		s.Guard = mode
 	}
+	s.GuardAllow = readGuardAllow(o)
 	for _, m := range s.Mistakes() {
 		o.Fail(string(m.Setting), "%s", m.Want)
 	}
+}
+
+// readGuardAllow reads the kinds of frame that a guard lets pass, and returns each once and in order.
+func readGuardAllow(o *strictjson.Object) (out []vf.GuardKey) {
+	for _, text := range o.Strings("guardAllow") {
+		k, err := vf.ParseGuardKey(text)
+		if err != nil {
+			o.Fail("guardAllow", "%s", excerpt.Line(err.Error()))
+			return nil
+		}
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // checkGuard refuses a guard without addresses that it could pin when the attach ends. wrong is the
 // error of the ipam section.
 func (c *Config) checkGuard(o *strictjson.Object, wrong error) {
 	switch {
+	case c.Spec.Guard == "" && len(c.Spec.GuardAllow) > 0:
+		o.Fail("guardAllow", "needs a guard; add \"guard\": \"ip\", or take it out")
 	case c.Spec.Guard == "" || wrong != nil:
-	case c.Bond != nil && c.Bond.Mode.CheckGuard(c.Spec.Guard) != nil:
-		o.Fail("guard", "%s", c.Bond.Mode.CheckGuard(c.Spec.Guard))
+	case c.Bond != nil && c.Bond.Mode.CheckGuard(c.Spec.GuardAllow) != nil:
+		o.Fail("guard", "%s", c.Bond.Mode.CheckGuard(c.Spec.GuardAllow))
 	case c.IPAM.Type == "":
 		o.Fail("guard", "needs an ipam section, whose addresses it pins")
 	case c.IPAM.IsDelegated() && c.IPAM.Type == "dhcp":

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +13,12 @@ import (
 // drops.
 func TestGuardOfABond(t *testing.T) {
 	for keys, want := range map[string]string{
-		`"guard":"ip","bond":{}`:                                   "",
-		`"guard":"ip","bond":{"mode":"balance-xor","force":true}`:  "",
-		`"guard":"arp","bond":{"mode":"802.3ad","force":true}`:     "",
-		`"guard":"ip","bond":{"mode":"802.3ad","force":true}`:      "guard ip: drops the LACP frames of a bond in mode 802.3ad: want guard arp, or mode active-backup",
-		`"guard":"arp","bond":{"mode":"balance-alb","force":true}`: "guard arp: does not work with a bond in mode balance-alb",
-		`"guard":"ip","bond":{"mode":"balance-tlb","force":true}`:  "guard ip: does not work with a bond in mode balance-tlb",
+		`"guard":"ip","bond":{}`:                                                     "",
+		`"guard":"ip","bond":{"mode":"balance-xor","force":true}`:                    "",
+		`"guard":"arp","guardAllow":["lacp"],"bond":{"mode":"802.3ad","force":true}`: "",
+		`"guard":"arp","bond":{"mode":"802.3ad","force":true}`:                       `guard arp: drops the LACP frames of a bond in mode 802.3ad: add "guardAllow": ["lacp"], or use mode active-backup`,
+		`"guard":"arp","bond":{"mode":"balance-alb","force":true}`:                   "guard arp: does not work with a bond in mode balance-alb",
+		`"guard":"ip","bond":{"mode":"balance-tlb","force":true}`:                    "guard ip: does not work with a bond in mode balance-tlb",
 	} {
 		c, err := Parse([]byte(strict(keys + `,"ipam":{"type":"host-local","subnet":"10.0.0.0/24"}`)))
 		if want == "" && (err != nil || c.Spec.Guard == "" || c.Bond == nil) {
@@ -38,15 +39,19 @@ func TestGuardKey(t *testing.T) {
 			`"guard":"arp",` + own: "",
 			`"guard":"ip",` + own:  "",
 			`"guard":"ip","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}`: "",
-			`"guard":"mac",` + own:                `guard: "mac": want arp or ip`,
-			`"guard":true,` + own:                 `guard true: want`,
-			`"guard":"ip"`:                        `guard ip: needs an ipam section`,
-			`"guard":"ip","ipam":{}`:              `guard ip: needs an ipam section`,
-			`"guard":"ip","ipam":{"type":"dhcp"}`: `guard ip: does not work with ipam of type dhcp`,
+			`"guard":"mac",` + own:                                    `guard: "mac": want arp or ip`,
+			`"guard":true,` + own:                                     `guard true: want`,
+			`"guardAllow":["vrrp"],` + own:                            `guardAllow ["vrrp"]: needs a guard`,
+			`"guard":"ip","guardAllow":["dhcp"],` + own:               `guardAllow ["dhcp"]: "dhcp": want one of [dhcp-server router`,
+			`"guard":"ip","guardAllow":"vrrp",` + own:                 `guardAllow vrrp: want a list of strings`,
+			`"guard":"ip","guardAllow":["vrrp","lacp","vrrp"],` + own: "",
+			`"guard":"ip"`:                                            `guard ip: needs an ipam section`,
+			`"guard":"ip","ipam":{}`:                                  `guard ip: needs an ipam section`,
+			`"guard":"ip","ipam":{"type":"dhcp"}`:                     `guard ip: does not work with ipam of type dhcp`,
 		} {
 			c, err := Parse([]byte(with(keys)))
-			if want == "" && (err != nil || c.Spec.Guard == "") {
-				t.Errorf("%s: guard %q, %v", keys, c.Spec.Guard, err)
+			if want == "" && (err != nil || c.Spec.Guard == "" || strings.Contains(keys, "guardAllow") != slices.Equal(c.Spec.GuardAllow, []vf.GuardKey{vf.AllowLACP, vf.AllowVRRP})) {
+				t.Errorf("%s: guard %q, %v, %v", keys, c.Spec.Guard, c.Spec.GuardAllow, err)
 			}
 			if want != "" && (!errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%s: %v, want %s", keys, err, want)

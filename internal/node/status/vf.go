@@ -180,7 +180,7 @@ func guardOf(r journal.Record, st vf.State) *api.Guard {
 	if w.Guard == "" || r.Phase != vf.PhaseAttached {
 		return nil
 	}
-	g := &api.Guard{Mode: w.Guard, Degree: vf.GuardNot}
+	g := &api.Guard{Mode: w.Guard, Allow: w.GuardAllow, Degree: vf.GuardNot}
 	switch {
 	case st.Link == nil || st.Link.Guard == nil:
 		g.Reason = "culvertd cannot read it in the pod's network namespace"

@@ -192,7 +192,7 @@ func (h *Handler) reportGuard(ctx context.Context, call Call, req attach.Request
 		return
 	}
 	if pod, err := h.podOf(ctx, call); err == nil {
-		h.Cluster.PodEvent(pod, journal.Warning, "GuardNotEnforced", fmt.Sprintf("network %s: %s", cmp.Or(call.Definition, req.Network), vf.DescribeGuard(req.Spec.Guard, degree, reason)))
+		h.Cluster.PodEvent(pod, journal.Warning, "GuardNotEnforced", fmt.Sprintf("network %s: %s", cmp.Or(call.Definition, req.Network), vf.DescribeGuard(vf.GuardName(req.Spec.Guard, req.Spec.GuardAllow), degree, reason)))
 	}
 }
 

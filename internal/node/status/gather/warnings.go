@@ -25,7 +25,7 @@ func addWarnings(vfs []api.VF, records []journal.Record) {
 			}
 		}
 		if g := vfs[i].Guard; g != nil && g.Reason != "" {
-			vfs[i].Warnings = append(slices.Clone(vfs[i].Warnings), vf.DescribeGuard(g.Mode, g.Degree, g.Reason))
+			vfs[i].Warnings = append(slices.Clone(vfs[i].Warnings), vf.DescribeGuard(g.Name(), g.Degree, g.Reason))
 		}
 	}
 }

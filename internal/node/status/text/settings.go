@@ -72,7 +72,7 @@ func describeBriefly(v api.VF) string {
 		}
 	}
 	if g := v.Guard; g != nil {
-		parts = append(parts, fmt.Sprintf("guard %s (%s)", g.Mode, g.Degree))
+		parts = append(parts, fmt.Sprintf("guard %s (%s)", g.Name(), g.Degree))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -165,9 +165,9 @@ func guardLine(v api.VF) string {
 	case g == nil:
 		return ""
 	case g.Reason != "":
-		return fmt.Sprintf("%s, %s: %s", g.Mode, g.Degree, g.Reason)
+		return fmt.Sprintf("%s, %s: %s", g.Name(), g.Degree, g.Reason)
 	default:
-		return fmt.Sprintf("%s, %s", g.Mode, g.Degree)
+		return fmt.Sprintf("%s, %s", g.Name(), g.Degree)
 	}
 }
 
