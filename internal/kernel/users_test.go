@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -223,5 +224,52 @@ func TestI7SlowSearchThroughProcesses(t *testing.T) {
 	<-patient.ended
 	if len(begun) != 1 || len(patient.openers) != 1 {
 		t.Errorf("%d more searches for three callers, found %v", len(begun), patient.openers)
+	}
+}
+
+// The file of an IOMMU group opens all functions of the group. So a process that has the file of a
+// VF without a vfio driver is its user, unless the VF is alone in the group.
+func TestUsersOfAGroup(t *testing.T) {
+	for name, tt := range map[string]struct {
+		members []string
+		driver  string
+		isUser  bool
+	}{
+		"shared, without a driver":     {[]string{"0000:01:10.4", "0000:01:10.6"}, "", true},
+		"shared, with its own driver":  {[]string{"0000:01:10.4", "0000:01:10.6"}, "igbvf", true},
+		"alone, without a driver":      {[]string{"0000:01:10.4"}, "", false},
+		"alone, with its own driver":   {[]string{"0000:01:10.4"}, "igbvf", false},
+		"alone, with a driver of vfio": {[]string{"0000:01:10.4"}, "vfio-pci", true},
+	} {
+		sys, proc := treeOf(t, "host.txtar"), t.TempDir()
+		k, addr := New(Options{SysRoot: sys.root, ProcRoot: proc}), pciAddr(t, "01:10.4")
+		put(t, sys.pciPath(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
+		for _, m := range tt.members {
+			put(t, filepath.Join(sys.root, "kernel/iommu_groups/77/devices", m), "")
+		}
+		if tt.driver != "" {
+			put(t, sys.pciPath(addr, "driver"), "-> ../../drivers/"+tt.driver)
+		}
+		links(t, proc, map[string]string{"100/fd/7": "/dev/vfio/77"})
+		got, err := k.Users(t.Context(), addr)
+		isUser := len(got[addr]) == 1 && got[addr][0].PID == 100
+		if isUser != tt.isUser || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// I3: a VF whose files cannot be read is not reported as closed. A file in place of a link stands
+// for a link that cannot be read (EINVAL).
+func TestI3UnreadVFIsNotClosed(t *testing.T) {
+	addr := pciAddr(t, "01:10.2")
+	for _, name := range []string{"iommu_group", "driver", "vfio-dev"} {
+		sys := treeOf(t, "host.txtar")
+		put(t, sys.pciPath(addr, name), "")
+		k := New(Options{SysRoot: sys.root, ProcRoot: t.TempDir()})
+		got, err := k.Users(t.Context(), addr)
+		if err == nil || len(got) > 0 || !strings.Contains(err.Error(), "look who has VFs open: ") {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }

@@ -247,3 +247,57 @@ func TestBondsThatStay(t *testing.T) {
 		t.Errorf("after its last member left: %s", s)
 	}
 }
+
+// TestBondThatThePodRenames: steps find a bond under another name by their VF, as kernel.onDevice
+// and kernel.findBonds do. kernel.TestLabBondThatThePodRenames has the same steps.
+func TestBondThatThePodRenames(t *testing.T) {
+	for _, strip := range []bool{false, true} {
+		k, _, v, host := inPod(t)
+		doSteps(t, k, podBond(vf.BondActiveBackup, 0),
+			step.Enslave{VF: v, Netns: podNetns, Bond: "bond0"})
+		must(t, k.RenameBond(v, "mine", strip))
+		if b := podLink(t, k, v).Bond; b.Link.Name != "mine" || (b.Mark == "") != strip {
+			t.Errorf("strip %t: %s of %q", strip, b.Link.Name, b.Mark)
+		}
+		doSteps(t, k, step.SetUp{VF: v, Netns: podNetns, Bond: "bond0", Up: true})
+		if !podLink(t, k, v).Bond.Link.Up {
+			t.Errorf("strip %t: the step did not find the bond", strip)
+		}
+		other := step.DelBond{VF: v, Netns: podNetns, Name: "bond0", Mark: "c1/2"}
+		if strip { // a bond without a mark is of the lease of each member
+			other.VF = host
+		}
+		if doSteps(t, k, other); podLink(t, k, v).Bond == nil {
+			t.Errorf("strip %t: %s removed the bond of another lease", strip, other)
+		}
+		doSteps(t, k, step.DelBond{VF: v, Netns: podNetns, Name: "bond0", Mark: "c1/1"})
+		if podLink(t, k, v).Bond != nil {
+			t.Errorf("strip %t: the bond stays", strip)
+		}
+		if err := k.RenameBond(v, "mine", strip); !errors.Is(err, vf.ErrNotFound) {
+			t.Errorf("a VF in no bond: %v", err)
+		}
+	}
+}
+
+// TestPrimaryThatLeaves: the primary member sends whenever it works. After it has left the bond,
+// another one sends, and the bond has no primary member (__bond_release_one).
+func TestPrimaryThatLeaves(t *testing.T) {
+	k, a, b, _ := inPod(t)
+	enslave := func(v vf.PCIAddr) step.Step {
+		return step.Enslave{VF: v, Netns: podNetns, Bond: "bond0"}
+	}
+	doSteps(t, k, step.SetUp{VF: a, Netns: podNetns}, podBond(vf.BondActiveBackup, 0),
+		enslave(a), enslave(b), step.SetBondPrimary{VF: b, Netns: podNetns, Bond: "bond0"})
+	if l := podLink(t, k, b); !l.Bond.Active || !l.Bond.Primary {
+		t.Errorf("the primary member: %+v", l.Bond)
+	}
+	doSteps(t, k, step.Move{VF: b, From: podNetns, Name: "enp1s0v1"})
+	if l := podLink(t, k, a); !l.Bond.Active || podLink(t, k, b).Bond != nil {
+		t.Errorf("after it left, the other one: %+v", l.Bond)
+	}
+	doSteps(t, k, step.Move{VF: b, To: podNetns, Name: "net2"}, enslave(b))
+	if l := podLink(t, k, b); l.Bond.Active || l.Bond.Primary {
+		t.Errorf("back in the bond, it is as others: %+v", l.Bond)
+	}
+}

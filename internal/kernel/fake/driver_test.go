@@ -2,6 +2,7 @@ package fake
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -138,4 +139,45 @@ func TestUsers(t *testing.T) {
 		t.Errorf("after it was closed: %v", all)
 	}
 	doSteps(t, k, step.Unbind{VF: v})
+}
+
+// TestSettingsThatOutliveAVF: the AF of an OCTEON keeps the settings of a VF that is destroyed, and
+// gives them to the next one with its number (vf.Driver.KeepsSettings). Other drivers forget them.
+func TestSettingsThatOutliveAVF(t *testing.T) {
+	for name, c := range map[string]struct {
+		profile Profile
+		kept    bool
+	}{"igb": {IGB, false}, "rvu_nicpf": {RVU, true}} {
+		k, pf := made(t, c.profile, 2)
+		mac := vf.MAC{2, 0, 0, 0, 0, 1}
+		doSteps(t, k, step.SetVFMAC{PF: pf.PCI, Index: 1, MAC: mac},
+			step.SetNumVFs{PF: pf.PCI}, step.SetNumVFs{PF: pf.PCI, N: 2})
+		now := first(t, k).VFs
+		if (now[1].Admin.MAC == mac) != c.kept || now[0].Admin.MAC == mac {
+			t.Errorf("%s: vf 0 has %s, vf 1 has %s", name, now[0].Admin.MAC, now[1].Admin.MAC)
+		}
+	}
+}
+
+// TestNamesOfNetdevices: udev names a netdevice after its slot, with the PF's function if that is
+// not 0. If the name is taken, the netdevice keeps its name of the kernel.
+func TestNamesOfNetdevices(t *testing.T) {
+	k, pf := made(t, IGB, 2)
+	a, b := pf.VFs[0], pf.VFs[1]
+	if a.Link.Name != "enp1s0v0" {
+		t.Errorf("vf 0 is %s", a.Link.Name)
+	}
+	doSteps(t, k, step.Unbind{VF: a.PCI}, step.Rename{VF: b.PCI, Name: "enp1s0v0"},
+		step.Bind{VF: a.PCI})
+	if l := first(t, k).VFs[0].Link; l.Name != fmt.Sprintf("eth%d", l.Index) {
+		t.Errorf("its name is taken, and vf 0 is %s with index %d", l.Name, l.Index)
+	}
+	k = New(CXGB4, 2)
+	pfs, err := k.PFs(t.Context())
+	must(t, err)
+	doSteps(t, k, step.SetNumVFs{PF: pfs[1].PCI, N: 1})
+	pf, err = k.PF(t.Context(), pfs[1].PCI)
+	if err != nil || pf.VFs[0].Link.Name != "enp1s0f1v0" {
+		t.Errorf("of the PF at %s: %+v, %v", pf.PCI, pf.VFs, err)
+	}
 }

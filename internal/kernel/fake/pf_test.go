@@ -171,6 +171,7 @@ func TestCancelled(t *testing.T) {
 		"PFs":   func() error { _, err := k.PFs(ctx); return err },
 		"VF":    func() error { _, err := k.VF(ctx, v, ""); return err },
 		"Users": func() error { _, err := k.Users(ctx, v); return err },
+		"Uses":  func() error { _, err := k.Uses(ctx, v); return err },
 		"Guard": func() error { _, err := k.Guard(ctx, v, podNetns); return err },
 	} {
 		if err := call(); !errors.Is(err, context.Canceled) {

@@ -2,6 +2,7 @@ package rtnl
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,5 +76,32 @@ func TestMasterIsAnAttribute(t *testing.T) {
 	}
 	if got := l.Attributes(); l.Master != 9 || l.Alias != "mine" || got["master"] != "9" || got["ifalias"] != `"mine"` {
 		t.Errorf("master %d, alias %q, attributes %v", l.Master, l.Alias, got)
+	}
+}
+
+// A bond names its members by their indices, none of which is 0. An attribute that is too short to
+// have a value has none.
+func TestMembersOfABond(t *testing.T) {
+	bond := func(data []byte) []byte {
+		info := AppendString(nil, unix.IFLA_INFO_KIND, vf.MasterBond)
+		return AppendNested(info, unix.IFLA_INFO_DATA, data)
+	}
+	active := AppendUint32(nil, unix.IFLA_BOND_ACTIVE_SLAVE, 7)
+	primary := AppendUint32(nil, unix.IFLA_BOND_PRIMARY, 8)
+	cut := AppendAttr(nil, unix.IFLA_BOND_ACTIVE_SLAVE, []byte{7})
+	for name, tt := range map[string]struct {
+		data []byte
+		want Bond
+	}{
+		"both":           {slices.Concat(active, primary), Bond{Active: 7, Primary: 8}},
+		"none works":     {primary, Bond{Primary: 8}},
+		"none preferred": {active, Bond{Active: 7}},
+		"cut values":     {AppendAttr(cut, unix.IFLA_BOND_MODE, nil), Bond{}},
+		"unknown":        {AppendUint32(nil, 200, 9), Bond{}},
+	} {
+		_, got, err := parseLinkInfo(bond(tt.data))
+		if err != nil || got == nil || cmp.Diff(tt.want, *got, byValue) != "" {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
 	}
 }

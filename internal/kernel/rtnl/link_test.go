@@ -2,6 +2,8 @@ package rtnl
 
 import (
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -130,6 +132,85 @@ func TestVFSettings(t *testing.T) {
 		got := hex.EncodeToString(AppendAttr(nil, tt.setting.typ, tt.setting.value))
 		if want := strings.ReplaceAll(tt.want, " ", ""); got != want || tt.setting.String() != tt.name {
 			t.Errorf("%s is %s, want %s as %s", tt.setting, got, tt.name, want)
+		}
+	}
+}
+
+// A link on top of another one has the index of that one. The index is of another netns if the
+// kernel says of which one (IFLA_LINK_NETNSID), also if that is number 0.
+func TestLowerLink(t *testing.T) {
+	on := AppendUint32(linkHeader(9, 0, 0), unix.IFLA_LINK, 7)
+	in := func(netns uint32) []byte {
+		return AppendUint32(slices.Clone(on), unix.IFLA_LINK_NETNSID, netns)
+	}
+	for name, tt := range map[string]struct {
+		body  []byte
+		lower int
+		netns string
+	}{
+		"on no other":           {linkHeader(9, 0, 0), 0, "here"},
+		"in this netns":         {on, 7, "here"},
+		"in the netns number 0": {in(0), 7, "0"},
+		"in an unknown netns":   {in(0xffffffff), 7, "-1"},
+	} {
+		l, err := ParseLink(tt.body)
+		netns := "here"
+		if l.LowerNetns != nil {
+			netns = fmt.Sprint(*l.LowerNetns)
+		}
+		if l.Lower != tt.lower || netns != tt.netns || err != nil {
+			t.Errorf("%s: on %d of netns %s, %v", name, l.Lower, netns, err)
+		}
+	}
+}
+
+// A program of XDP counts as attached if the kernel may have said so, so that no VF with one counts
+// as free (I2).
+func TestXDPAttached(t *testing.T) {
+	for name, tt := range map[string]struct {
+		value []byte
+		want  bool
+	}{
+		"none":              {AppendAttr(nil, unix.IFLA_XDP_ATTACHED, []byte{0}), false},
+		"in the driver":     {AppendAttr(nil, unix.IFLA_XDP_ATTACHED, []byte{1}), true},
+		"cut in the value":  {AppendAttr(nil, unix.IFLA_XDP_ATTACHED, nil), true},
+		"cut in the header": {[]byte{9, 0, 1, 0, 1}, true},
+		"nothing of it":     {nil, false},
+		"another attribute": {AppendUint32(nil, unix.IFLA_XDP_FLAGS, 1), false},
+	} {
+		l, err := ParseLink(AppendNested(linkHeader(2, 0, 0), unix.IFLA_XDP, tt.value))
+		if l.XDP != tt.want || err != nil {
+			t.Errorf("%s: %t, %v", name, l.XDP, err)
+		}
+	}
+}
+
+// A link that is no Ethernet has no MAC address, and a message that is cut short is no link.
+func TestParseLinkOfAnotherKind(t *testing.T) {
+	infiniband := AppendAttr(linkHeader(3, 0, 0), unix.IFLA_ADDRESS, make([]byte, 20))
+	infiniband[len(infiniband)-1] = 1
+	if l, err := ParseLink(infiniband); err != nil || l.Index != 3 || !l.MAC.IsZero() {
+		t.Errorf("IPoIB: %+v, %v", l, err)
+	}
+	for _, n := range []int{0, unix.SizeofIfInfomsg - 1} {
+		if l, err := ParseLink(linkHeader(3, 0, 0)[:n]); err == nil {
+			t.Errorf("%d bytes are read as %+v", n, l)
+		}
+	}
+}
+
+// EMSGSIZE says that the kernel's list of VFs is cut, if the request asked for VFs.
+func TestCutShort(t *testing.T) {
+	for _, tt := range []struct {
+		errno   unix.Errno
+		withVFs bool
+		want    bool
+	}{
+		{unix.EMSGSIZE, true, true}, {unix.EMSGSIZE, false, false}, {unix.ENODEV, true, false},
+	} {
+		got := cutShort(&KernelError{Errno: tt.errno}, tt.withVFs)
+		if errors.Is(got, ErrVFsCut) != tt.want || !errors.Is(got, tt.errno) {
+			t.Errorf("%v, with VFs %t: %v", tt.errno, tt.withVFs, got)
 		}
 	}
 }

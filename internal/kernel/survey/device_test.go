@@ -3,6 +3,7 @@ package survey
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +47,30 @@ func TestDevice(t *testing.T) {
 func TestLoadModuleSaysWhich(t *testing.T) {
 	if err := LoadModule(t.Context(), "culvert-has-no-such-module"); err == nil {
 		t.Error("a module that does not exist was loaded")
+	}
+}
+
+// The memory of VFs has a size and no place if the firmware did not assign it (linux/pci.h,
+// PCI_IOV_RESOURCES). The lines before and after it are of other memory.
+func TestNoMemory(t *testing.T) {
+	const none, missing = "0x0 0x0 0x0\n", "0x0 0x3fff 0x14220c\n"
+	const assigned = "0xf0000000 0xf0003fff 0x14220c\n"
+	lines := func(n int, line string) string { return strings.Repeat(line, n) }
+	for _, tt := range []struct {
+		name, text string
+		want       bool
+	}{
+		{"assigned", lines(7, none) + lines(6, assigned), false},
+		{"VFs without memory", lines(7, none) + lines(6, none), false},
+		{"the first not assigned", lines(7, none) + missing + lines(5, none), true},
+		{"the last not assigned", lines(7, none) + lines(5, assigned) + missing, true},
+		{"the ROM not assigned", lines(6, none) + missing + lines(6, assigned), false},
+		{"a bridge's window not assigned", lines(13, none) + missing, false},
+		{"another format", lines(7, none) + "0x0 0x3fff\n" + "zero 0x3fff 0x1\n", false},
+		{"no file", "", false},
+	} {
+		if got := noMemory([]byte(tt.text)); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
 	}
 }
