@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/share"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -59,23 +60,21 @@ func (d *Definition) Shared() Shared { return d.shared() }
 // Own returns Read(n).Own().
 func Own(n api.NetworkDefinition) ([]Config, error) { return Read(n).Own() }
 
-// Bounds on what Definitions keeps: tenants write networks.
-const (
-	mostDefinitions = 4096
-	mostText        = 4 << 20 // bytes of configurations
-)
+// Bounds on what Definitions keeps in bytes of configurations: tenants write networks. Each counts
+// objectSize beside its text. The namespace with the most gives way, so that the networks of one
+// namespace do not have those of others parsed again and again.
+const mostText, objectSize = 4 << 20, 1 << 10
 
 // Definitions parses each version of a NetworkAttachmentDefinition once. The zero value is ready,
 // and nil keeps nothing. Its methods may be called concurrently.
 type Definitions struct {
-	mu    sync.Mutex // guards the rest
-	known map[string]knownDefinition
-	size  int // of the texts of all that are known
+	mu     sync.Mutex // guards the rest
+	known  map[share.Entry]knownDefinition
+	budget *share.Budget // of known
 }
 
 type knownDefinition struct {
 	uid, version string
-	size         int
 	read         func() *Definition
 }
 
@@ -90,18 +89,23 @@ func (s *Definitions) Read(n api.NetworkDefinition) *Definition {
 
 // find returns a function that returns the definition, and parses it the first time.
 func (s *Definitions) find(n api.NetworkDefinition) func() *Definition {
-	key := n.Namespace + "/" + n.Name
+	key := share.Entry{Owner: n.Namespace, Key: n.Name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.known[key]
-	if old.uid == n.UID && old.version == n.Version {
+	if old, ok := s.known[key]; ok && old.uid == n.UID && old.version == n.Version {
 		return old.read
 	}
-	now := knownDefinition{n.UID, n.Version, len(n.Config), sync.OnceValue(func() *Definition { return Read(n) })}
-	s.size += now.size - old.size
-	if s.known == nil || len(s.known) >= mostDefinitions || s.size > mostText {
-		s.known, s.size = map[string]knownDefinition{}, now.size
+	if s.known == nil {
+		s.known, s.budget = map[share.Entry]knownDefinition{}, share.New(mostText)
 	}
-	s.known[key] = now
+	delete(s.known, key)
+	now := knownDefinition{n.UID, n.Version, sync.OnceValue(func() *Definition { return Read(n) })}
+	fits, dropped := s.budget.Put(key, objectSize+len(n.Config))
+	for _, d := range dropped {
+		delete(s.known, d)
+	}
+	if fits {
+		s.known[key] = now
+	}
 	return now.read
 }

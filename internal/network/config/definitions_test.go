@@ -50,23 +50,23 @@ func TestDefinitionsAreParsedOnce(t *testing.T) {
 	}
 }
 
-// Definitions keeps a bounded number of definitions, and a bounded size of their texts.
+// Definitions keeps a bounded size of definitions, and the namespace with the most gives way.
 func TestDefinitionsAreBounded(t *testing.T) {
-	for name, tc := range map[string]struct{ size, count, most int }{
-		"many":  {0, mostDefinitions + 10, mostDefinitions},
-		"large": {60 << 10, 200, mostText / (60 << 10)},
-	} {
+	for name, size := range map[string]int{"many": 0, "large": 60 << 10} {
 		var s Definitions
-		text := `{"type":"bridge","x":"` + strings.Repeat("x", tc.size) + `"}`
-		for i := range tc.count {
-			s.find(api.NetworkDefinition{Name: fmt.Sprint(i), Config: text, UID: "u", Version: "1"})
-			if len(s.known) > tc.most || s.size > mostText || s.size != len(s.known)*len(text) {
-				t.Fatalf("%s: %d definitions of %d bytes are kept", name, len(s.known), s.size)
+		text := `{"type":"bridge","x":"` + strings.Repeat("x", size) + `"}`
+		each := objectSize + len(text)
+		victim := api.NetworkDefinition{Namespace: "b", Name: "n", Config: text, UID: "u", Version: "1"}
+		first := s.Read(victim)
+		for i := range mostText/each + 10 {
+			s.find(api.NetworkDefinition{Namespace: "a", Name: fmt.Sprint(i), Config: text, UID: "u", Version: "1"})
+			if len(s.known)*each > mostText {
+				t.Fatalf("%s: %d definitions are kept", name, len(s.known))
 			}
 		}
-		last, size := api.NetworkDefinition{Name: fmt.Sprint(tc.count - 1), UID: "u", Version: "2"}, s.size
-		if s.find(last); s.size != size-len(text) {
-			t.Errorf("%s: %d bytes, were %d before one definition lost its text", name, s.size, size)
+		late := api.NetworkDefinition{Namespace: "c", Name: "n", Config: text, UID: "u", Version: "1"}
+		if s.Read(victim) != first || s.Read(late) != s.Read(late) || len(s.known)*each > mostText {
+			t.Errorf("%s: the networks of one namespace push out those of another; %d are kept", name, len(s.known))
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestTooLargeIsNotKept(t *testing.T) {
 	}
 }
 
-// A node keeps 4 MiB of networks, however many tenants write and whenever. A pod that names one of
+// A node keeps 2 MiB of networks, however many tenants write and whenever. A pod that names one of
 // the other networks gets it all the same.
 func TestKeptNetworksAreBounded(t *testing.T) {
 	s, config := newAPI(t)
@@ -91,10 +91,10 @@ func TestKeptNetworksAreBounded(t *testing.T) {
 		kept[n.Name] = true
 		sum += objectSize + len(n.Config)
 	}
-	if sum > maxKept || sum < maxKept-2*netconf.MaxText || !kept["early7"] || kept["late199"] {
+	if sum > maxKept || sum < maxKept-2*netconf.MaxText || !kept["early20"] || kept["late199"] {
 		t.Fatalf("%d networks with %d bytes are kept", len(kept), sum)
 	}
-	for _, name := range []string{"early7", "late199"} {
+	for _, name := range []string{"early20", "late199"} {
 		if n, err := c.Network(t.Context(), "d", name); err != nil || n.Config != half {
 			t.Errorf("network %s: %d bytes, %v", name, len(n.Config), err)
 		}
@@ -114,6 +114,48 @@ func TestKeptNetworksAreBounded(t *testing.T) {
 		if strings.HasPrefix(n.Name, "early") {
 			t.Errorf("network %s is kept, and is deleted", n.Name)
 		}
+	}
+}
+
+// The networks of one namespace leave room for those of others, which are there when the API server is
+// not: the namespace with the most gives way, in the list and later.
+func TestI7NamespacesShareWhatIsKept(t *testing.T) {
+	s, access := newAPI(t)
+	half := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText/2))
+	for i := range 100 {
+		s.addNet("a", fmt.Sprintf("n%d", i), half)
+	}
+	for i := range 10 {
+		s.addNet("b", fmt.Sprintf("n%d", i), half)
+	}
+	c := start(t, access)
+	has := func(namespace string) (n int) {
+		for _, d := range c.Networks() {
+			if d.Namespace == namespace {
+				n++
+			}
+		}
+		return n
+	}
+	if has("a") == 0 || has("b") != 10 {
+		t.Fatalf("%d and %d networks are kept", has("a"), has("b"))
+	}
+	for i := range 10 {
+		s.addNet("c", fmt.Sprintf("n%d", i), half)
+	}
+	until(t, "the networks of a third namespace", func() bool { return has("c") == 10 })
+	s.addNet("a", "late", half)
+	s.addNet("d", "last", `{"type":"bridge"}`)
+	until(t, "the last network", func() bool { return has("d") == 1 })
+	if has("a") == 0 || has("b") != 10 || has("c") != 10 {
+		t.Errorf("%d, %d and %d networks are kept", has("a"), has("b"), has("c"))
+	}
+	sum := 0
+	for _, n := range c.Networks() {
+		sum += objectSize + len(n.Config)
+	}
+	if sum > maxKept {
+		t.Errorf("%d bytes are kept", sum)
 	}
 }
 

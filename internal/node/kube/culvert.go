@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/change"
+	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 )
 
 // objects are the informers of cluster objects with the wanted state of a node and its
@@ -44,7 +45,8 @@ func (c *Client) watchObjects() error {
 	o := objects{rest: group, changed: change.NewWake()}
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	o.policies = c.newInformer(group, "nodepolicies", "", fields.Everything(), &v1alpha1.NodePolicy{}, dropManagedFields)
-	o.pools = c.newInformer(group, "addresspools", "", fields.Everything(), &v1alpha1.AddressPool{}, dropManagedFields)
+	everyPool := func(*metav1.ListOptions) {}
+	o.pools = c.newInformerOf(listLean[v1alpha1.AddressPool](group, "addresspools", everyPool, c.thinPool), "addresspools", &v1alpha1.AddressPool{}, c.thinPool)
 	o.self = c.newInformer(c.core, "nodes", "", named(c.node), &clusterNode{}, stripObject)
 	c.others, c.informer = c.informer[pods:], c.informer[:pods:pods]
 	for _, i := range append(c.others[:len(c.others):len(c.others)], c.networks) {
@@ -95,6 +97,14 @@ func dropManagedFields(v any) (any, error) {
 		o.SetManagedFields(nil)
 	}
 	return v, nil
+}
+
+// thinPool is dropManagedFields for AddressPools, of which a node keeps its own blocks.
+func (c *Client) thinPool(v any) (any, error) {
+	if o, ok := v.(*v1alpha1.AddressPool); ok {
+		blocks.Thin(o, c.node)
+	}
+	return dropManagedFields(v)
 }
 
 // ObjectsChanged returns a channel that has a value when policies, pools of addresses, networks,

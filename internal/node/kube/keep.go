@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/culvert-net/culvert/internal/share"
 )
 
 const definitions = "network-attachment-definitions"
@@ -19,79 +22,111 @@ const definitions = "network-attachment-definitions"
 // maxKept bounds the bytes of networks that a node keeps. Tenants write as many as they
 // like; those beyond it are read from the API server when a pod names them.
 // objectSize is the memory of an object beside its texts.
-const maxKept, objectSize = 4 << 20, 1 << 10
+const maxKept, objectSize = 2 << 20, 1 << 10
 
-// keeper decides which networks are kept.
+// keeper decides which networks are kept. The namespace with the most gives way.
 type keeper struct {
-	mu    sync.Mutex     // guards the rest
-	sizes map[string]int // of those that are kept, by namespace/name
-	total int
+	mu     sync.Mutex // guards budget
+	budget *share.Budget
 }
 
-// keepNetwork reports whether a network is kept from now on.
-func (k *keeper) keepNetwork(n *network) bool {
+func entryOf(n *network) share.Entry { return share.Entry{Owner: n.Namespace, Key: n.Name} }
+
+// keepNetwork reports whether a network is kept from now on, and which others are not kept any more.
+func (k *keeper) keepNetwork(n *network) (kept bool, dropped []share.Entry) {
 	size := objectSize + len(n.Namespace) + len(n.Name) + len(n.Spec.Config.text)
 	for key, value := range n.Annotations {
 		size += len(key) + len(value)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	key := n.Namespace + "/" + n.Name
-	k.total -= k.sizes[key]
-	delete(k.sizes, key)
-	if k.total+size > maxKept {
-		return false
-	}
-	k.sizes[key] = size
-	k.total += size
-	return true
+	return k.budget.Put(entryOf(n), size)
+}
+
+// isKept reports whether a network is kept.
+func (k *keeper) isKept(n *network) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.budget.Has(entryOf(n))
 }
 
 // forgetNetwork drops a network, and reports whether it was kept.
 func (k *keeper) forgetNetwork(n *network) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	key := n.Namespace + "/" + n.Name
-	size, kept := k.sizes[key]
-	k.total -= size
-	delete(k.sizes, key)
-	return kept
+	return k.budget.Drop(entryOf(n))
 }
 
 func (k *keeper) resetKept() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.sizes, k.total = map[string]int{}, 0
+	k.budget = share.New(maxKept)
 }
 
-// filterEvent hides the networks that are not kept from a watch. For the watch, a network that grew
-// too large is deleted.
-func (k *keeper) filterEvent(e watch.Event) (watch.Event, bool) {
+// filterEvent returns the events of a watch that only sees the networks that are kept. For it, a
+// network that is not kept any more is deleted.
+func (k *keeper) filterEvent(e watch.Event) []watch.Event {
 	n, ok := e.Object.(*network)
 	if !ok || e.Type == watch.Bookmark {
-		return e, true
+		return []watch.Event{e}
 	}
 	lean, _ := stripObject(n) // never fails
 	e.Object = lean.(*network)
 	if e.Type == watch.Deleted {
-		return e, k.forgetNetwork(n)
+		if !k.forgetNetwork(n) {
+			return nil
+		}
+		return []watch.Event{e}
 	}
-	k.mu.Lock()
-	_, before := k.sizes[n.Namespace+"/"+n.Name]
-	k.mu.Unlock()
-	switch kept := k.keepNetwork(n); {
+	before := k.isKept(n)
+	kept, dropped := k.keepNetwork(n)
+	var out []watch.Event
+	for _, d := range dropped {
+		gone := &network{object: object{ObjectMeta: metav1.ObjectMeta{Namespace: d.Owner, Name: d.Key, ResourceVersion: n.ResourceVersion}}}
+		out = append(out, watch.Event{Type: watch.Deleted, Object: gone})
+	}
+	switch {
 	case kept && !before:
 		e.Type = watch.Added
+	case !kept && !before:
+		return out
 	case !kept:
 		e.Type = watch.Deleted
-		return e, before
 	}
-	return e, true
+	return append(out, e)
+}
+
+// filterWatch passes the events of a watch through filterEvent.
+func (k *keeper) filterWatch(w watch.Interface) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer w.Stop()
+		for {
+			select {
+			case e, more := <-w.ResultChan():
+				if !more {
+					return
+				}
+				for _, one := range k.filterEvent(e) {
+					select {
+					case events <- one:
+					case <-out.StopChan():
+						return
+					}
+				}
+			case <-out.StopChan():
+				return
+			}
+		}
+	}()
+	return out
 }
 
 // keptNetworks lists and watches the networks of the cluster that are kept.
 func (c *Client) keptNetworks() cache.ListerWatcher {
-	k := &keeper{sizes: map[string]int{}}
+	k := &keeper{budget: share.New(maxKept)}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			if options.Continue == "" {
@@ -101,8 +136,12 @@ func (c *Client) keptNetworks() cache.ListerWatcher {
 			var err error
 			out.ListMeta, err = listEach(ctx, listRequest(c.nets, definitions, options), func(n *network) {
 				_, _ = stripObject(n)
-				if k.keepNetwork(n) {
+				kept, dropped := k.keepNetwork(n)
+				if kept {
 					out.Items = append(out.Items, *n)
+				}
+				if len(dropped) > 0 {
+					out.Items = slices.DeleteFunc(out.Items, func(n network) bool { return !k.isKept(&n) })
 				}
 			})
 			return out, err
@@ -112,7 +151,7 @@ func (c *Client) keptNetworks() cache.ListerWatcher {
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, k.filterEvent), nil
+			return k.filterWatch(w), nil
 		},
 	}
 }

@@ -57,43 +57,77 @@ const maxRuns = 1024
 
 // sharedNetworks returns the networks whose addresses the cluster shares and of whose resource the
 // node has VFs, by the names of their pools. It leaves out networks that cannot be read, or whose
-// AddressPool cannot be used: the pod that asks for one gets the error. section is Member.Section.
+// AddressPool cannot be used: the pod that asks for one gets the error. Up to maxRuns, each
+// namespace gets one network after the other in turn, so that none uses up the room of others.
+// section is Member.Section.
 func (u usable) sharedNetworks(definitions *config.Definitions, section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
-	out, left := map[string]ipam.Config{}, maxRuns
+	queues := map[string][]sharedNetwork{}
+	var namespaces []string
 	for _, n := range u.networks {
-		configs, err := definitions.Read(n).Own()
-		if err != nil {
-			continue
+		if queues[n.Namespace] == nil {
+			namespaces = append(namespaces, n.Namespace)
 		}
-		for _, c := range configs {
-			resource := cmp.Or(n.Annotations[netannotation.ResourceName], c.Pool)
-			here := slices.ContainsFunc(u.resources, func(name string) bool {
-				_, bare, _ := strings.Cut(name, "/")
-				return resource == "" || resource == name || resource == bare
-			})
-			pool := n.Namespace + "/" + n.Name
-			if c.IPAM.AddressPool != "" {
-				if c.IPAM, pool, err = section(c.IPAM, n.Namespace); err != nil {
-					continue
-				}
+		queues[n.Namespace] = append(queues[n.Namespace], u.sharedBy(definitions.Read(n), n, section)...)
+	}
+	out, left := map[string]ipam.Config{}, maxRuns
+	for len(namespaces) > 0 && left > 0 {
+		namespaces = slices.DeleteFunc(namespaces, func(namespace string) bool {
+			queue := queues[namespace]
+			if len(queue) == 0 {
+				return true
 			}
-			if _, twice := out[pool]; !here || twice || c.IPAM.Scope == ipam.ScopeNode || len(c.IPAM.Sets) == 0 {
-				continue
+			first := queue[0]
+			queues[namespace] = queue[1:]
+			if _, twice := out[first.pool]; !twice && first.runs <= left {
+				out[first.pool] = first.config
+				left -= first.runs
 			}
-			runs := 0
-			for _, set := range c.IPAM.Usable() {
-				runs += len(set)
-			}
-			if runs <= left {
-				left -= runs
-				if c.IPAM.AddressPool == "" {
-					c.IPAM.FormerPool = c.Name
-				}
-				out[pool] = c.IPAM
-			}
-		}
+			return false
+		})
 	}
 	return out
+}
+
+// sharedNetwork is a network whose addresses the cluster shares.
+type sharedNetwork struct {
+	pool   string
+	config ipam.Config
+	runs   int // of addresses
+}
+
+// sharedBy returns the networks of a definition for sharedNetworks.
+func (u usable) sharedBy(d *config.Definition, n api.NetworkDefinition, section func(ipam.Config, string) (ipam.Config, string, error)) (out []sharedNetwork) {
+	configs, err := d.Own()
+	if err != nil {
+		return nil
+	}
+	for _, c := range configs {
+		s := sharedNetwork{pool: n.Namespace + "/" + n.Name, config: c.IPAM}
+		if c.IPAM.AddressPool != "" {
+			if s.config, s.pool, err = section(c.IPAM, n.Namespace); err != nil {
+				continue
+			}
+		}
+		if !u.isHere(cmp.Or(n.Annotations[netannotation.ResourceName], c.Pool)) || s.config.Scope == ipam.ScopeNode || len(s.config.Sets) == 0 {
+			continue
+		}
+		if s.config.AddressPool == "" {
+			s.config.FormerPool = c.Name
+		}
+		for _, set := range s.config.Usable() {
+			s.runs += len(set)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// isHere reports whether the node has VFs of a resource, with its prefix or without.
+func (u usable) isHere(resource string) bool {
+	return slices.ContainsFunc(u.resources, func(name string) bool {
+		_, bare, _ := strings.Cut(name, "/")
+		return resource == "" || resource == name || resource == bare
+	})
 }
 
 // namePods adds the UIDs of pods to VFs of a NodeState. The runtime knows a static pod by a hash

@@ -455,6 +455,14 @@ func TestBlocksAreAskedForAhead(t *testing.T) {
 	if got := len(asks()); got != maxRuns {
 		t.Errorf("%d networks are asked for ahead: a NodeState of any size", got)
 	}
+	for i := range 20 {
+		other := nad(fmt.Sprintf("few%d", i), "", `{"type": "sriov", `+subnet+`}`)
+		other.Namespace = "z"
+		c.networks = append(c.networks, other)
+	}
+	if got := asks(); len(got) != maxRuns || !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "z/few19 ") }) {
+		t.Errorf("the networks of one namespace take all %d requests", len(got))
+	}
 	c.networks = all[:1]
 	if want, got := []string{"d/plain plain 10.0.0.2"}, asks(); !slices.Equal(got, want) {
 		t.Errorf("networks were deleted: %v, want %v", got, want)

@@ -216,15 +216,15 @@ func (b *Book) Why(network string, named []netip.Addr, owner vf.Owner) error {
 			return fmt.Errorf("address %s of network %s: %w for pod %s (culvert.dev/keep-address): ask for another address", a, network, vf.ErrHeld, r.Pod)
 		}
 		if taken && !b.owns(block) && block.isFor(PodKey(owner)) {
-			return fmt.Errorf("address %s of network %s: %w: node %s had it for an earlier pod of that name and has not given it back: is that pod gone, and the Node object of a machine that is?",
-				a, network, vf.ErrNotReady, block.name(b.node))
+			return fmt.Errorf("address %s of network %s: %w: %s had it for an earlier pod of that name and has not given it back: is that pod gone, and the Node object of a machine that is?",
+				a, network, vf.ErrNotReady, block.holder(b.node))
 		}
 		if taken && !b.owns(block) && block.canBeWanted() {
-			return fmt.Errorf("address %s of network %s: %w: it is in block %s of node %s, which was asked to give it up and has not: a pod there may have it; ask for another address",
-				a, network, vf.ErrNotReady, block.Run, block.name(b.node))
+			return fmt.Errorf("address %s of network %s: %w: it is in block %s of %s, which was asked to give it up and has not: a pod there may have it; ask for another address",
+				a, network, vf.ErrNotReady, block.Run, block.holder(b.node))
 		}
 		if taken && !b.owns(block) {
-			return fmt.Errorf("address %s of network %s: %w by node %s (its block is %s): ask for another address", a, network, vf.ErrHeld, block.name(b.node), block.Run)
+			return fmt.Errorf("address %s of network %s: %w by %s (its block is %s): ask for another address", a, network, vf.ErrHeld, block.holder(b.node), block.Run)
 		}
 	}
 	switch {
@@ -246,7 +246,7 @@ func (b *Book) Disputed(held []Held) []string {
 	var out []string
 	for _, h := range held {
 		if block, taken := b.pools[h.Network].at(h.Addr); taken && !b.owns(block) && !h.Local {
-			out = append(out, fmt.Sprintf("address %s of network %s, which %s has, is in block %s of node %s", h.Addr, h.Network, h.Owner, block.Run, block.name(b.node)))
+			out = append(out, fmt.Sprintf("address %s of network %s, which %s has, is in block %s of %s", h.Addr, h.Network, h.Owner, block.Run, block.holder(b.node)))
 		}
 	}
 	slices.Sort(out)

@@ -168,7 +168,7 @@ func (p *Pool) claim(d Demand, c Claim) string {
 	case !d.owns(b) && b.canBeWanted() && !c.Held: // the pool asks the block's node for the address
 	case !d.owns(b) && p.sharePod(b, c) && !c.Held: // the block's node had it for an earlier pod of the name
 	case !d.owns(b):
-		return fmt.Sprintf("%s, which node %s claims, is in block %s of node %s", c.Addr, d.Node, b.Run, b.name(d.Node))
+		return fmt.Sprintf("%s, which node %s claims, is in block %s of %s", c.Addr, d.Node, b.Run, b.holder(d.Node))
 	}
 	// Another claim of the same node on the address must end first, see Release.
 	return ""

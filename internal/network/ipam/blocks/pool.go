@@ -24,13 +24,16 @@ type Block struct {
 	GoneSince time.Time
 }
 
-// name returns the name of the block's node for a message to a node. It distinguishes an earlier
-// Node of the same name.
-func (b Block) name(to string) string {
-	if b.Node == to {
-		return b.Node + " that was there before"
+// holder names the block's node for a message to a node. It distinguishes an earlier Node of the same
+// name.
+func (b Block) holder(to string) string {
+	switch b.Node {
+	case to:
+		return "node " + b.Node + " that was there before"
+	case otherNode:
+		return otherNode
 	}
-	return b.Node
+	return "node " + b.Node
 }
 
 // Pool has the blocks of a network and their nodes. Blocks do not overlap and are sorted.

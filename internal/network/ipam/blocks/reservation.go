@@ -144,7 +144,9 @@ func (p Pool) reservation(a netip.Addr) (Reservation, bool) {
 }
 
 // reservedFor begins the ID of a claim on an address that is kept for the claim's pod.
-func reservedFor(pod string) string { return "for " + pod + " " }
+func reservedFor(pod string) string { return forPod + pod + " " }
+
+const forPod = "for "
 
 // isFor reports whether a block was granted for an address that is kept for a pod.
 func (b Block) isFor(pod string) bool {
