@@ -46,7 +46,7 @@ func (c *Client) watchObjects() error {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	o.policies = c.newInformer(group, "nodepolicies", "", fields.Everything(), &v1alpha1.NodePolicy{}, dropManagedFields)
 	everyPool := func(*metav1.ListOptions) {}
-	o.pools = c.newInformerOf(listLean[v1alpha1.AddressPool](group, "addresspools", everyPool, c.thinPool), "addresspools", &v1alpha1.AddressPool{}, c.thinPool)
+	o.pools = c.newInformerOf(listLean[v1alpha1.AddressPool](group, "addresspools", everyPool, nil, c.thinPool), "addresspools", &v1alpha1.AddressPool{}, c.thinPool)
 	o.self = c.newInformer(c.core, "nodes", "", named(c.node), &clusterNode{}, stripObject)
 	c.others, c.informer = c.informer[pods:], c.informer[:pods:pods]
 	for _, i := range append(c.others[:len(c.others):len(c.others)], c.networks) {

@@ -83,6 +83,40 @@ func TestNothingIsKnownToo(t *testing.T) {
 	}
 }
 
+// A node keeps its own blocks of a pool, and those of many other nodes as few runs.
+func TestI7PoolsOfManyNodes(t *testing.T) {
+	s, config := newAPI(t)
+	var all []any
+	for i := range 200 {
+		all = append(all, map[string]any{"node": fmt.Sprint("n", i), "first": fmt.Sprintf("10.0.0.%d", i), "last": fmt.Sprintf("10.0.0.%d", i)})
+	}
+	add := func() {
+		s.add("addresspools", "", "p", nil, map[string]any{"spec": map[string]any{"network": "d/a", "blocks": all}})
+	}
+	add()
+	c := start(t, config)
+	blocks := func() (own, others int) {
+		pools, _ := c.AddressPools()
+		for _, p := range pools {
+			for _, b := range p.Spec.Blocks {
+				if b.Node == "n1" {
+					own++
+				} else {
+					others++
+				}
+			}
+		}
+		return own, others
+	}
+	are := func(wantOwn, wantOthers int) func() bool {
+		return func() bool { own, others := blocks(); return own == wantOwn && others == wantOthers }
+	}
+	until(t, "the list", are(1, 2))
+	all = append(all, map[string]any{"node": "n1", "first": "10.0.0.200", "last": "10.0.0.201"})
+	add()
+	until(t, "a change", are(2, 2))
+}
+
 // Networks are listed in one order, and the client reports their changes.
 func TestNetworks(t *testing.T) {
 	s, config := newAPI(t)

@@ -34,7 +34,7 @@ const (
 	defaultAffinity = 10800
 )
 
-// services are the cluster's Services with a ClusterIP, and the EndpointSlices that
+// services are the cluster's Services with a ClusterIP and the annotation, and the EndpointSlices that
 // Culvert's controller makes (docs/design/0021-services.md).
 type services struct {
 	all, slices cache.SharedIndexInformer
@@ -53,11 +53,11 @@ func (c *Client) FollowServices() error {
 	withIP := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermNotEqualSelector("spec.clusterIP", headless).String()
 	}
-	s.all = c.newInformerOf(listLean[clusterService](c.core, "services", withIP, c.stripService), "services", &clusterService{}, c.stripService)
+	s.all = c.newInformerOf(listLean(c.core, "services", withIP, (*clusterService).isServed, c.stripService), "services", &clusterService{}, c.stripService)
 	ours := func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{labelManagedBy: service.ManagedBy}.String()
 	}
-	s.slices = c.newInformerOf(listLean[endpointSlice](discovery, "endpointslices", ours, c.stripService), "endpointslices", &endpointSlice{}, c.stripService)
+	s.slices = c.newInformerOf(listLean[endpointSlice](discovery, "endpointslices", ours, nil, c.stripService), "endpointslices", &endpointSlice{}, c.stripService)
 	c.others, c.informer = append(c.others, c.informer[pods:]...), c.informer[:pods:pods]
 	for _, i := range []cache.SharedIndexInformer{s.all, s.slices, c.pods, c.objects.self} {
 		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -135,6 +135,10 @@ type serviceSpec struct {
 	} `json:"sessionAffinityConfig"`
 	InternalTrafficPolicy string `json:"internalTrafficPolicy"`
 }
+
+// isServed reports whether the Service is to be served over a network of VFs. Culvert's controller makes
+// EndpointSlices for no other Service.
+func (s *clusterService) isServed() bool { return s.Annotations[service.NetworkAnnotation] != "" }
 
 // servicePort is a port of a Service or of an EndpointSlice.
 type servicePort struct {
@@ -281,15 +285,18 @@ func (l *leanList[T]) DeepCopyObject() runtime.Object {
 	return &leanList[T]{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy(), Items: slices.Clone(l.Items)}
 }
 
-// listLean lists and watches the objects of all namespaces that narrow leaves, and strips
-// each before the next is read.
-func listLean[T any](from rest.Interface, resource string, narrow func(*metav1.ListOptions), strip cache.TransformFunc) cache.ListerWatcher {
+// listLean lists and watches the objects of all namespaces that narrow leaves and that keep accepts (nil:
+// all), and strips each before the next is read.
+func listLean[T any](from rest.Interface, resource string, narrow func(*metav1.ListOptions), keep func(*T) bool, strip cache.TransformFunc) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			narrow(&options)
 			out := &leanList[T]{}
 			var err error
 			out.ListMeta, err = listEach(ctx, listRequest(from, resource, options), func(o *T) {
+				if keep != nil && !keep(o) {
+					return
+				}
 				_, _ = strip(o) // never fails
 				out.Items = append(out.Items, *o)
 			})
@@ -297,7 +304,16 @@ func listLean[T any](from rest.Interface, resource string, narrow func(*metav1.L
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			narrow(&options)
-			return watchAll(ctx, from, resource, options)
+			w, err := watchAll(ctx, from, resource, options)
+			if err != nil || keep == nil {
+				return w, err
+			}
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+				if o, ok := any(e.Object).(*T); ok && e.Type != watch.Bookmark && !keep(o) {
+					e.Type = watch.Deleted // the cache ignores it if it does not have the object
+				}
+				return e, true
+			}), nil
 		},
 	}
 }

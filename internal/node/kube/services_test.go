@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func fieldsOf(t *testing.T, text string) (out map[string]any) {
 // the changed objects.
 func TestServices(t *testing.T) {
 	s, config := newAPI(t)
-	s.add("services", "default", "web", map[string]any{"annotations": map[string]any{"culvert.dev/fallback": "default-network"}},
+	s.add("services", "default", "web", map[string]any{"annotations": map[string]any{"culvert.dev/network": "net1", "culvert.dev/fallback": "default-network"}},
 		fieldsOf(t, `{"spec": {"clusterIPs": ["10.96.0.1", "fd96::1"], "sessionAffinity": "ClientIP", "internalTrafficPolicy": "Local",
 			"ports": [{"name": "http", "port": 80}, {"name": "odd", "port": 81, "protocol": "DCCP"}, {"name": "sig", "port": 82, "protocol": "SCTP"}]}}`))
 	s.add("services", "default", "other", nil, fieldsOf(t, `{"spec": {"clusterIPs": ["10.96.0.2"]}}`))
@@ -101,6 +102,35 @@ func awaitServices(t *testing.T, c *Client) {
 	case <-time.After(5 * time.Minute):
 		t.Fatal("the client does not wake its reader")
 	}
+}
+
+// Tenants write Services of any size. A node keeps those that name a network, also if they name it later
+// or no longer.
+func TestI7ServicesOfOthersAreNotKept(t *testing.T) {
+	s, config := newAPI(t)
+	spec := fieldsOf(t, `{"spec": {"clusterIPs": ["10.96.0.1"], "ports": [{"port": 80}]}}`)
+	named := map[string]any{"annotations": map[string]any{"culvert.dev/network": "net1"}}
+	s.add("services", "default", "web", named, spec)
+	s.add("services", "default", "other", nil, spec)
+	c, err := New(config, "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.FollowServices(); err != nil {
+		t.Fatal(err)
+	}
+	runClient(t, c)
+	kept := func() string {
+		keys := c.services.all.GetStore().ListKeys()
+		slices.Sort(keys)
+		return strings.Join(keys, " ")
+	}
+	until(t, "the list", func() bool { return kept() == "default/web" })
+	s.add("services", "default", "late", nil, spec)
+	s.add("services", "default", "other", named, spec)
+	until(t, "a Service that names a network later", func() bool { return kept() == "default/other default/web" })
+	s.add("services", "default", "web", nil, spec)
+	until(t, "a Service that names none any more", func() bool { return kept() == "default/other" })
 }
 
 // TestServicesRefused: an API server that refuses EndpointSlices is the reason that is shown.
