@@ -117,8 +117,8 @@ func TestKeptNetworksAreBounded(t *testing.T) {
 	}
 }
 
-// The networks of one namespace leave room for those of others, which are there when the API server is
-// not: the namespace with the most gives way, in the list and later.
+// The networks of one namespace leave room for those of others: the namespace with the most gives way,
+// in the list and later. Pods then get their networks also while the API server does not answer.
 func TestI7NamespacesShareWhatIsKept(t *testing.T) {
 	s, access := newAPI(t)
 	half := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText/2))

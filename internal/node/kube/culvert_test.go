@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
