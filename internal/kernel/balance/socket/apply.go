@@ -24,7 +24,10 @@ func (b *Balancer) Apply(t balance.Table) error {
 	errs := []error{b.Sweep()} // room for the new sets
 	pods, err := b.podViews(t.Pods)
 	wanted, sets := b.wantedRules(t)
-	errs = append(errs, err, b.writeSets(wanted, sets), b.writeRules(wanted), b.writePods(pods, err == nil), b.dropRules(wanted), b.disconnectStale(t.Pods))
+	errs = append(errs, err, b.writeSets(wanted, sets), b.writeRules(wanted), b.addShares(t, pods), b.writePods(pods, err == nil), b.dropRules(wanted), b.disconnectStale(t.Pods))
+	if err == nil {
+		errs = append(errs, b.dropShares(pods))
+	}
 	b.retire()
 	errs = append(errs, b.Sweep())
 	if !b.attached {
@@ -277,7 +280,7 @@ func (b *Balancer) read() error {
 		return nil
 	}))
 	slots := map[uint32]map[uint32]netip.AddrPort{}
-	err = errors.Join(err, each(b.tables.backends, func(k, v []byte) error {
+	err = errors.Join(err, b.readShares(), each(b.tables.backends, func(k, v []byte) error {
 		set, number := native.Uint32(k), native.Uint32(k[4:])
 		if slots[set] == nil {
 			slots[set] = map[uint32]netip.AddrPort{}

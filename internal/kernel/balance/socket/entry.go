@@ -19,16 +19,12 @@ type tables struct {
 	rules    *ebpf.Map // view, Frontend -> set and count of backends, affinity
 	backends *ebpf.Map // set, number -> backend
 	members  *ebpf.Map // set, backend -> nothing; only for sets whose choices are kept
-	choices  *ebpf.Map // cookie of a namespace or socket, Frontend -> the backend of last time
-	origins  *ebpf.Map // cookie of a socket, backend -> Frontend
+	records  *ebpf.Map // share -> a map of records (records.go)
+	queues   *ebpf.Map // share -> the keys of these records, the oldest first
 }
 
-// Sizes of the maps. The first four maps take memory for their entries, and 16 bytes for each
-// place. The other two take all their memory at once, and drop the entry that was used longest ago.
-const (
-	maxPods, maxRules, maxBackends = 4 << 10, 64 << 10, 256 << 10
-	maxChoices, maxOrigins         = 16 << 10, 64 << 10
-)
+// Sizes of the maps. They take memory for their entries, and 16 bytes for each place.
+const maxPods, maxRules, maxBackends = 4 << 10, 64 << 10, 256 << 10
 
 // noPrealloc is BPF_F_NO_PREALLOC (linux/bpf.h).
 const noPrealloc = 1
@@ -39,14 +35,14 @@ var specs = map[string]*ebpf.MapSpec{
 	"rules":    {Type: ebpf.Hash, KeySize: keySize, ValueSize: 16, MaxEntries: maxRules, Flags: noPrealloc},
 	"backends": {Type: ebpf.Hash, KeySize: 8, ValueSize: 24, MaxEntries: maxBackends, Flags: noPrealloc},
 	"members":  {Type: ebpf.Hash, KeySize: 24, ValueSize: 4, MaxEntries: maxBackends, Flags: noPrealloc},
-	"choices":  {Type: ebpf.LRUHash, KeySize: keySize, ValueSize: 32, MaxEntries: maxChoices},
-	"origins":  {Type: ebpf.LRUHash, KeySize: keySize, ValueSize: 24, MaxEntries: maxOrigins},
+	"records":  {Type: ebpf.HashOfMaps, KeySize: 16, ValueSize: 4, MaxEntries: kinds * maxPods, Flags: noPrealloc, InnerMap: recordsOf(1)},
+	"queues":   {Type: ebpf.HashOfMaps, KeySize: 16, ValueSize: 4, MaxEntries: kinds * maxPods, Flags: noPrealloc, InnerMap: queueOf(1)},
 }
 
 // byName returns the field for the map with a name.
 func (m *tables) byName(name string) **ebpf.Map {
 	return map[string]**ebpf.Map{
-		"pods": &m.pods, "rules": &m.rules, "backends": &m.backends, "members": &m.members, "choices": &m.choices, "origins": &m.origins,
+		"pods": &m.pods, "rules": &m.rules, "backends": &m.backends, "members": &m.members, "records": &m.records, "queues": &m.queues,
 	}[name]
 }
 
@@ -57,7 +53,7 @@ var native = binary.NativeEndian
 const keySize = 32
 
 // key is an ID and a Frontend: 8 bytes, 16 of the address, 2 of the port, 1 of the protocol,
-// and 5 that are zero. It has to be comparable.
+// 1 that marks an origin, and 4 that are zero. It has to be comparable.
 type key [keySize]byte
 
 func newKey(id uint64, f balance.Frontend) (k key) {

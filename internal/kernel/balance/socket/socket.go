@@ -25,7 +25,7 @@ import (
 
 // version is the version of the layout of the maps and of the contents that the programs expect in
 // them.
-const version = "services-v1"
+const version = "services-v2"
 
 // grace is how long the backends of an earlier set stay: a program may have read the rule
 // that names it. Programs take microseconds.
@@ -43,6 +43,7 @@ type Balancer struct {
 	rules   map[key]rule
 	sets    map[uint32]*balance.Rule
 	lastSet uint32
+	shares  map[uint64]bool // the pods that have maps of records: whether all of theirs are there
 	// stale are the views whose UDP rules changed since sockets of removed backends were ended.
 	stale    map[balance.ViewID]bool
 	retired  []retiredSet
@@ -75,7 +76,7 @@ func Limit() balance.Limit { return balance.Limit{Rules: maxRules / 2, Backends:
 func Open(dir, cgroup string) (_ *Balancer, err error) {
 	b := &Balancer{
 		dir: dir, cgroup: cgroup, now: time.Now, interval: grace, maxEnded: maxEnded,
-		pods: map[uint64]balance.ViewID{}, rules: map[key]rule{}, sets: map[uint32]*balance.Rule{}, stale: map[balance.ViewID]bool{}, cookies: map[string]uint64{},
+		pods: map[uint64]balance.ViewID{}, rules: map[key]rule{}, sets: map[uint32]*balance.Rule{}, stale: map[balance.ViewID]bool{}, cookies: map[string]uint64{}, shares: map[uint64]bool{},
 	}
 	defer func() {
 		if err != nil {

@@ -1,0 +1,116 @@
+package socket
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/kernel/balance"
+)
+
+// flood opens UDP sockets one after the other. Each sends a datagram to an address.
+func (w *world) flood(p balance.Pod, sockets int, to string) {
+	w.t.Helper()
+	at := netip.MustParseAddrPort(to)
+	sa := &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}
+	w.in(p, func() error {
+		for range sockets {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			if err := unix.Sendto(fd, []byte("x"), 0, sa); err != nil {
+				return fmt.Errorf("datagram to %s: %w", to, err)
+			}
+			_ = unix.Close(fd)
+		}
+		return nil
+	})
+}
+
+// sticky is a view with a TCP Service for each address. Their rules have the backends and an
+// affinity of three hours.
+func sticky(services []string, backends ...string) balance.View {
+	v := balance.View{}
+	for _, at := range services {
+		r := ruleTo(backends...)
+		r.Affinity = 3 * time.Hour
+		v[frontend(balance.TCP, at)] = r
+	}
+	return v
+}
+
+// dialUDP connects a UDP socket.
+func (w *world) dialUDP(p balance.Pod, to string) (c *net.UDPConn) {
+	w.t.Helper()
+	w.in(p, func() (err error) {
+		c, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to)))
+		return err
+	})
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// answerFrom sends a datagram over a connected socket, and returns the source address that the
+// client sees in the answer.
+func (w *world) answerFrom(c *net.UDPConn) string {
+	w.t.Helper()
+	if _, err := c.Write([]byte("x")); err != nil {
+		w.t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_, from, err := c.ReadFromUDPAddrPort(make([]byte, 64))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return from.String()
+}
+
+// TestI9SocketsOfAnotherPod: pod b opens far more UDP sockets than its own maps have room for, and
+// more than maps of the whole node would have. Pod a keeps the backends of its affinity, and sees
+// the answers to its connected socket come from the ClusterIP.
+func TestI9SocketsOfAnotherPod(t *testing.T) {
+	sockets := 80_000
+	if os.Getenv("CULVERT_LAB_NODE") != "" { // emulated: a socket takes long
+		sockets = 5_000
+	}
+	w := newWorld(t)
+	backends := []string{"172.16.91.1:80", "172.16.91.2:80", "172.16.91.3:80", "172.16.91.4:80"}
+	addresses := []string{"172.16.91.1/32", "172.16.91.2/32", "172.16.91.3/32", "172.16.91.4/32"}
+	a, b := w.pod("a", tenant, addresses...), w.pod("b", tenant, addresses...)
+	for _, at := range backends {
+		w.serve(a, at)
+	}
+	services := []string{"10.96.0.1:80", "10.96.0.2:80", "10.96.0.3:80", "10.96.0.4:80", "10.96.0.5:80", "10.96.0.6:80"}
+	dns := frontend(balance.UDP, "10.96.0.1:53")
+	balancer := w.open()
+	apply := func(sticky balance.View) {
+		sticky[dns] = ruleTo(backends...)
+		w.apply(balancer, balance.Table{Pods: []balance.Pod{a, b}, Views: map[balance.ViewID]balance.View{tenant: sticky}})
+	}
+	apply(sticky(services, backends[0]))
+	for _, at := range services {
+		if who, _, err := w.call(a, at); err != nil || who != backends[0] {
+			t.Fatalf("answered by %q, %v", who, err)
+		}
+	}
+	apply(sticky(services, backends...))
+	connected := w.dialUDP(a, "10.96.0.1:53")
+	start := time.Now()
+	w.flood(b, sockets, "10.96.0.1:53")
+	t.Logf("%d sockets of pod b in %v", sockets, time.Since(start))
+
+	if from := w.answerFrom(connected); from != "10.96.0.1:53" {
+		t.Errorf("pod a sees an answer from %s, want the ClusterIP", from)
+	}
+	for _, at := range services {
+		if who, _, err := w.call(a, at); err != nil || who != backends[0] {
+			t.Errorf("pod a moved from %s to %q, %v, though its affinity lasts three hours", backends[0], who, err)
+		}
+	}
+}
