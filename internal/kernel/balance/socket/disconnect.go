@@ -49,7 +49,7 @@ func (b *Balancer) disconnectStale(pods []balance.Pod) error {
 
 // disconnectPod ends such sockets of a pod. It reports whether the next Apply may end more.
 func (b *Balancer) disconnectPod(p balance.Pod) (more bool, err error) {
-	records, err := b.openRecords(share{b.cookies[p.ID], sockets})
+	records, err := b.openRecords(p, sockets)
 	if err != nil || records == nil {
 		return false, err
 	}

@@ -48,15 +48,18 @@ const (
 	atSlot    = -72  // slot: a set and a number
 	atChosen  = -104 // choice: the backend that the connection goes to
 	atOrigin  = -136 // key of an origin
-	atShare   = -152 // share: the pod and a kind of records
+	atPod     = -144 // cookie of the network namespace
+	atRecords = -148 // index of the first of the pod's maps of records
+	atIndex   = -152 // index of its maps of one kind
 	atOldest  = -184 // key of the record that makes room for a new one
-	shareKind = 8    // within a share
-	keyAddr   = 8    // within a key
-	keyPort   = 24
-	keyProto  = 26
-	keyOrigin = 27
-	addrPort  = 16 // within a choice, an origin and a backend: the port after the address
-	choiceAge = 24
+
+	keyAddr    = 8 // within a key
+	keyPort    = 24
+	keyProto   = 26
+	keyOrigin  = 27
+	addrPort   = 16 // within a choice, an origin and a backend: the port after the address
+	choiceAge  = 24
+	podRecords = 8 // within a pod
 )
 
 // readKey copies the address, port and protocol of the context into the key, whose ID stays
@@ -144,10 +147,10 @@ func forward(m tables, v6, datagram bool) asm.Instructions {
 func findRule(m tables) asm.Instructions {
 	return join(
 		ask(asm.FnGetNetnsCookie),
-		asm.Instructions{asm.StoreMem(asm.RFP, atShare, asm.R0, asm.DWord)},
-		lookUp(m.pods, atShare),
+		asm.Instructions{asm.StoreMem(asm.RFP, atPod, asm.R0, asm.DWord)},
+		lookUp(m.pods, atPod), asm.Instructions{asm.JEq.Imm(asm.R0, 0, "pass")},
+		findSlot(),
 		asm.Instructions{
-			asm.JEq.Imm(asm.R0, 0, "pass"),
 			asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.StoreMem(asm.RFP, atKey, asm.R1, asm.DWord),
 		},
 		lookUp(m.rules, atKey),
@@ -168,10 +171,10 @@ func findRule(m tables) asm.Instructions {
 
 // findChoice goes to an earlier choice while that is one of the backends. With affinity it is the
 // choice of the client, and without affinity the choice of a socket that sends datagrams.
-// findChoice leaves the key of the choice and its share on the stack.
+// findChoice leaves the key of the choice and the index of its map on the stack.
 func findChoice(m tables, datagram bool) asm.Instructions {
 	whose := append(setKind(clients),
-		asm.LoadMem(asm.R1, asm.RFP, atShare, asm.DWord), asm.StoreMem(asm.RFP, atKey, asm.R1, asm.DWord))
+		asm.LoadMem(asm.R1, asm.RFP, atPod, asm.DWord), asm.StoreMem(asm.RFP, atKey, asm.R1, asm.DWord))
 	if datagram {
 		whose = join(
 			whose,
@@ -185,7 +188,7 @@ func findChoice(m tables, datagram bool) asm.Instructions {
 	return join(
 		whose,
 		one("whose", asm.Mov.Reg(asm.R7, asm.R7)),
-		lookUp(m.records, atShare),
+		lookUp(m.records, atIndex),
 		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "derive")},
 		callWith(asm.FnMapLookupElem, asm.R0, atKey),
 		asm.Instructions{
@@ -277,8 +280,10 @@ func remember(m tables) asm.Instructions {
 func reverse(m tables, v6 bool) asm.Instructions {
 	return join(
 		readKey(v6), ask(asm.FnGetNetnsCookie),
-		asm.Instructions{asm.StoreMem(asm.RFP, atShare, asm.R0, asm.DWord)}, setKind(sockets),
-		lookUp(m.records, atShare),
+		asm.Instructions{asm.StoreMem(asm.RFP, atPod, asm.R0, asm.DWord)},
+		lookUp(m.pods, atPod), asm.Instructions{asm.JEq.Imm(asm.R0, 0, "pass")},
+		findSlot(), setKind(sockets),
+		lookUp(m.records, atIndex),
 		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "pass"), asm.Mov.Reg(asm.R8, asm.R0)},
 		ask(asm.FnGetSocketCookie),
 		asm.Instructions{asm.StoreMem(asm.RFP, atKey, asm.R0, asm.DWord), asm.StoreImm(asm.RFP, atKey+keyOrigin, 1, asm.Byte)},

@@ -3,8 +3,6 @@ package socket
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -18,9 +16,12 @@ import (
 //     backend and time.
 //   - An origin is what a socket means by a backend: cookie of the socket, backend -> Frontend.
 //
-// Each pod has maps of its own for them, so it can fill only its own. A full map drops its oldest
-// record for a new one. LRU maps do not serve: older kernels reserve 128 of their places for each
-// CPU that used them, so a small one drops records while it is nearly empty (Linux d4adf1c9ee77).
+// Each pod has a slot with maps of its own for them, so it fills only its own. A full map drops its
+// oldest record for a new one. The maps of a pod that has ended wait for the next pod. What is left
+// in them has no effect, since the kernel uses no cookie twice.
+//
+// LRU maps would be simpler. But Linux before 6.17 reserves 128 places for each CPU that has used
+// one, so a small one drops records while it is nearly empty (d4adf1c9ee77).
 
 // Kinds of records. Each has its own maps, so that the sockets of a pod do not push out the affinity
 // of the pod.
@@ -40,10 +41,6 @@ const spare = 32
 
 const recordSize = 32
 
-// share is a key of the maps records and queues: the cookie of a pod's network namespace, and a
-// kind.
-type share struct{ Cookie, Kind uint64 }
-
 func recordsOf(room uint32) *ebpf.MapSpec {
 	return &ebpf.MapSpec{Type: ebpf.Hash, KeySize: keySize, ValueSize: recordSize, MaxEntries: room}
 }
@@ -52,9 +49,19 @@ func queueOf(room uint32) *ebpf.MapSpec {
 	return &ebpf.MapSpec{Type: ebpf.Queue, ValueSize: keySize, MaxEntries: room}
 }
 
-// setKind sets the kind of the share on the stack.
+// findSlot puts the index of the pod's maps on the stack, from the value of the map pods in R0.
+func findSlot() asm.Instructions {
+	return asm.Instructions{
+		asm.LoadMem(asm.R1, asm.R0, podRecords, asm.Word), asm.StoreMem(asm.RFP, atRecords, asm.R1, asm.Word),
+	}
+}
+
+// setKind chooses the pod's maps of a kind for the next look-ups of records and queues.
 func setKind(kind int32) asm.Instructions {
-	return asm.Instructions{asm.Mov.Imm(asm.R1, kind), asm.StoreMem(asm.RFP, atShare+shareKind, asm.R1, asm.DWord)}
+	return asm.Instructions{
+		asm.LoadMem(asm.R1, asm.RFP, atRecords, asm.Word), asm.Add.Imm(asm.R1, kind),
+		asm.StoreMem(asm.RFP, atIndex, asm.R1, asm.Word),
+	}
 }
 
 // callWith calls a helper with a map in a register, and places of the stack. It keeps R6 to R9.
@@ -70,7 +77,7 @@ func callWith(helper asm.BuiltinFunc, m asm.Register, at ...int32) asm.Instructi
 // flagExist is BPF_EXIST (linux/bpf.h): update only an entry that is there.
 const flagExist = 2
 
-// record stores a record of the stack in the maps of the share, and changes R7 and R8. Each record
+// record stores a record of the stack in the pod's maps of a kind, and changes R7 and R8. Each record
 // has its key in the queue. So a record is left out if another CPU was faster to take the place in
 // the queue.
 func record(m tables, name string, key, value int32) asm.Instructions {
@@ -84,9 +91,9 @@ func record(m tables, name string, key, value int32) asm.Instructions {
 	}
 	end, hasPlace := name+" end", name+" has a place"
 	return join(
-		lookUp(m.records, atShare), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R8, asm.R0)},
+		lookUp(m.records, atIndex), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R8, asm.R0)},
 		put(flagExist), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end)},
-		lookUp(m.queues, atShare), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R7, asm.R0)},
+		lookUp(m.queues, atIndex), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R7, asm.R0)},
 		enqueue(), asm.Instructions{asm.JEq.Imm(asm.R0, 0, hasPlace)},
 		callWith(asm.FnMapPopElem, asm.R7, atOldest), asm.Instructions{asm.JNE.Imm(asm.R0, 0, end)},
 		callWith(asm.FnMapDeleteElem, asm.R8, atOldest),
@@ -96,96 +103,89 @@ func record(m tables, name string, key, value int32) asm.Instructions {
 	)
 }
 
-// addShares makes the maps of pods that lack them. A pod whose view is empty needs none.
-func (b *Balancer) addShares(t balance.Table, pods map[uint64]balance.ViewID) error {
-	var keys []share
-	for cookie, view := range pods {
-		if !b.shares[cookie] && len(t.Views[view]) > 0 {
-			for kind := range uint64(kinds) {
-				keys = append(keys, share{cookie, kind})
+// assignSlots returns the pods with their slots, the lowest that are free. A pod whose view is empty
+// needs none. If the kernel refuses maps for more slots, the pods have to do without records.
+func (b *Balancer) assignSlots(t balance.Table, views map[uint64]balance.ViewID) (map[uint64]pod, error) {
+	used := map[uint32]bool{noSlot: true}
+	for _, p := range b.pods {
+		used[p.slot] = true
+	}
+	out, next := map[uint64]pod{}, uint32(noSlot)
+	for cookie, view := range views {
+		slot := b.pods[cookie].slot
+		if slot == noSlot && len(t.Views[view]) > 0 {
+			for used[next] {
+				next++
 			}
+			slot, used[next] = next, true
+		}
+		out[cookie] = pod{view, slot}
+	}
+	err := b.makeSlots(next)
+	for cookie, p := range out {
+		if p.slot > b.slots {
+			out[cookie] = pod{p.view, noSlot}
 		}
 	}
-	if len(keys) == 0 {
+	return out, err
+}
+
+// makeSlots makes the maps of all slots up to the last one.
+func (b *Balancer) makeSlots(last uint32) error {
+	if last <= b.slots {
 		return nil
 	}
-	err := fillShares(b.tables.records, keys, func(kind uint64) *ebpf.MapSpec { return recordsOf(room[kind]) })
+	err := fill(b.tables.records, b.slots+1, last, func(kind int) *ebpf.MapSpec { return recordsOf(room[kind]) })
 	if err == nil {
-		err = fillShares(b.tables.queues, keys, func(kind uint64) *ebpf.MapSpec { return queueOf(room[kind] - spare) })
+		err = fill(b.tables.queues, b.slots+1, last, func(kind int) *ebpf.MapSpec { return queueOf(room[kind] - spare) })
 	}
 	if err != nil {
-		return fmt.Errorf("make the maps of records of pods: %w", err)
+		return fmt.Errorf("make eBPF maps for the records of %d pods: %w", last-b.slots, err)
 	}
-	for _, k := range keys {
-		b.shares[k.Cookie] = true
-	}
+	b.slots = last
 	return nil
 }
 
-// fillShares makes a map for each key, and puts all of them into a map of maps in one call: each
-// call waits until the programs that run have ended.
-func fillShares(into *ebpf.Map, keys []share, specOf func(kind uint64) *ebpf.MapSpec) (err error) {
-	made, fds := []*ebpf.Map{}, []uint32{}
+// fill makes a map of each kind for each slot, and puts all of them into a map of maps in one call:
+// each call waits until the programs that run have ended.
+func fill(into *ebpf.Map, first, last uint32, specOf func(kind int) *ebpf.MapSpec) (err error) {
+	made, indices, fds := []*ebpf.Map{}, []uint32{}, []uint32{}
 	defer func() {
 		for _, m := range made {
 			err = errors.Join(err, m.Close())
 		}
 	}()
-	for _, k := range keys {
-		m, err := ebpf.NewMap(specOf(k.Kind))
+	for index := first * kinds; index < (last+1)*kinds; index++ {
+		m, err := ebpf.NewMap(specOf(int(index % kinds)))
 		if err != nil {
 			return err
 		}
-		made, fds = append(made, m), append(fds, uint32(m.FD()))
+		made, indices, fds = append(made, m), append(indices, index), append(fds, uint32(m.FD()))
 	}
-	_, err = into.BatchUpdate(keys, fds, nil)
+	_, err = into.BatchUpdate(indices, fds, nil)
 	return err
 }
 
-// dropShares frees the maps of pods that have ended. pods has the pods that have not.
-func (b *Balancer) dropShares(pods map[uint64]balance.ViewID) error {
-	hasEnded := func(cookie uint64) bool { _, there := pods[cookie]; return !there }
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(b.shares)), hasEnded) {
-		return nil
-	}
-	for _, m := range []*ebpf.Map{b.tables.records, b.tables.queues} {
-		var ended []share
-		err := eachShare(m, func(s share) {
-			if hasEnded(s.Cookie) {
-				ended = append(ended, s)
+// readSlots counts the slots that an earlier culvertd made.
+func (b *Balancer) readSlots() error {
+	for index := uint32(kinds); ; index++ {
+		for _, m := range []*ebpf.Map{b.tables.records, b.tables.queues} {
+			var id uint32
+			err := m.Lookup(index, &id)
+			if errors.Is(err, ebpf.ErrKeyNotExist) {
+				return nil
 			}
-		})
-		if err == nil && len(ended) > 0 {
-			_, err = m.BatchDelete(ended, nil)
+			if err != nil {
+				return fmt.Errorf("read the eBPF maps of records: %w", err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("free the maps of records of pods that have ended: %w", err)
-		}
+		b.slots = (index+1)/kinds - 1
 	}
-	maps.DeleteFunc(b.shares, func(cookie uint64, _ bool) bool { return hasEnded(cookie) })
-	return nil
 }
 
-// readShares notes which pods have maps, and whether each has all of them.
-func (b *Balancer) readShares() error {
-	count := map[uint64]int{}
-	add := func(s share) {
-		count[s.Cookie]++
-		b.shares[s.Cookie] = count[s.Cookie] == 2*kinds
-	}
-	return errors.Join(eachShare(b.tables.records, add), eachShare(b.tables.queues, add))
-}
-
-func eachShare(m *ebpf.Map, fn func(share)) error {
-	return each(m, func(k, _ []byte) error {
-		fn(share{Cookie: native.Uint64(k), Kind: native.Uint64(k[shareKind:])})
-		return nil
-	})
-}
-
-// openRecords opens the map of records of a pod. It returns nil if there is none.
-func (b *Balancer) openRecords(of share) (m *ebpf.Map, err error) {
-	err = b.tables.records.Lookup(of, &m)
+// openRecords opens the records of a pod. It returns nil if the pod has none.
+func (b *Balancer) openRecords(p balance.Pod, kind uint32) (m *ebpf.Map, err error) {
+	err = b.tables.records.Lookup(b.pods[b.cookies[p.ID]].slot*kinds+kind, &m)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, nil
 	}

@@ -104,7 +104,7 @@ func tryAffinity(t *testing.T, w *world, b balancer) {
 // ageChoices makes the choices of a pod as old as the machine.
 func (b *Balancer) ageChoices(t *testing.T, p balance.Pod) {
 	t.Helper()
-	choices, err := b.openRecords(share{b.cookies[p.ID], clients})
+	choices, err := b.openRecords(p, clients)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,11 @@ type Balancer struct {
 	attached    bool
 
 	// These mirror the maps.
-	pods    map[uint64]balance.ViewID
+	pods    map[uint64]pod
+	slots   uint32 // the slots from 1 to this one have all their maps
 	rules   map[key]rule
 	sets    map[uint32]*balance.Rule
 	lastSet uint32
-	shares  map[uint64]bool // the pods that have maps of records: whether all of theirs are there
 	// stale are the views whose UDP rules changed since sockets of removed backends were ended.
 	stale    map[balance.ViewID]bool
 	retired  []retiredSet
@@ -76,7 +76,7 @@ func Limit() balance.Limit { return balance.Limit{Rules: maxRules / 2, Backends:
 func Open(dir, cgroup string) (_ *Balancer, err error) {
 	b := &Balancer{
 		dir: dir, cgroup: cgroup, now: time.Now, interval: grace, maxEnded: maxEnded,
-		pods: map[uint64]balance.ViewID{}, rules: map[key]rule{}, sets: map[uint32]*balance.Rule{}, stale: map[balance.ViewID]bool{}, cookies: map[string]uint64{}, shares: map[uint64]bool{},
+		pods: map[uint64]pod{}, rules: map[key]rule{}, sets: map[uint32]*balance.Rule{}, stale: map[balance.ViewID]bool{}, cookies: map[string]uint64{},
 	}
 	defer func() {
 		if err != nil {
