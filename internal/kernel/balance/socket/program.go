@@ -133,7 +133,7 @@ func forward(m tables, v6, datagram bool) asm.Instructions {
 		readKey(v6), findRule(m),
 		findChoice(m, datagram),
 		choose(m, datagram),
-		remember(m), writeAddress(v6, asm.RFP, atChosen),
+		remember(m, datagram), writeAddress(v6, asm.RFP, atChosen),
 		one("pass", asm.Mov.Imm(asm.R0, 1)), asm.Instructions{asm.Return()},
 		one("refuse", asm.Mov.Imm(asm.R1, -int32(unix.ECONNREFUSED))), asm.Instructions{
 			asm.FnSetRetval.Call(), asm.Mov.Imm(asm.R0, 0), asm.Return(),
@@ -248,7 +248,7 @@ func choose(m tables, datagram bool) asm.Instructions {
 		},
 		needless,
 		asm.Instructions{asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, atChosen+choiceAge, asm.R0, asm.DWord)},
-		record(m, "choice", atKey, atChosen),
+		record(m, "choice", atKey, atChosen, true),
 	)
 }
 
@@ -257,8 +257,8 @@ func choose(m tables, datagram bool) asm.Instructions {
 const hashFactor = -0x61c8864680b583eb
 
 // remember stores which Frontend the socket means when the kernel names the backend. The Frontend
-// is the part of the key behind its ID.
-func remember(m tables) asm.Instructions {
+// is the part of the key behind its ID. A socket connects once, and sends many datagrams.
+func remember(m tables, datagram bool) asm.Instructions {
 	return join(
 		one("remember", asm.Mov.Reg(asm.R6, asm.R6)), setKind(sockets),
 		ask(asm.FnGetSocketCookie),
@@ -271,7 +271,7 @@ func remember(m tables) asm.Instructions {
 			asm.LoadMem(asm.R1, asm.RFP, atKey+keyProto, asm.Byte), asm.StoreMem(asm.RFP, atOrigin+keyProto, asm.R1, asm.Byte),
 			asm.StoreImm(asm.RFP, atOrigin+keyOrigin, 1, asm.Byte),
 		},
-		record(m, "origin", atOrigin, atKey+keyAddr),
+		record(m, "origin", atOrigin, atKey+keyAddr, datagram),
 	)
 }
 

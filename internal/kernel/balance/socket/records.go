@@ -79,8 +79,9 @@ const flagExist = 2
 
 // record stores a record of the stack in the pod's maps of a kind, and changes R7 and R8. Each record
 // has its key in the queue. So a record is left out if another CPU was faster to take the place in
-// the queue.
-func record(m tables, name string, key, value int32) asm.Instructions {
+// the queue. With update, record first looks whether the record is there already. Without, such a
+// record has its key in the queue twice, and goes with the first.
+func record(m tables, name string, key, value int32, update bool) asm.Instructions {
 	put := func(flags int32) asm.Instructions {
 		in := callWith(asm.FnMapUpdateElem, asm.R8, key, value)
 		return append(in[:len(in)-1], asm.Mov.Imm(asm.R4, flags), asm.FnMapUpdateElem.Call())
@@ -90,9 +91,13 @@ func record(m tables, name string, key, value int32) asm.Instructions {
 		return append(in[:len(in)-1], asm.Mov.Imm(asm.R3, 0), asm.FnMapPushElem.Call())
 	}
 	end, hasPlace := name+" end", name+" has a place"
+	var overwrite asm.Instructions
+	if update {
+		overwrite = append(put(flagExist), asm.JEq.Imm(asm.R0, 0, end))
+	}
 	return join(
 		lookUp(m.records, atIndex), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R8, asm.R0)},
-		put(flagExist), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end)},
+		overwrite,
 		lookUp(m.queues, atIndex), asm.Instructions{asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R7, asm.R0)},
 		enqueue(), asm.Instructions{asm.JEq.Imm(asm.R0, 0, hasPlace)},
 		callWith(asm.FnMapPopElem, asm.R7, atOldest), asm.Instructions{asm.JNE.Imm(asm.R0, 0, end)},

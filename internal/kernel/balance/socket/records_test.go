@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/kernel/balance"
@@ -112,5 +113,110 @@ func TestI9SocketsOfAnotherPod(t *testing.T) {
 		if who, _, err := w.call(a, at); err != nil || who != backends[0] {
 			t.Errorf("pod a moved from %s to %q, %v, though its affinity lasts three hours", backends[0], who, err)
 		}
+	}
+}
+
+// limitRoom gives the sockets of each pod room for a number of records.
+func limitRoom(t *testing.T, records uint32) {
+	t.Helper()
+	before := room
+	t.Cleanup(func() { room = before })
+	room[sockets] = records + spare
+}
+
+// TestFullRecords: a pod has more sockets than room for their records. It keeps the backends of its
+// affinity, each socket keeps its backend, and new answers come from the ClusterIP.
+func TestFullRecords(t *testing.T) {
+	const places, many = 16, 40
+	limitRoom(t, places)
+	w := newWorld(t)
+	p := w.pod("client", tenant, "172.16.91.1/32", "172.16.91.2/32", "172.16.91.3/32")
+	backends := []string{"172.16.91.1:80", "172.16.91.2:80", "172.16.91.3:80"}
+	for _, at := range backends {
+		w.serve(p, at)
+	}
+	const service, dns = "10.96.0.1:80", "10.96.0.1:53"
+	b := w.open()
+	for _, has := range [][]string{backends[:1], backends} {
+		view := sticky([]string{service}, has...)
+		view[frontend(balance.UDP, dns)] = ruleTo(backends...)
+		w.apply(b, balance.Table{Pods: []balance.Pod{p}, Views: map[balance.ViewID]balance.View{tenant: view}})
+		if who, _, err := w.call(p, service); err != nil || who != backends[0] {
+			t.Fatalf("answered by %q, %v", who, err)
+		}
+	}
+	var all []packets
+	var first []string
+	for range many {
+		s := w.dialPacket(p)
+		all, first = append(all, s), append(first, s.ask(dns))
+	}
+	for i, s := range all {
+		if who := s.ask(dns); who != first[i] {
+			t.Errorf("socket %d moved from %s to %s", i, first[i], who)
+		}
+	}
+	if _, sources, err := w.send(p, dns, 1); err != nil || sources[0] != dns {
+		t.Errorf("the client sees answers from %v, %v", sources, err)
+	}
+	if who, _, err := w.call(p, service); err != nil || who != backends[0] {
+		t.Errorf("the pod moved from %s to %q, %v, though its affinity lasts three hours", backends[0], who, err)
+	}
+	if n := b.countRecords(t, p, sockets); n != places {
+		t.Errorf("the sockets have %d records, want %d", n, places)
+	}
+}
+
+func (b *Balancer) countRecords(t *testing.T, p balance.Pod, kind uint32) int {
+	t.Helper()
+	m, err := b.openRecords(p, kind)
+	if err != nil || m == nil {
+		t.Fatalf("the pod %s has no records: %v", p.ID, err)
+	}
+	defer m.Close()
+	return countEntries(t, m)
+}
+
+// TestSlots: each pod that sees a Service has records of its own. It keeps them when culvertd
+// restarts, also if the former culvertd was killed while it made others. The next pod takes the
+// place of one that has ended.
+func TestSlots(t *testing.T) {
+	w := newWorld(t)
+	pods := []balance.Pod{w.pod("a", tenant, "172.16.91.1/32"), w.pod("b", tenant), w.pod("c", tenant), w.pod("idle", neighbor)}
+	a, idle := pods[0], pods[3]
+	w.serve(a, "172.16.91.1:80")
+	view := sticky([]string{"10.96.0.1:80"}, "172.16.91.1:80")
+	apply := func(b *Balancer, pods ...balance.Pod) {
+		t.Helper()
+		w.apply(b, balance.Table{Pods: pods, Views: map[balance.ViewID]balance.View{tenant: view, neighbor: {}}})
+		slots := map[uint32]string{}
+		for _, p := range pods {
+			slot := b.pods[b.cookies[p.ID]].slot
+			if other, taken := slots[slot]; taken || (slot == noSlot) != (p.View == neighbor) {
+				t.Errorf("pod %s has slot %d, and pod %q too", p.ID, slot, other)
+			}
+			slots[slot] = p.ID
+		}
+	}
+	first, err := Open(w.dir, w.cgroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(first, a, idle)
+	if _, _, err := w.call(a, "10.96.0.1:80"); err != nil {
+		t.Fatal(err)
+	}
+	w.check(fill(first.tables.records, 2, 2, func(kind int) *ebpf.MapSpec { return recordsOf(room[kind]) })) // and culvertd is killed
+	w.check(first.Close())
+
+	next := w.open()
+	apply(next, a, pods[1], idle)
+	if n := next.countRecords(t, a, clients); n != 1 || next.slots != 2 {
+		t.Errorf("after a restart, pod a has %d choices, and there are %d slots, want 1 and 2", n, next.slots)
+	}
+	apply(next, a, idle)
+	apply(next, a, pods[2], idle)
+	if next.slots != 2 {
+		t.Errorf("there are %d slots for two pods", next.slots)
 	}
 }
