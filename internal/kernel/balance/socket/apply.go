@@ -22,9 +22,10 @@ import (
 // Apply does the work that an error left.
 func (b *Balancer) Apply(t balance.Table) error {
 	errs := []error{b.Sweep()} // room for the new sets
-	pods, err := b.podViews(t.Pods)
+	views, err := b.podViews(t.Pods)
+	pods, noRecords := b.assignSlots(t, views)
 	wanted, sets := b.wantedRules(t)
-	errs = append(errs, err, b.writeSets(wanted, sets), b.writeRules(wanted), b.writePods(pods, err == nil), b.dropRules(wanted), b.disconnectStale(t.Pods))
+	errs = append(errs, err, noRecords, b.writeSets(wanted, sets), b.writeRules(wanted), b.writePods(pods, err == nil), b.dropRules(wanted), b.disconnectStale(t.Pods))
 	b.retire()
 	errs = append(errs, b.Sweep())
 	if !b.attached {
@@ -187,17 +188,17 @@ func (b *Balancer) noteStale(k key) {
 	}
 }
 
-// writePods writes the views of pods. If all is set, pods has every pod, and writePods deletes the
-// views of all others.
-func (b *Balancer) writePods(pods map[uint64]balance.ViewID, all bool) error {
-	for value, view := range pods {
-		if there, ok := b.pods[value]; ok && there == view {
+// writePods writes the views and slots of pods. If all is set, pods has every pod, and writePods
+// deletes all others.
+func (b *Balancer) writePods(pods map[uint64]pod, all bool) error {
+	for value, p := range pods {
+		if there, ok := b.pods[value]; ok && there == p {
 			continue
 		}
-		if err := b.tables.pods.Put(value, uint64(view)); err != nil {
+		if err := b.tables.pods.Put(value, p.bytes()); err != nil {
 			return fmt.Errorf("write the view of a pod: %w", err)
 		}
-		b.pods[value] = view
+		b.pods[value] = p
 	}
 	for value := range b.pods {
 		if _, ok := pods[value]; ok || !all {
@@ -268,7 +269,7 @@ func (b *Balancer) Pending() bool { return len(b.retired) > 0 || len(b.stale) > 
 // read reads the entries that an earlier culvertd left in the maps.
 func (b *Balancer) read() error {
 	err := each(b.tables.pods, func(k, v []byte) error {
-		b.pods[native.Uint64(k)] = balance.ViewID(native.Uint64(v))
+		b.pods[native.Uint64(k)] = readPod(v)
 		return nil
 	})
 	err = errors.Join(err, each(b.tables.rules, func(k, v []byte) error {
@@ -277,7 +278,7 @@ func (b *Balancer) read() error {
 		return nil
 	}))
 	slots := map[uint32]map[uint32]netip.AddrPort{}
-	err = errors.Join(err, each(b.tables.backends, func(k, v []byte) error {
+	err = errors.Join(err, b.readSlots(), each(b.tables.backends, func(k, v []byte) error {
 		set, number := native.Uint32(k), native.Uint32(k[4:])
 		if slots[set] == nil {
 			slots[set] = map[uint32]netip.AddrPort{}

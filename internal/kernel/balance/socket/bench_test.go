@@ -43,6 +43,41 @@ func BenchmarkConnect(b *testing.B) {
 	b.ReportMetric(median("10.97.0.1:80")-median("172.16.91.1:80"), "added-ns")
 }
 
+// BenchmarkSend prints how much longer sendto(2) takes to a ClusterIP than to its only backend, as
+// BenchmarkConnect does for connect(2). One socket sends all datagrams.
+func BenchmarkSend(b *testing.B) {
+	w := newWorld(b)
+	p := w.pod("client", tenant, "172.16.91.1/32")
+	w.apply(w.open(), largeTable(p, 0))
+	to := []string{"172.16.91.1:80", "10.97.0.1:80"}
+	times := map[string][]time.Duration{}
+	w.in(p, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		for range b.N {
+			for _, at := range to {
+				addr := netip.MustParseAddrPort(at)
+				start := time.Now()
+				if err := unix.Sendto(fd, nil, 0, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
+					return err
+				}
+				times[at] = append(times[at], time.Since(start))
+			}
+		}
+		return nil
+	})
+	for _, all := range times {
+		slices.Sort(all)
+	}
+	direct, by := times[to[0]][b.N/2], times[to[1]][b.N/2]
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(direct.Nanoseconds()), "direct-ns")
+	b.ReportMetric(float64((by - direct).Nanoseconds()), "added-ns")
+}
+
 func connectOnce(to netip.AddrPort) (time.Duration, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/kernel/balance"
@@ -32,14 +33,10 @@ func (b *Balancer) disconnectStale(pods []balance.Pod) error {
 		if !b.stale[p.View] {
 			continue
 		}
-		err := netns.Run(p.Netns, func() error {
-			more4, err4 := b.disconnectFamily(p.View, unix.AF_INET)
-			more6, err6 := b.disconnectFamily(p.View, unix.AF_INET6)
-			if more4 || more6 {
-				more[p.View] = true
-			}
-			return errors.Join(err4, err6)
-		})
+		again, err := b.disconnectPod(p)
+		if again {
+			more[p.View] = true
+		}
 		if err != nil && !errors.Is(err, vf.ErrNetnsGone) {
 			errs = append(errs, fmt.Errorf("end UDP sockets of removed backends in pod sandbox %s: %w", p.ID, err))
 		}
@@ -50,11 +47,27 @@ func (b *Balancer) disconnectStale(pods []balance.Pod) error {
 	return errors.Join(errs...)
 }
 
+// disconnectPod ends such sockets of a pod. It reports whether the next Apply may end more.
+func (b *Balancer) disconnectPod(p balance.Pod) (more bool, err error) {
+	records, err := b.openRecords(p, sockets)
+	if err != nil || records == nil {
+		return false, err
+	}
+	defer records.Close()
+	err = netns.Run(p.Netns, func() error {
+		more4, err4 := b.disconnectFamily(records, p.View, unix.AF_INET)
+		more6, err6 := b.disconnectFamily(records, p.View, unix.AF_INET6)
+		more = more4 || more6
+		return errors.Join(err4, err6)
+	})
+	return more, err
+}
+
 // disconnectFamily ends such sockets of one family in the thread's network namespace. It reports
 // whether the next Apply may end more: this call has reached the limit, and the kernel has ended at
 // least one socket.
-func (b *Balancer) disconnectFamily(view balance.ViewID, family byte) (more bool, err error) {
-	stale, err := listSockets(family, b.maxEnded, func(s udpSocket) bool { return b.isStale(view, s) })
+func (b *Balancer) disconnectFamily(records *ebpf.Map, view balance.ViewID, family byte) (more bool, err error) {
+	stale, err := listSockets(family, b.maxEnded, func(s udpSocket) bool { return b.isStale(records, view, s) })
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return false, nil
 	}
@@ -110,10 +123,11 @@ func listSockets(family byte, limit int, keep func(udpSocket) bool) (kept []sock
 
 // isStale reports whether a socket is connected by a Frontend to an address that is not one of its
 // backends.
-func (b *Balancer) isStale(view balance.ViewID, s udpSocket) bool {
+func (b *Balancer) isStale(records *ebpf.Map, view balance.ViewID, s udpSocket) bool {
 	k := newKey(s.cookie, balance.Frontend{Addr: s.peer.Addr(), Port: s.peer.Port(), Protocol: balance.UDP})
-	origin := make([]byte, 24)
-	if b.tables.origins.Lookup(k[:], &origin) != nil {
+	k[keyOrigin] = 1
+	origin := make([]byte, recordSize)
+	if records.Lookup(k[:], &origin) != nil {
 		return false // it connected to that address itself
 	}
 	at := readAddrPort(origin)

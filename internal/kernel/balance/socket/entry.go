@@ -15,38 +15,34 @@ import (
 // set of backends beside the old one, and then makes its rules name the new set, so a program
 // sees either the old or the new set.
 type tables struct {
-	pods     *ebpf.Map // cookie of a network namespace -> view
+	pods     *ebpf.Map // cookie of a network namespace -> view, index of its maps in the next two
+	records  *ebpf.Map // index -> a map of records (records.go)
+	queues   *ebpf.Map // index -> the keys of these records, the oldest first
 	rules    *ebpf.Map // view, Frontend -> set and count of backends, affinity
 	backends *ebpf.Map // set, number -> backend
 	members  *ebpf.Map // set, backend -> nothing; only for sets whose choices are kept
-	choices  *ebpf.Map // cookie of a namespace or socket, Frontend -> the backend of last time
-	origins  *ebpf.Map // cookie of a socket, backend -> Frontend
 }
 
-// Sizes of the maps. The first four maps take memory for their entries, and 16 bytes for each
-// place. The other two take all their memory at once, and drop the entry that was used longest ago.
-const (
-	maxPods, maxRules, maxBackends = 4 << 10, 64 << 10, 256 << 10
-	maxChoices, maxOrigins         = 16 << 10, 64 << 10
-)
+// Sizes of the maps. They take memory for their entries, and 8 or 16 bytes for each place.
+const maxPods, maxRules, maxBackends = 4 << 10, 64 << 10, 256 << 10
 
 // noPrealloc is BPF_F_NO_PREALLOC (linux/bpf.h).
 const noPrealloc = 1
 
 // specs are the maps by the name of their pin. Another layout needs another version.
 var specs = map[string]*ebpf.MapSpec{
-	"pods":     {Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: maxPods, Flags: noPrealloc},
+	"pods":     {Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: maxPods, Flags: noPrealloc},
 	"rules":    {Type: ebpf.Hash, KeySize: keySize, ValueSize: 16, MaxEntries: maxRules, Flags: noPrealloc},
 	"backends": {Type: ebpf.Hash, KeySize: 8, ValueSize: 24, MaxEntries: maxBackends, Flags: noPrealloc},
 	"members":  {Type: ebpf.Hash, KeySize: 24, ValueSize: 4, MaxEntries: maxBackends, Flags: noPrealloc},
-	"choices":  {Type: ebpf.LRUHash, KeySize: keySize, ValueSize: 32, MaxEntries: maxChoices},
-	"origins":  {Type: ebpf.LRUHash, KeySize: keySize, ValueSize: 24, MaxEntries: maxOrigins},
+	"records":  {Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: (1 + maxPods) * kinds, InnerMap: recordsOf(1)},
+	"queues":   {Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: (1 + maxPods) * kinds, InnerMap: queueOf(1)},
 }
 
 // byName returns the field for the map with a name.
 func (m *tables) byName(name string) **ebpf.Map {
 	return map[string]**ebpf.Map{
-		"pods": &m.pods, "rules": &m.rules, "backends": &m.backends, "members": &m.members, "choices": &m.choices, "origins": &m.origins,
+		"pods": &m.pods, "rules": &m.rules, "backends": &m.backends, "members": &m.members, "records": &m.records, "queues": &m.queues,
 	}[name]
 }
 
@@ -57,7 +53,7 @@ var native = binary.NativeEndian
 const keySize = 32
 
 // key is an ID and a Frontend: 8 bytes, 16 of the address, 2 of the port, 1 of the protocol,
-// and 5 that are zero. It has to be comparable.
+// 1 that marks an origin, and 4 that are zero. It has to be comparable.
 type key [keySize]byte
 
 func newKey(id uint64, f balance.Frontend) (k key) {
@@ -79,6 +75,26 @@ func (k key) frontend() balance.Frontend {
 // readAddrPort reads 16 bytes of an address and two of a port.
 func readAddrPort(b []byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b)).Unmap(), binary.BigEndian.Uint16(b[addrPort:]))
+}
+
+// pod is a value of the map pods: the view, and the slot of the pod's records.
+type pod struct {
+	view balance.ViewID
+	slot uint32
+}
+
+// noSlot is the slot of pods without records. It has no maps.
+const noSlot = 0
+
+func (p pod) bytes() []byte {
+	b := make([]byte, 16)
+	native.PutUint64(b, uint64(p.view))
+	native.PutUint32(b[podRecords:], p.slot*kinds)
+	return b
+}
+
+func readPod(b []byte) pod {
+	return pod{view: balance.ViewID(native.Uint64(b)), slot: native.Uint32(b[podRecords:]) / kinds}
 }
 
 // rule is a value of the map rules: set, count and affinity in seconds.

@@ -50,7 +50,11 @@ func (b *Balancer) says() (views map[uint64]balance.ViewID, rules map[string]str
 		}
 		rules[fmt.Sprint(k.id(), k.frontend())] = fmt.Sprint(backends, int(r.count), r.affinity)
 	}
-	return b.pods, rules
+	views = map[uint64]balance.ViewID{}
+	for cookie, p := range b.pods {
+		views[cookie] = p.view
+	}
+	return views, rules
 }
 
 // TestHistories: after every step of random histories of Services, pods and restarts of culvertd,

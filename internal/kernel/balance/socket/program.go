@@ -43,24 +43,31 @@ const (
 
 // Offsets from the frame pointer. The layouts are those of entry.go.
 const (
-	atKey     = -32 // key: an ID, and the address, port and protocol of a Frontend
-	atMember  = -56 // member: a set and the backend that is looked for in it
-	atSlot    = -64 // slot: a set and a number
-	atChosen  = -96 // choice: the backend that the connection goes to
-	atOrigin  = -128
-	keyAddr   = 8 // within a key
-	keyPort   = 24
-	keyProto  = 26
-	addrPort  = 16 // within a choice, an origin and a backend: the port after the address
-	choiceAge = 24
+	atKey     = -40  // key: an ID, and the address, port and protocol of a Frontend. 8 zero bytes follow
+	atMember  = -64  // member: a set and the backend that is looked for in it
+	atSlot    = -72  // slot: a set and a number
+	atChosen  = -104 // choice: the backend that the connection goes to
+	atOrigin  = -136 // key of an origin
+	atPod     = -144 // cookie of the network namespace
+	atRecords = -148 // index of the first of the pod's maps of records
+	atIndex   = -152 // index of its maps of one kind
+	atOldest  = -184 // key of the record that makes room for a new one
+
+	keyAddr    = 8 // within a key
+	keyPort    = 24
+	keyProto   = 26
+	keyOrigin  = 27
+	addrPort   = 16 // within a choice, an origin and a backend: the port after the address
+	choiceAge  = 24
+	podRecords = 8 // within a pod
 )
 
 // readKey copies the address, port and protocol of the context into the key, whose ID stays
-// zero, and the context into R6. IPv4 addresses are mapped ones (RFC 4291, 2.5.5.2): an
+// zero, and the context into R6. It also writes the zeros behind the key. IPv4 addresses are mapped ones (RFC 4291, 2.5.5.2): an
 // IPv6 socket that connects to one meets connect6.
 func readKey(v6 bool) asm.Instructions {
 	in := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R1, 0)}
-	for i := range int16(4) {
+	for i := range int16(5) {
 		in = append(in, asm.StoreMem(asm.RFP, atKey+8*i, asm.R1, asm.DWord))
 	}
 	if v6 {
@@ -98,14 +105,6 @@ func lookUp(m *ebpf.Map, key int32) asm.Instructions {
 	}
 }
 
-// update stores a value of the stack.
-func update(m *ebpf.Map, key, value int32) asm.Instructions {
-	return asm.Instructions{
-		asm.LoadMapPtr(asm.R1, m.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, key),
-		asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, value), asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call(),
-	}
-}
-
 // ask calls a helper with the context.
 func ask(helper asm.BuiltinFunc) asm.Instructions {
 	return asm.Instructions{asm.Mov.Reg(asm.R1, asm.R6), helper.Call()}
@@ -127,14 +126,14 @@ func join(all ...asm.Instructions) (out asm.Instructions) {
 func connect(m tables, v6 bool) asm.Instructions { return forward(m, v6, false) }
 func sendmsg(m tables, v6 bool) asm.Instructions { return forward(m, v6, true) }
 
-// forward sends a connection or a datagram to a backend. R7 has the affinity in seconds,
-// R8 the cookie of the network namespace, R9 the set of backends and how many it has.
+// forward sends a connection or a datagram to a backend. R7 has the affinity in seconds, and R9 the
+// set of backends and how many it has.
 func forward(m tables, v6, datagram bool) asm.Instructions {
 	return join(
 		readKey(v6), findRule(m),
 		findChoice(m, datagram),
 		choose(m, datagram),
-		remember(m), writeAddress(v6, asm.RFP, atChosen),
+		remember(m, datagram), writeAddress(v6, asm.RFP, atChosen),
 		one("pass", asm.Mov.Imm(asm.R0, 1)), asm.Instructions{asm.Return()},
 		one("refuse", asm.Mov.Imm(asm.R1, -int32(unix.ECONNREFUSED))), asm.Instructions{
 			asm.FnSetRetval.Call(), asm.Mov.Imm(asm.R0, 0), asm.Return(),
@@ -148,10 +147,10 @@ func forward(m tables, v6, datagram bool) asm.Instructions {
 func findRule(m tables) asm.Instructions {
 	return join(
 		ask(asm.FnGetNetnsCookie),
-		asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0), asm.StoreMem(asm.RFP, atKey, asm.R8, asm.DWord)},
-		lookUp(m.pods, atKey),
+		asm.Instructions{asm.StoreMem(asm.RFP, atPod, asm.R0, asm.DWord)},
+		lookUp(m.pods, atPod), asm.Instructions{asm.JEq.Imm(asm.R0, 0, "pass")},
+		findSlot(),
 		asm.Instructions{
-			asm.JEq.Imm(asm.R0, 0, "pass"),
 			asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.StoreMem(asm.RFP, atKey, asm.R1, asm.DWord),
 		},
 		lookUp(m.rules, atKey),
@@ -172,28 +171,34 @@ func findRule(m tables) asm.Instructions {
 
 // findChoice goes to an earlier choice while that is one of the backends. With affinity it is the
 // choice of the client, and without affinity the choice of a socket that sends datagrams.
-// findChoice leaves the key of the choice on the stack.
+// findChoice leaves the key of the choice and the index of its map on the stack.
 func findChoice(m tables, datagram bool) asm.Instructions {
-	whose := asm.Instructions{asm.JEq.Imm(asm.R7, 0, "choose"), asm.StoreMem(asm.RFP, atKey, asm.R8, asm.DWord)}
+	whose := append(setKind(clients),
+		asm.LoadMem(asm.R1, asm.RFP, atPod, asm.DWord), asm.StoreMem(asm.RFP, atKey, asm.R1, asm.DWord))
 	if datagram {
 		whose = join(
-			asm.Instructions{asm.StoreMem(asm.RFP, atKey, asm.R8, asm.DWord), asm.JNE.Imm(asm.R7, 0, "whose")},
+			whose,
+			asm.Instructions{asm.JNE.Imm(asm.R7, 0, "whose")}, setKind(sockets),
 			ask(asm.FnGetSocketCookie),
 			asm.Instructions{asm.StoreMem(asm.RFP, atKey, asm.R0, asm.DWord)},
 		)
+	} else {
+		whose = append(whose, asm.JEq.Imm(asm.R7, 0, "random"))
 	}
 	return join(
 		whose,
-		one("whose", asm.Mov.Reg(asm.R8, asm.R8)),
-		lookUp(m.choices, atKey),
+		one("whose", asm.Mov.Reg(asm.R7, asm.R7)),
+		lookUp(m.records, atIndex),
+		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "derive")},
+		callWith(asm.FnMapLookupElem, asm.R0, atKey),
 		asm.Instructions{
-			asm.JEq.Imm(asm.R0, 0, "choose"),
+			asm.JEq.Imm(asm.R0, 0, "derive"),
 			asm.Mov.Reg(asm.R8, asm.R0),
 			asm.JEq.Imm(asm.R7, 0, "member"),
 			asm.FnKtimeGetNs.Call(),
 			asm.LoadMem(asm.R1, asm.R8, choiceAge, asm.DWord), asm.Sub.Reg(asm.R0, asm.R1),
 			asm.Mov.Reg(asm.R2, asm.R7), asm.Mul.Imm(asm.R2, int32(time.Second)),
-			asm.JGT.Reg(asm.R0, asm.R2, "choose"),
+			asm.JGT.Reg(asm.R0, asm.R2, "random"),
 		},
 		one("member", asm.StoreMem(asm.RFP, atMember, asm.R9, asm.Word)),
 		asm.Instructions{
@@ -206,24 +211,32 @@ func findChoice(m tables, datagram bool) asm.Instructions {
 		},
 		lookUp(m.members, atMember),
 		asm.Instructions{
-			asm.JEq.Imm(asm.R0, 0, "choose"),
+			asm.JEq.Imm(asm.R0, 0, "derive"),
 			asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.R8, choiceAge, asm.R0, asm.DWord),
 			asm.Ja.Label("remember"),
 		},
 	)
 }
 
-// choose takes a backend at random, and stores the choice if affinity or later datagrams of the
-// socket need it.
+// choose takes a backend, and stores the choice if affinity or later datagrams of the socket need
+// it. For these it derives the backend from the client or the socket and the ClusterIP. So a choice
+// that had no room among the records of its pod is the same next time, while the backends are.
 func choose(m tables, datagram bool) asm.Instructions {
 	var needless asm.Instructions
 	if !datagram {
 		needless = asm.Instructions{asm.JEq.Imm(asm.R7, 0, "remember")}
 	}
 	return join(
-		one("choose", asm.FnGetPrandomU32.Call()),
+		one("derive", asm.LoadMem(asm.R0, asm.RFP, atKey, asm.DWord)),
 		asm.Instructions{
-			asm.Mov.Reg(asm.R1, asm.R9), asm.RSh.Imm(asm.R1, 32), asm.Mod.Reg(asm.R0, asm.R1),
+			asm.LoadMem(asm.R1, asm.RFP, atKey+keyAddr+8, asm.DWord), asm.Xor.Reg(asm.R0, asm.R1),
+			asm.LoadImm(asm.R1, hashFactor, asm.DWord), asm.Mul.Reg(asm.R0, asm.R1), asm.RSh.Imm(asm.R0, 32),
+			asm.Ja.Label("choose"),
+		},
+		one("random", asm.FnGetPrandomU32.Call()),
+		one("choose", asm.Mov.Reg(asm.R1, asm.R9)),
+		asm.Instructions{
+			asm.RSh.Imm(asm.R1, 32), asm.Mod.Reg(asm.R0, asm.R1),
 			asm.StoreMem(asm.RFP, atSlot, asm.R9, asm.Word), asm.StoreMem(asm.RFP, atSlot+4, asm.R0, asm.Word),
 		},
 		lookUp(m.backends, atSlot),
@@ -235,24 +248,30 @@ func choose(m tables, datagram bool) asm.Instructions {
 		},
 		needless,
 		asm.Instructions{asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, atChosen+choiceAge, asm.R0, asm.DWord)},
-		update(m.choices, atKey, atChosen),
+		record(m, "choice", atKey, atChosen, true),
 	)
 }
 
+// hashFactor makes consecutive IDs differ in their upper bits: 2^64 divided by the golden ratio
+// (Knuth, The Art of Computer Programming, 6.4).
+const hashFactor = -0x61c8864680b583eb
+
 // remember stores which Frontend the socket means when the kernel names the backend. The Frontend
-// is the part of the key behind its ID.
-func remember(m tables) asm.Instructions {
+// is the part of the key behind its ID. A socket connects once, and sends many datagrams.
+func remember(m tables, datagram bool) asm.Instructions {
 	return join(
-		one("remember", asm.Mov.Reg(asm.R1, asm.R6)),
+		one("remember", asm.Mov.Reg(asm.R6, asm.R6)), setKind(sockets),
+		ask(asm.FnGetSocketCookie),
 		asm.Instructions{
-			asm.FnGetSocketCookie.Call(), asm.StoreMem(asm.RFP, atOrigin, asm.R0, asm.DWord),
+			asm.StoreMem(asm.RFP, atOrigin, asm.R0, asm.DWord),
 			asm.LoadMem(asm.R1, asm.RFP, atChosen, asm.DWord), asm.StoreMem(asm.RFP, atOrigin+keyAddr, asm.R1, asm.DWord),
 			asm.LoadMem(asm.R1, asm.RFP, atChosen+8, asm.DWord), asm.StoreMem(asm.RFP, atOrigin+keyAddr+8, asm.R1, asm.DWord),
 			asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.RFP, atOrigin+keyPort, asm.R1, asm.DWord),
 			asm.LoadMem(asm.R1, asm.RFP, atChosen+addrPort, asm.Half), asm.StoreMem(asm.RFP, atOrigin+keyPort, asm.R1, asm.Half),
 			asm.LoadMem(asm.R1, asm.RFP, atKey+keyProto, asm.Byte), asm.StoreMem(asm.RFP, atOrigin+keyProto, asm.R1, asm.Byte),
+			asm.StoreImm(asm.RFP, atOrigin+keyOrigin, 1, asm.Byte),
 		},
-		update(m.origins, atOrigin, atKey+keyAddr),
+		record(m, "origin", atOrigin, atKey+keyAddr, datagram),
 	)
 }
 
@@ -260,9 +279,15 @@ func remember(m tables) asm.Instructions {
 // has.
 func reverse(m tables, v6 bool) asm.Instructions {
 	return join(
-		readKey(v6), ask(asm.FnGetSocketCookie),
-		asm.Instructions{asm.StoreMem(asm.RFP, atKey, asm.R0, asm.DWord)},
-		lookUp(m.origins, atKey),
+		readKey(v6), ask(asm.FnGetNetnsCookie),
+		asm.Instructions{asm.StoreMem(asm.RFP, atPod, asm.R0, asm.DWord)},
+		lookUp(m.pods, atPod), asm.Instructions{asm.JEq.Imm(asm.R0, 0, "pass")},
+		findSlot(), setKind(sockets),
+		lookUp(m.records, atIndex),
+		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "pass"), asm.Mov.Reg(asm.R8, asm.R0)},
+		ask(asm.FnGetSocketCookie),
+		asm.Instructions{asm.StoreMem(asm.RFP, atKey, asm.R0, asm.DWord), asm.StoreImm(asm.RFP, atKey+keyOrigin, 1, asm.Byte)},
+		callWith(asm.FnMapLookupElem, asm.R8, atKey),
 		asm.Instructions{asm.JEq.Imm(asm.R0, 0, "pass")},
 		writeAddress(v6, asm.R0, 0),
 		one("pass", asm.Mov.Imm(asm.R0, 1)), asm.Instructions{asm.Return()},

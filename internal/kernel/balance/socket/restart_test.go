@@ -88,7 +88,7 @@ func tryAffinity(t *testing.T, w *world, b balancer) {
 	seen := map[string]bool{}
 	for range 40 { // 1 in 2^39 that one backend answers all
 		if b, ok := b.(*Balancer); ok {
-			b.ageChoices(t)
+			b.ageChoices(t, p)
 		} else if len(seen) < 2 {
 			time.Sleep(1100 * time.Millisecond)
 		}
@@ -101,16 +101,21 @@ func tryAffinity(t *testing.T, w *world, b balancer) {
 	}
 }
 
-// ageChoices makes the choices as old as the machine.
-func (b *Balancer) ageChoices(t *testing.T) {
+// ageChoices makes the choices of a pod as old as the machine.
+func (b *Balancer) ageChoices(t *testing.T, p balance.Pod) {
 	t.Helper()
+	choices, err := b.openRecords(p, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer choices.Close()
 	var old []key
-	err := each(b.tables.choices, func(k, _ []byte) error { old = append(old, key(k)); return nil })
+	err = each(choices, func(k, _ []byte) error { old = append(old, key(k)); return nil })
 	for _, k := range old {
-		v := make([]byte, 32)
-		err = errors.Join(err, b.tables.choices.Lookup(k[:], &v))
+		v := make([]byte, recordSize)
+		err = errors.Join(err, choices.Lookup(k[:], &v))
 		native.PutUint64(v[choiceAge:], 0)
-		err = errors.Join(err, b.tables.choices.Put(k[:], v))
+		err = errors.Join(err, choices.Put(k[:], v))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 
 // version is the version of the layout of the maps and of the contents that the programs expect in
 // them.
-const version = "services-v1"
+const version = "services-v2"
 
 // grace is how long the backends of an earlier set stay: a program may have read the rule
 // that names it. Programs take microseconds.
@@ -39,7 +39,8 @@ type Balancer struct {
 	attached    bool
 
 	// These mirror the maps.
-	pods    map[uint64]balance.ViewID
+	pods    map[uint64]pod
+	slots   uint32 // the slots from 1 to this one have all their maps
 	rules   map[key]rule
 	sets    map[uint32]*balance.Rule
 	lastSet uint32
@@ -75,7 +76,7 @@ func Limit() balance.Limit { return balance.Limit{Rules: maxRules / 2, Backends:
 func Open(dir, cgroup string) (_ *Balancer, err error) {
 	b := &Balancer{
 		dir: dir, cgroup: cgroup, now: time.Now, interval: grace, maxEnded: maxEnded,
-		pods: map[uint64]balance.ViewID{}, rules: map[key]rule{}, sets: map[uint32]*balance.Rule{}, stale: map[balance.ViewID]bool{}, cookies: map[string]uint64{},
+		pods: map[uint64]pod{}, rules: map[key]rule{}, sets: map[uint32]*balance.Rule{}, stale: map[balance.ViewID]bool{}, cookies: map[string]uint64{},
 	}
 	defer func() {
 		if err != nil {
