@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/daemon"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -42,6 +43,7 @@ func newCommand() *cobra.Command {
 	var c daemon.Config
 	var debug bool
 	var podNetworks, whereabouts string
+	var ipamTypes []string
 	cmd := &cobra.Command{
 		Use:   "culvertd",
 		Short: "Own the SR-IOV Virtual Functions of this node",
@@ -76,6 +78,9 @@ and libvirtd can be ordered after it.`,
 			if c.Cluster.Whereabouts, err = cni.ParseWhereaboutsMode(whereabouts); err != nil {
 				return err
 			}
+			if c.Cluster.IPAMTypes, err = ipam.ParseTypes(ipamTypes); err != nil {
+				return err
+			}
 			c.Version = version
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			return daemon.Run(cmd.Context(), c)
@@ -91,6 +96,7 @@ and libvirtd can be ordered after it.`,
 	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys/net: elsewhere in a container that has a PID namespace of its own")
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "the program that sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "source of the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
+	f.StringSliceVar(&ipamTypes, "ipam-types", nil, "CNI plugins that networks may name in ipam.type besides "+strings.Join(ipam.DefaultTypes(), ", ")+": culvert-cni executes them as root, for every author of a network")
 	addClusterFlags(f, &c.Cluster)
 	f.BoolVar(&c.SegmentDiscovery, "segment-discovery", true, "send a small frame on each PF every few seconds, to find out which PFs share an L2 segment and warn of pools over two; PFs whose segment is named take no part")
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
