@@ -67,10 +67,10 @@ type Handler struct {
 	// of type whereabouts; else the plugin of that name does. Nil stands for true.
 	ServesWhereabouts func(context.Context) (bool, error)
 	// IPAMTypes are the IPAM plugins of other projects that are executed.
-	IPAMTypes ipam.Types
-	node              Parts
-	resolvDirs        []string // where resolvConf may be
-	now               func() time.Time
+	IPAMTypes  ipam.Types
+	node       Parts
+	resolvDirs []string // where resolvConf may be
+	now        func() time.Time
 
 	paying sync.Mutex // held by the call that runs owed DELs; guards debts
 	debts  debts
