@@ -181,3 +181,22 @@ func TestSurvivorsAreNamed(t *testing.T) {
 		t.Error("the parent of a process")
 	}
 }
+
+// BenchmarkPlugin measures one call of a plugin that does nothing, with its supervisor and without.
+func BenchmarkPlugin(b *testing.B) {
+	s := shim{environ: os.Environ()}
+	b.Run("supervised", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.runPlugin(b.Context(), "/bin/true", api.PluginRequest{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("alone", func(b *testing.B) {
+		for b.Loop() {
+			if err := exec.CommandContext(b.Context(), "/bin/true").Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
