@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -121,14 +120,15 @@ func TestDeadlineEndsOnePlugin(t *testing.T) {
 	s, left := marked(t)
 	other, _ := marked(t)
 	other.environ = os.Environ()
-	var wait sync.WaitGroup
-	defer wait.Wait()
-	wait.Go(func() {
+	ended := make(chan struct{})
+	defer func() { <-ended }()
+	go func() {
+		defer close(ended)
 		got, err := run(t.Context(), other, "other", api.CNIRequest{Path: dir})
 		if err != nil || string(got.Stdout) != "late\nlater\nend\n" {
 			t.Errorf("%q, %v", got.Stdout, err)
 		}
-	})
+	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := run(ctx, s, "escape", api.CNIRequest{Path: dir}); err == nil || len(left()) > 0 {
