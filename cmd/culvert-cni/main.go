@@ -2,7 +2,7 @@
 // hands the invocation to culvertd and prints culvertd's answer. The shim answers
 // VERSION by itself, and prints a CNI error if culvertd does not answer. It also
 // runs other CNI plugins for culvertd, since culvertd does not run in the
-// environment of the runtime.
+// environment of the runtime. It executes itself as the supervisor of each.
 package main
 
 import (
@@ -12,6 +12,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == superviseCommand {
+		os.Exit(supervise(os.Args[2], os.Environ()))
+	}
 	s := shim{
 		command:     os.Getenv("CNI_COMMAND"),
 		containerID: os.Getenv("CNI_CONTAINERID"),

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +22,6 @@ const (
 	// The last maxTail bytes of standard error are kept.
 	maxOutput = 512 << 10
 	maxTail   = 16 << 10
-	// A program that is being installed cannot be run for a moment.
-	busyTries, busyWait = 20, 50 * time.Millisecond
 )
 
 // answerDaemon runs the plugin that culvertd names.
@@ -37,6 +36,11 @@ func (s shim) answerDaemon(ctx context.Context, method string, params json.RawMe
 	program, err := findPlugin(r.Type, r.Call.Path)
 	if err != nil {
 		return nil, err
+	}
+	if r.BoundMS > 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.BoundMS)*time.Millisecond)
+		defer cancel()
 	}
 	return s.runPlugin(ctx, program, r)
 }
@@ -56,36 +60,37 @@ func findPlugin(name, path string) (string, error) {
 	return "", &api.Error{Code: "not-found", Message: fmt.Sprintf("CNI plugin %s is not in %s (CNI_PATH)", name, path), Details: "install it there, or correct the type of the network"}
 }
 
-// runPlugin runs a program as a runtime would. When ctx ends, it kills the program with all
-// processes that the program has started. The program also dies with the shim.
+// runPlugin runs a program as a runtime would, by a supervisor. When ctx ends, the supervisor kills
+// the program with all processes that descend from it; the same happens if the shim dies.
 func (s shim) runPlugin(ctx context.Context, program string, r api.PluginRequest) (api.PluginResponse, error) {
-	for try := 1; ; try++ {
-		out, tail := &bounded{max: maxOutput}, &bounded{max: maxTail, tail: true}
-		cmd := exec.CommandContext(ctx, program)
-		cmd.Env = pluginEnv(s.environ, r.Call)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Call.Config), out, tail
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-		cmd.WaitDelay = time.Second
-		err := cmd.Run()
-		if errors.Is(err, syscall.ETXTBSY) && try < busyTries {
-			select {
-			case <-ctx.Done():
-			case <-time.After(busyWait):
-			}
-			continue
-		}
-		var exit *exec.ExitError
-		switch {
-		case ctx.Err() != nil:
-			return api.PluginResponse{}, &api.Error{Code: "deadline", Message: fmt.Sprintf("CNI plugin %s did not end in time and was killed", program)}
-		case out.over:
-			return api.PluginResponse{}, fmt.Errorf("CNI plugin %s said more than %d bytes on standard output", program, maxOutput)
-		case err != nil && !errors.As(err, &exit):
-			return api.PluginResponse{}, fmt.Errorf("run CNI plugin %s: %w", program, err)
-		}
-		return api.PluginResponse{Stdout: out.kept, Stderr: tail.kept, Exit: cmd.ProcessState.ExitCode()}, nil
+	report, write, err := os.Pipe()
+	if err != nil {
+		return api.PluginResponse{}, fmt.Errorf("run CNI plugin %s: %w", program, err)
 	}
+	defer report.Close()
+	out, tail := &bounded{max: maxOutput}, &bounded{max: maxTail, tail: true}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", superviseCommand, program) // also when the file was replaced
+	cmd.Env = pluginEnv(s.environ, r.Call)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Call.Config), out, tail
+	cmd.ExtraFiles = []*os.File{write}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = killBound + time.Second
+	err = cmd.Run()
+	write.Close()
+	failed, _ := io.ReadAll(io.LimitReader(report, maxTail)) // a supervisor that was killed reports nothing
+	var exit *exec.ExitError
+	switch {
+	case len(failed) > 0:
+		return api.PluginResponse{}, errors.New(string(failed))
+	case ctx.Err() != nil:
+		return api.PluginResponse{}, &api.Error{Code: "deadline", Message: fmt.Sprintf("CNI plugin %s did not end in time and was killed", program)}
+	case out.over:
+		return api.PluginResponse{}, fmt.Errorf("CNI plugin %s said more than %d bytes on standard output", program, maxOutput)
+	case err != nil && !errors.As(err, &exit):
+		return api.PluginResponse{}, fmt.Errorf("run CNI plugin %s: %w", program, err)
+	}
+	return api.PluginResponse{Stdout: out.kept, Stderr: tail.kept, Exit: cmd.ProcessState.ExitCode()}, nil
 }
 
 // pluginEnv returns the shim's own environment, with the variables of another call.

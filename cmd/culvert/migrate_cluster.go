@@ -14,6 +14,8 @@ import (
 	"github.com/culvert-net/culvert/internal/admin/clusterview"
 	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/admin/verdict"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -193,7 +195,7 @@ func migrationOf(s clusterview.Stack) (migrate.Cluster, error) {
 	}
 	var judge []migrate.Object
 	for _, n := range s.Networks {
-		out.Networks = append(out.Networks, migrate.Network{Namespace: n.Namespace, Name: n.Name, Owners: n.Owners})
+		out.Networks = append(out.Networks, migrate.Network{Namespace: n.Namespace, Name: n.Name, Owners: n.Owners, IPAM: ipamTypesOf(n)})
 		judge = append(judge, migrate.Object{Kind: migrate.KindDefinition, Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Spec: map[string]any{"config": n.Config}})
 	}
 	for _, p := range s.Pods {
@@ -204,6 +206,11 @@ func migrationOf(s clusterview.Stack) (migrate.Cluster, error) {
 		out.Judged = append(out.Judged, judgmentNotes(v)...)
 	}
 	return out, nil
+}
+
+// ipamTypesOf returns the IPAM plugins that a network names.
+func ipamTypesOf(n clusterview.StackNetwork) []string {
+	return config.Read(api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Config: n.Config}).IPAMTypes()
 }
 
 // judgmentNotes returns a verdict's notes about a network or a pod. A warning of a pod counts as

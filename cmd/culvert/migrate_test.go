@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/admin/clusterview"
+	"github.com/culvert-net/culvert/internal/admin/migrate"
 )
 
 // migrateConvert runs culvert migrate convert with a file of that text.
@@ -82,6 +84,8 @@ func TestMigrationJudges(t *testing.T) {
 			{Namespace: "d", Name: "odd", Config: `{"type": "sriov", "master": "eth1"}`},
 			{Namespace: "d", Name: "bad", Config: `{"type": "sriov", "vlan": 5000}`},
 			{Namespace: "d", Name: "other", Config: `{"type": "macvlan"}`},
+			{Namespace: "d", Name: "theirs", Config: `{"type": "macvlan", "ipam": {"type": "nv-ipam"}}`},
+			{Namespace: "d", Name: "chain", Config: `{"type": "ptp", "ipam": {"type": "ptp"}}`},
 		},
 		Pods: []clusterview.StackPod{asks("a", "good"), asks("b", "missing"), asks("c", `[{"name": "good", "mac": "02:00:00:00:00:01"}]`), asks("e", "A")},
 	})
@@ -94,15 +98,24 @@ func TestMigrationJudges(t *testing.T) {
 		got[n.Object+": "+text] = n.Lost
 	}
 	want := map[string]bool{
-		"NetworkAttachmentDefinition d/good: works as it is":       false,
-		"NetworkAttachmentDefinition d/odd: works, with a warning": false,
-		"NetworkAttachmentDefinition d/bad: would be refused":      true,
-		"NetworkAttachmentDefinition d/other: works as it is":      false,
-		"Pod d/b: works, with a warning":                           true, // its network does not exist
-		"Pod d/c: works, with a warning":                           true,
-		"Pod d/e: would be refused":                                true,
+		"NetworkAttachmentDefinition d/good: works as it is":          false,
+		"NetworkAttachmentDefinition d/odd: works, with a warning":    false,
+		"NetworkAttachmentDefinition d/bad: would be refused":         true,
+		"NetworkAttachmentDefinition d/other: works as it is":         false,
+		"NetworkAttachmentDefinition d/theirs: works, with a warning": false, // the plan adds its IPAM plugin
+		"NetworkAttachmentDefinition d/chain: would be refused":       true,
+		"Pod d/b: works, with a warning":                              true, // its network does not exist
+		"Pod d/c: works, with a warning":                              true,
+		"Pod d/e: would be refused":                                   true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s\n%v", diff, c.Judged)
+	}
+	p := migrate.MakePlan(c, migrate.Options{})
+	if text := fmt.Sprint(p.Steps); !strings.Contains(text, "--ipam-types=nv-ipam|") || strings.Contains(text, "ptp") {
+		t.Error(text)
+	}
+	if text := fmt.Sprint(p.Problems); !strings.Contains(text, "NetworkAttachmentDefinition d/chain: would be refused: spec.config: ipam.type ptp: ") {
+		t.Error(text)
 	}
 }

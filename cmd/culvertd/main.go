@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/daemon"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -41,7 +42,7 @@ func main() {
 func newCommand() *cobra.Command {
 	var c daemon.Config
 	var debug bool
-	var podNetworks, whereabouts string
+	var choices networkChoices
 	cmd := &cobra.Command{
 		Use:   "culvertd",
 		Short: "Own the SR-IOV Virtual Functions of this node",
@@ -69,11 +70,7 @@ and libvirtd can be ordered after it.`,
 			if debug {
 				level = slog.LevelDebug
 			}
-			var err error
-			if c.Cluster.PodNetworks, err = pod.ParseMode(podNetworks); err != nil {
-				return err
-			}
-			if c.Cluster.Whereabouts, err = cni.ParseWhereaboutsMode(whereabouts); err != nil {
+			if err := choices.parseInto(&c.Cluster); err != nil {
 				return err
 			}
 			c.Version = version
@@ -89,14 +86,36 @@ and libvirtd can be ordered after it.`,
 	f.StringVar(&c.KubeletDir, "kubelet-dir", daemon.DefaultKubeletDir, "root folder of the node's kubelet")
 	f.StringVar(&c.PluginDir, "plugin-dir", "", "folder of the installed CNI plugin, which culvertd removes when --daemonset is deleted")
 	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys/net: elsewhere in a container that has a PID namespace of its own")
-	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "the program that sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
-	f.StringVar(&whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "source of the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
+	choices.addFlags(f)
 	addClusterFlags(f, &c.Cluster)
 	f.BoolVar(&c.SegmentDiscovery, "segment-discovery", true, "send a small frame on each PF every few seconds, to find out which PFs share an L2 segment and warn of pools over two; PFs whose segment is named take no part")
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	cmd.AddCommand(leaveCommand(), installCommand())
 	return cmd
+}
+
+// networkChoices has the flags about networks whose values need parsing.
+type networkChoices struct {
+	podNetworks, whereabouts string
+	ipamTypes                []string
+}
+
+func (n *networkChoices) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&n.podNetworks, "pod-networks", string(pod.Auto), "the program that sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
+	f.StringVar(&n.whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "source of the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
+	f.StringSliceVar(&n.ipamTypes, "ipam-types", nil, "CNI plugins that networks may name in ipam.type besides "+strings.Join(ipam.DefaultTypes(), ", ")+": culvert-cni executes them as root, for every author of a network")
+}
+
+func (n *networkChoices) parseInto(c *daemon.ClusterConfig) (err error) {
+	if c.PodNetworks, err = pod.ParseMode(n.podNetworks); err != nil {
+		return err
+	}
+	if c.Whereabouts, err = cni.ParseWhereaboutsMode(n.whereabouts); err != nil {
+		return err
+	}
+	c.IPAMTypes, err = ipam.ParseTypes(n.ipamTypes)
+	return err
 }
 
 // addClusterFlags adds the flags of a node in a cluster whose values need no parsing.

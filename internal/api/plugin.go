@@ -6,6 +6,9 @@ type PluginRequest struct {
 	// Type is the plugin's name. The shim looks for that program in the folders of Call.Path.
 	Type string     `json:"type"`
 	Call CNIRequest `json:"call"`
+	// BoundMS is after how many milliseconds the shim kills the plugin, if the question's deadline
+	// is not sooner. culvertd waits longer for the answer, which has the processes that survive.
+	BoundMS int64 `json:"boundMs,omitempty"`
 }
 
 // PluginResponse is the result of the run.
@@ -13,7 +16,7 @@ type PluginResponse struct {
 	Stdout []byte `json:"stdout,omitempty"`
 	// Stderr is the end of the plugin's standard error.
 	Stderr []byte `json:"stderr,omitempty"`
-	// Exit is the exit status; -1 when a signal ended it.
+	// Exit is the exit status; 128 and the signal's number when a signal ended the plugin.
 	Exit int `json:"exit"`
 }
 

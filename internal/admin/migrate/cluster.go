@@ -50,6 +50,8 @@ type Network struct {
 	Namespace, Name string
 	// Owners are the kinds of its owner references.
 	Owners []string
+	// IPAM are the IPAM plugins that it names.
+	IPAM []string
 }
 
 // String is kind namespace/name.

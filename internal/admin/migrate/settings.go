@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
@@ -19,6 +20,9 @@ type settings struct {
 	// configMap is namespace/name of the device plugin's configuration, and prefix that of
 	// resources that name none; empty: not known.
 	configMap, prefix string
+	// ipamTypes are the IPAM plugins that networks name and that culvertd does not execute by
+	// default.
+	ipamTypes []string
 }
 
 // The namespace and the name of the ConfigMap of the device plugin that Culvert's manifest has.
@@ -115,7 +119,23 @@ func (c Cluster) settings(parts []Part) (s settings, notes []Note) {
 	}
 	slices.Sort(s.global)
 	s.global = slices.Compact(s.global)
+	s.ipamTypes = c.ipamTypes()
 	return s, notes
+}
+
+// ipamTypes returns the IPAM plugins that networks name, without those that every culvertd executes
+// and those that none does. The verdict on a network names the latter. Tenants write the names, and
+// a person executes the plan's commands, so only names of plugins are returned.
+func (c Cluster) ipamTypes() (out []string) {
+	for _, n := range c.Networks {
+		for _, name := range n.IPAM {
+			if !ipam.IsDefault(name) && ipam.AnyType().Check(name) == nil {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // configMapsOf returns the ConfigMaps of a workload. Those of a device plugin have a resourceList.
@@ -160,6 +180,18 @@ func (s settings) settingSteps(daemon []string) (out []Step) {
 		out = append(out, Step{
 			fmt.Sprintf(`sed -i 's|--device-plugin-prefix=.*|--device-plugin-prefix=%s|' %s`, s.prefix, manifest),
 			"the resources of the device plugin have that prefix; with Helm, --set node.devicePlugin.prefix=" + s.prefix,
+		})
+	}
+	if v, ok := flagOf(daemon, "ipam-types"); ok {
+		own.ipamTypes = splitNames(v)
+	}
+	isMissing := func(name string) bool { return !slices.Contains(own.ipamTypes, name) }
+	if slices.ContainsFunc(s.ipamTypes, isMissing) {
+		all := slices.Sorted(slices.Values(slices.Concat(own.ipamTypes, s.ipamTypes)))
+		types := strings.Join(slices.Compact(all), ",")
+		out = append(out, Step{
+			fmt.Sprintf(`sed -i 's|--ipam-types=.*|--ipam-types=%s|' %s`, types, manifest),
+			fmt.Sprintf("networks name these IPAM plugins, and nodes execute no others as root; leave out those that you do not know; with Helm, --set 'node.ipamTypes={%s}'", types),
 		})
 	}
 	refusesMore := slices.ContainsFunc(s.global, func(n string) bool { return !slices.Contains(own.global, n) })

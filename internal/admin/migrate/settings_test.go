@@ -169,3 +169,42 @@ func TestPlanIsolatesBeforeMultusGoes(t *testing.T) {
 		})
 	}
 }
+
+// The plan has the IPAM plugins that networks name, so that they work on. A known plugin that gives no
+// addresses is not added, and neither is a text that a shell would read.
+func TestPlanAddsIPAMTypes(t *testing.T) {
+	networks := []Network{
+		{Namespace: "d", Name: "a", IPAM: []string{"nv-ipam", "dhcp"}}, {Namespace: "d", Name: "b", IPAM: []string{"ptp"}},
+		{Namespace: "d", Name: "c", IPAM: []string{"calico-ipam", "nv-ipam"}}, {Namespace: "d", Name: "e", IPAM: []string{"x|e reboot #"}},
+	}
+	for name, tc := range map[string]struct {
+		networks []Network
+		culvertd []string // arguments of an installed one
+		want     string   // the new --ipam-types; empty: no step
+	}{
+		"none":                {networks: []Network{{Namespace: "d", Name: "a", IPAM: []string{"whereabouts"}}}},
+		"some":                {networks: networks, want: "calico-ipam,nv-ipam"},
+		"installed, all":      {networks: networks, culvertd: []string{"--ipam-types=nv-ipam,calico-ipam"}},
+		"installed, more":     {networks: networks, culvertd: []string{"--ipam-types=nv-ipam,zeta"}, want: "calico-ipam,nv-ipam,zeta"},
+		"installed, an older": {networks: networks, culvertd: []string{"--kubernetes"}, want: "calico-ipam,nv-ipam"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Cluster{HasNetworks: true, Networks: tc.networks}
+			if tc.culvertd != nil {
+				c.Installed, c.Workloads = true, []Workload{{Kind: "DaemonSet", Namespace: "culvert-system", Name: "culvertd", Args: tc.culvertd}}
+			}
+			p := MakePlan(c, Options{})
+			gone, added := edited(t, p)
+			var want []string
+			if tc.want != "" {
+				want = []string{"- --ipam-types=" + tc.want}
+			}
+			if d := cmp.Diff(want, added); d != "" || len(gone) != len(want) {
+				t.Errorf("-want +got\n%s\ngone %q", d, gone)
+			}
+			if all := commands(p); strings.Contains(all, "kubectl apply --server-side") != (tc.want != "" || tc.culvertd == nil) {
+				t.Error(all)
+			}
+		})
+	}
+}

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/share"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -23,6 +25,7 @@ type Definition struct {
 	own    []Config
 	ownErr error
 	bond   *vf.Bond
+	ipam   []string
 	shared func() Shared
 }
 
@@ -36,6 +39,7 @@ func Read(n api.NetworkDefinition) *Definition {
 	d.IsFile = d.Err == nil && strings.TrimSpace(n.Config) == ""
 	if d.ownErr = d.Err; d.Err == nil {
 		own := readOwn(d.List)
+		d.ipam = ipamTypes(d.List)
 		d.bond = bondOf(own)
 		d.own, d.ownErr = configsOf(d.List, own)
 	}
@@ -53,6 +57,23 @@ func (d *Definition) Bond() *vf.Bond { return d.bond }
 
 // VFs returns how many VFs the network needs: as many as its bond has links, else one.
 func (d *Definition) VFs() int { return countVFs(d.bond) }
+
+// IPAMTypes returns the IPAM plugins that the network's plugins name, each once. Those of a file on
+// the nodes are not known.
+func (d *Definition) IPAMTypes() []string { return d.ipam }
+
+// ipamTypes returns the IPAM plugins that the plugins of a list name, each once. ipam.TypeCulvert in
+// Culvert's own plugins is none: that is another name for host-local.
+func ipamTypes(l netconf.List) (out []string) {
+	for _, p := range l.Plugins {
+		for _, name := range p.IPAMTypes() {
+			if !slices.Contains(out, name) && (name != ipam.TypeCulvert || !p.IsOwn()) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
 
 // Shared returns the pools of addresses that the network shares with others.
 func (d *Definition) Shared() Shared { return d.shared() }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 )
 
@@ -35,10 +36,25 @@ func Judge(n api.NetworkDefinition) Judgement {
 	if err := netconf.CheckSize(len(n.Config)); err != nil {
 		j.Warnings = append(j.Warnings, "spec.config: culvertd refuses a pod that asks for this network, where it serves pods without Multus: "+err.Error())
 	}
+	j.judgeIPAMTypes()
 	for _, c := range j.Own {
 		for _, w := range c.Warnings {
 			j.Warnings = append(j.Warnings, "spec.config: "+w)
 		}
 	}
 	return j
+}
+
+// judgeIPAMTypes refuses IPAM plugins that no node executes, and warns of those that only nodes
+// execute whose administrator has added them.
+func (j *Judgement) judgeIPAMTypes() {
+	for _, name := range ipamTypes(j.List) {
+		err := ipam.AnyType().Check(name)
+		switch {
+		case err != nil && j.Err == nil:
+			j.Err = fmt.Errorf("spec.config: %w", err)
+		case err == nil && !ipam.IsDefault(name):
+			j.Warnings = append(j.Warnings, fmt.Sprintf("spec.config: ipam.type %s: only nodes whose culvertd --ipam-types has it (chart: node.ipamTypes) execute that plugin", name))
+		}
+	}
 }

@@ -106,6 +106,10 @@ func delegated(o *strictjson.Object, plugin string) {
 		o.Fail("type", "want host-local, culvert, static or the name of a CNI plugin that gives addresses")
 		return
 	}
+	if !GivesAddresses(plugin) {
+		o.Fail("type", "the CNI plugin %s gives no addresses: as its own IPAM plugin it would execute itself without end; want host-local, culvert, static or one that does", plugin)
+		return
+	}
 	if near := suggest.DidYouMean(plugin, []string{TypeHostLocal, TypeCulvert, TypeStatic}); near != "" {
 		o.Doubt("type", "a plugin of that name is run%s", near)
 	}

@@ -163,3 +163,20 @@ func TestReplaceKeys(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A program may read a key in another case, so all spellings count.
+func TestIPAMTypes(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"type":"ptp"}`:                            "",
+		`{"type":"ptp","ipam":{}}`:                  "",
+		`{"type":"ptp","ipam":5}`:                   "",
+		`{"type":"ptp","ipam":{"type":5}}`:          "",
+		`{"type":"ptp","ipam":{"type":"dhcp"}}`:     "dhcp",
+		`{"ipam":{"type":"a","Type":"b","x":"c"}}`:  "b a",
+		`{"IPAM":{"type":"a"},"ipam":{"type":"b"}}`: "a b",
+	} {
+		if got := strings.Join(parsed(t, text).IPAMTypes(), " "); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

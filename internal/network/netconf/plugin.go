@@ -49,6 +49,32 @@ func (p *Plugin) UnmarshalJSON(raw []byte) (err error) {
 	return err
 }
 
+// IPAMTypes returns the programs that the plugin may execute for addresses: ipam.type. The keys count
+// in any case, as encoding/json reads them, so there may be several.
+func (p Plugin) IPAMTypes() (out []string) {
+	for _, section := range valuesOf(p.Raw, "ipam") {
+		for _, raw := range valuesOf(section, "type") {
+			var name string
+			if json.Unmarshal(raw, &name) == nil && name != "" {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// valuesOf returns the values of a key of an object, by the key's spellings; none of another text.
+func valuesOf(object json.RawMessage, key string) (out []json.RawMessage) {
+	var keys map[string]json.RawMessage
+	_ = json.Unmarshal(object, &keys) // of any other text, keys stays empty
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if strings.EqualFold(k, key) {
+			out = append(out, keys[k])
+		}
+	}
+	return out
+}
+
 // IsOwn reports whether Culvert runs the plugin in process.
 func (p Plugin) IsOwn() bool { return IsOwnType(p.Type) }
 

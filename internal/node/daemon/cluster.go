@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/dirwatch"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/node/kube"
@@ -30,6 +31,8 @@ type ClusterConfig struct {
 	DevicePlugin, DevicePluginPrefix string
 	// Whereabouts says who gives out the addresses of whereabouts networks.
 	Whereabouts cni.WhereaboutsMode
+	// IPAMTypes are the IPAM plugins of other projects that networks may name.
+	IPAMTypes ipam.Types
 	// PodNetworks says who sets up the networks of pods.
 	PodNetworks pod.Mode
 	// ConfDir is the folder of the runtime's network configurations.
@@ -88,7 +91,7 @@ func (s *Server) joinKubernetes() error {
 	s.networks = pod.New(pod.Config{
 		Networks: s.newCNI(), Ledger: s.node.Ledger, Resets: s.node.Resets, Kernel: s.kernel, Hardware: s.node.Inventory,
 		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices,
-		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, Log: s.Log,
+		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, IPAMTypes: c.IPAMTypes, Log: s.Log,
 	})
 	return nil
 }
@@ -109,7 +112,7 @@ func (s *Server) missingPools() error {
 // newCNI returns a handler of single networks.
 func (s *Server) newCNI() *cni.Handler {
 	h := cni.New(cni.Parts{Engine: s.node.Engine, Resets: s.node.Resets, VFs: s.node.VFs})
-	h.Log = s.Log
+	h.Log, h.IPAMTypes = s.Log, s.Cluster.IPAMTypes
 	h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(nil)
 	if s.cluster != nil {
 		h.Cluster, h.Definitions = s.cluster, &s.definitions

@@ -203,7 +203,14 @@ func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, call 
 	return errors.Join(errs...)
 }
 
+// deleteDelegated runs the DEL of a plugin that the ledger has, also if the plugin is not on the
+// list any more. An earlier culvertd may have executed a plugin that gives no addresses: that plugin
+// holds none, and its DEL would execute itself without end, as its ADD did.
 func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask Ask) error {
+	if !ipam.GivesAddresses(d.Plugin) {
+		h.Log.Warn("a plugin that gives no addresses gets no DEL", "net", d.Network, "plugin", d.Plugin, "container", d.ContainerID)
+		return h.node.VFs.Undone(d)
+	}
 	_, err := RunPlugin(ctx, ask, d.Plugin, api.CNIRequest{
 		Command: cmdDel, ContainerID: d.ContainerID, Netns: d.Netns, IfName: d.Interface, Args: d.Args, Path: d.Path, Config: d.Config,
 	})
@@ -243,13 +250,45 @@ func (h *Handler) passOn(ctx context.Context, call Call, c config.Config, ask As
 }
 
 // runDelegated runs a command of the plugin that gives a network's addresses, if another project's
-// plugin does.
+// plugin does. It refuses a plugin that is not on the list, unless the ledger has its work (I8): an
+// earlier culvertd may have executed it.
 func (h *Handler) runDelegated(ctx context.Context, call Call, c config.Config, ask Ask) error {
 	if !c.IPAM.IsDelegated() {
 		return nil
+	}
+	if refused := h.checkIPAMType(c); refused != nil {
+		has, err := h.hasDelegation(call, c)
+		switch {
+		case err != nil:
+			return err
+		case !has && call.Command == cmdGC:
+			return nil // the plugin holds nothing of this network
+		case !has:
+			return refused
+		}
 	}
 	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, call.CNIRequest); err != nil && !isUnimplemented(err) {
 		return notInstalled(err, c)
 	}
 	return nil
+}
+
+// checkIPAMType refuses a network whose addresses come from a plugin that is not on the list.
+func (h *Handler) checkIPAMType(c config.Config) error {
+	if !c.IPAM.IsDelegated() {
+		return nil
+	}
+	if err := h.IPAMTypes.Check(c.IPAM.Type); err != nil {
+		return fmt.Errorf("network %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// hasDelegation reports whether the ledger has addresses of the plugin that gives a network's
+// addresses: those of the call's attachment, for GC those of any attachment to the network.
+func (h *Handler) hasDelegation(call Call, c config.Config) (bool, error) {
+	held, _, err := h.node.VFs.Delegations()
+	return slices.ContainsFunc(held, func(d journal.Delegation) bool {
+		return d.Plugin == c.IPAM.Type && (isOf(d, call.CNIRequest) || call.Command == cmdGC && d.Network == c.Name)
+	}), err
 }

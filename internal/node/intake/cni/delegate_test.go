@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/fake"
 	"github.com/culvert-net/culvert/internal/network/config"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	host "github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -58,6 +59,9 @@ func newDelegates(t *testing.T, results ...string) *delegates {
 	}
 	t.Cleanup(d.VFs.Wait)
 	d.h = New(Parts{Engine: d.Engine, Resets: d.Resets, VFs: d.VFs})
+	if d.h.IPAMTypes, err = ipam.ParseTypes([]string{"whereabouts2"}); err != nil {
+		t.Fatal(err)
+	}
 	return d
 }
 

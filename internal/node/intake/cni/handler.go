@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/config"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -65,9 +66,11 @@ type Handler struct {
 	// ServesWhereabouts reports whether Culvert gives out the addresses of networks with ipam
 	// of type whereabouts; else the plugin of that name does. Nil stands for true.
 	ServesWhereabouts func(context.Context) (bool, error)
-	node              Parts
-	resolvDirs        []string // where resolvConf may be
-	now               func() time.Time
+	// IPAMTypes are the IPAM plugins of other projects that are executed.
+	IPAMTypes  ipam.Types
+	node       Parts
+	resolvDirs []string // where resolvConf may be
+	now        func() time.Time
 
 	paying sync.Mutex // held by the call that runs owed DELs; guards debts
 	debts  debts
@@ -123,6 +126,9 @@ func (h *Handler) addNetwork(ctx context.Context, call Call, ask Ask) ([]byte, e
 		return nil, err
 	}
 	if err := h.ownSection(ctx, &c); err != nil {
+		return nil, err
+	}
+	if err := h.checkIPAMType(c); err != nil {
 		return nil, err
 	}
 	if err := h.choosePool(ctx, call, &c, &req); err != nil {

@@ -20,6 +20,10 @@ type Ask = func(ctx context.Context, method string, params, result any) error
 // pluginBound is how long one plugin of another project may take.
 const pluginBound = 80 * time.Second
 
+// killBound is how long the shim may take to kill a plugin that runs for pluginBound, and to say
+// which of its processes survive.
+const killBound = 8 * time.Second
+
 // RunPlugin runs a CNI plugin of another project where the shim is, which is where the
 // runtime would run it, and returns its standard output. The error names plugin and command;
 // vf.ErrNotFound: the plugin is not installed. A *types.Error is the plugin's own.
@@ -27,10 +31,10 @@ func RunPlugin(ctx context.Context, ask Ask, plugin string, r api.CNIRequest) ([
 	if ask == nil {
 		return nil, fmt.Errorf("plugin %s: %s: %w: no runtime waits for the answer that could run it", plugin, r.Command, vf.ErrNotReady)
 	}
-	ctx, cancel := context.WithTimeout(ctx, pluginBound)
+	ctx, cancel := context.WithTimeout(ctx, pluginBound+killBound)
 	defer cancel()
 	var out api.PluginResponse
-	err := ask(ctx, api.MethodPlugin, api.PluginRequest{Type: plugin, Call: r}, &out)
+	err := ask(ctx, api.MethodPlugin, api.PluginRequest{Type: plugin, Call: r, BoundMS: pluginBound.Milliseconds()}, &out)
 	if err == nil && out.Exit != 0 {
 		err = readRefusal(out)
 	}

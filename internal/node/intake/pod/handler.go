@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/keylock"
 	"github.com/culvert-net/culvert/internal/network/config"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -56,7 +57,7 @@ type hardware interface {
 // Devices returns the devices of a resource that the kubelet gave to a pod.
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
 
-// Config has the parts of a Handler. All fields but Definitions, Isolation, Global, Log and Now are needed.
+// Config has the parts of a Handler. All fields but Definitions, Isolation, Global, IPAMTypes, Log and Now are needed.
 type Config struct {
 	Networks networks
 	Ledger   ledger
@@ -74,6 +75,8 @@ type Config struct {
 	// Global only.
 	Isolation bool
 	Global    []string
+	// IPAMTypes are the IPAM plugins that networks of the cluster may name.
+	IPAMTypes ipam.Types
 	Log       *slog.Logger     // nil discards
 	Now       func() time.Time // nil stands for time.Now
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
@@ -34,7 +35,7 @@ type Rules struct {
 // the reason why the pod does not start.
 func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []string, err error) {
 	cluster := judged{pod: p, find: rules.Find}
-	h := New(Config{Cluster: cluster, Hardware: cluster, Devices: judgedDevices, Isolation: rules.Isolation, Global: rules.Global})
+	h := New(Config{Cluster: cluster, Hardware: cluster, Devices: judgedDevices, Isolation: rules.Isolation, Global: rules.Global, IPAMTypes: ipam.AnyType()})
 	w := wish{pod: p, gateways: map[int][]netip.Addr{}}
 	given := devices{ask: h.Devices, pod: p, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
 	judge := func(e netannotation.Element, name string) error {

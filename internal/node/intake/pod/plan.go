@@ -181,7 +181,18 @@ func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, p
 		l, err = namedIn(h.ConfDir, nad.Name)
 		return l, 0, nad, err
 	}
-	return d.List, d.VFs(), nad, d.Err
+	return d.List, d.VFs(), nad, cmp.Or(d.Err, h.checkIPAMTypes(d))
+}
+
+// checkIPAMTypes refuses a network with a plugin whose IPAM plugin is not on the list, before
+// anything of its pod is done. The administrator wrote the files on the nodes, which may name any.
+func (h *Handler) checkIPAMTypes(d *config.Definition) error {
+	for _, name := range d.IPAMTypes() {
+		if err := h.IPAMTypes.Check(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // planNetwork turns one element of the annotation into a network.
