@@ -170,8 +170,8 @@ func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, p
 	if err == nil || errors.Is(err, vf.ErrNotFound) {
 		// This check comes first, so that a pod's author does not learn whether the network
 		// exists.
+		err = cmp.Or(h.Isolation.Check(pod, e.Namespace, e.Name, nad.Annotations), err)
 		nad.Namespace, nad.Name = e.Namespace, e.Name
-		err = cmp.Or(h.checkNamespace(pod, nad), err)
 	}
 	if err != nil {
 		return l, 0, nad, err
