@@ -181,12 +181,12 @@ type Pool struct {
 	Name       string   `json:"name"`           // prefix/name
 	DeviceType string   `json:"deviceType"`
 	Unserved   string   `json:"unserved,omitempty"` // why its VFs are not given out, though declared
-	// Bounded: the pool has an allow, which bounds what owners may request. A picture of a cluster
-	// does not have it.
-	Bounded bool `json:"bounded,omitempty"`
 	PFs        []string `json:"pfs"`
 	VFs        Counts   `json:"vfs"`
 	Members    []string `json:"members"` // names of VFs
+	// Bounded: the pool has an allow, which bounds what owners may request. A picture of a cluster
+	// does not have it.
+	Bounded bool `json:"bounded,omitempty"`
 }
 
 // EventsRequest is the parameter of MethodEvents, which answers with a
