@@ -69,6 +69,11 @@ func TestI9RefusalHidesMissingNetworks(t *testing.T) {
 	if there := w.refused(); missing != there {
 		t.Errorf("of a missing network it says %q, else %q", missing, there)
 	}
+	w.cluster.silent = true
+	w.asks("other/w")
+	if unknown := w.refused(); strings.ReplaceAll(missing, "other/v", "other/w") != unknown {
+		t.Errorf("while the API server does not answer, it says of an unknown network %q, else %q", unknown, missing)
+	}
 }
 
 // A default network that a pod's annotation names is planned like any other network: with the
