@@ -36,7 +36,7 @@ func checkPools(e *exam) {
 	default:
 		slices.Sort(open)
 		e.addFinding(finding{check: "pools", severity: api.SeverityWarning, object: "pools",
-			why: "whoever may write a network in any namespace chooses any VLAN, trust on and spoofchk off for its pods",
+			why: "each author of a network, in any namespace, chooses its VLAN, and may set trust on and spoofchk off",
 			mend: []string{"kubectl edit nodepolicies    # an allow for each of them in spec.pools: docs/kubernetes.md",
 				"editor " + desired.DefaultPath + "    # for pools of that file: the same key"}},
 			"%s without allow: %s", screen.Plural(len(open), "pool"), nameFirst(open, mostPools))

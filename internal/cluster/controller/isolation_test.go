@@ -124,8 +124,8 @@ func backendsOn(network string) []client.Object {
 }
 
 // I9: the status and the events of a Service over a network of another namespace are the same
-// whether the network exists or not: without pods, with pods that do not ask for the network, and with
-// pods that have it. So are its selector and its endpoints.
+// whether the network exists or not. So are its selector and its endpoints. The cases are a Service
+// without pods, with pods that do not ask for the network, and with pods that have it.
 func TestI9ServiceHidesNetworksOfOthers(t *testing.T) {
 	for _, pods := range [][]client.Object{nil, twoBackends(), backendsOn("other/pooled")} {
 		seen := func(objects ...client.Object) string {
