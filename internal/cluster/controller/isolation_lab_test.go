@@ -8,13 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
@@ -113,5 +118,62 @@ func TestChartRefusesOtherIsolation(t *testing.T) {
 				t.Errorf("%s: %q is not in %q", value, want, said)
 			}
 		}
+	}
+}
+
+// I9: a controller with isolation, on a real API server, adds no resource of a closed network to a
+// pod, and says of a Service over it what it says of a missing one.
+func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
+	s := apiserver.New(t)
+	c := connect(t, s.Config())
+	install(t, c, "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+	createObject(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+	for name, admits := range map[string]string{"open": "default", "closed": "team"} {
+		n := definitionOf("other", name, "intel.com/x")
+		n.SetAnnotations(map[string]string{netannotation.ResourceName: "intel.com/x", netannotation.Namespaces: admits})
+		apiserver.Eventually(t, "network "+name, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), n)) })
+	}
+	server, dir, port := newAuthority(t), t.TempDir(), reservePort(t)
+	server.serve(dir)
+	serveController(t, Config{Kube: asController(s.Config()), Metrics: "0", Webhooks: "culvert", WebhookPort: port, Certificates: dir, Isolation: isolation})
+
+	hooks := installed[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", "culvert")
+	i := slices.IndexFunc(hooks.Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == "pods.culvert.dev" })
+	url, always := fmt.Sprintf("https://localhost:%d/pods", port), admissionv1.Fail
+	hooks.Webhooks = hooks.Webhooks[i : i+1]
+	hooks.Webhooks[0].ClientConfig, hooks.Webhooks[0].FailurePolicy = admissionv1.WebhookClientConfig{URL: &url, CABundle: server.pem}, &always
+	createObject(t, c, hooks)
+	requested := func(network string) (int64, error) {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{netannotation.Networks: network}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		err := c.Create(t.Context(), p, client.DryRunAll)
+		n := p.Spec.Containers[0].Resources.Limits["intel.com/x"]
+		return n.Value(), err
+	}
+	apiserver.Eventually(t, "the webhook serves a network that is open", func() error {
+		if n, err := requested("other/open"); n != 1 {
+			return fmt.Errorf("%d devices: %w", n, err)
+		}
+		return nil
+	})
+	if n, err := requested("other/closed"); n != 0 || err != nil {
+		t.Errorf("I9: a pod gets %d devices of a closed network, %v", n, err)
+	}
+
+	said := map[string]string{}
+	for network, reason := range map[string]string{"open": reasonServed, "closed": reasonNetworkMissing, "missing": reasonNetworkMissing} {
+		svc := webService(over("other/"+network), func(s *corev1.Service) { s.Name, s.UID = network, "" })
+		createObject(t, c, svc)
+		apiserver.Eventually(t, "the condition of Service "+network, func() error {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(svc), svc)
+			if err != nil || len(svc.Status.Conditions) != 1 || svc.Status.Conditions[0].Reason != reason {
+				return fmt.Errorf("%v: %w", svc.Status.Conditions, err)
+			}
+			return nil
+		})
+		said[network] = strings.ReplaceAll(svc.Status.Conditions[0].Message, network, "NAME")
+	}
+	if said["closed"] != said["missing"] {
+		t.Errorf("I9: of a closed network %q, of a missing one %q", said["closed"], said["missing"])
 	}
 }

@@ -169,7 +169,8 @@ func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, p
 	nad, err = h.Cluster.Network(ctx, e.Namespace, e.Name)
 	// This check comes before every other error, so that a pod's author does not learn whether the
 	// network exists: also while the API server does not answer, and the informer has the network.
-	if err = cmp.Or(h.Isolation.Check(pod, e.Namespace, e.Name, nad.Annotations), err); err != nil {
+	err = cmp.Or(h.Isolation.Check(pod, e.Namespace, e.Name, nad.Annotations), err)
+	if err != nil {
 		return l, 0, nad, err
 	}
 	nad.Namespace, nad.Name = e.Namespace, e.Name
