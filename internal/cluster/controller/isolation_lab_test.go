@@ -122,7 +122,7 @@ func TestChartRefusesOtherIsolation(t *testing.T) {
 }
 
 // I9: a controller with isolation, on a real API server, adds no resource of a closed network to a
-// pod, and says of a Service over it what it says of a missing one.
+// pod. A Service over such a network has the same message as one over a missing network.
 func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
 	s := apiserver.New(t)
 	c := connect(t, s.Config())
