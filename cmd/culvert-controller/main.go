@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/culvert-net/culvert/internal/cluster/controller"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
 
 // version is set by the linker.
@@ -99,6 +100,8 @@ func newCommand(namespace string) *cobra.Command {
 	f.IntVar(&c.DrainNodes, "drain-nodes", 1, "how many nodes are emptied at a time of pods that have VFs of a PF whose number of VFs is to change; 0: none")
 	f.BoolVar(&services, "services", true, "serve Services over VF networks; false: give those that are served back to Kubernetes, as before Culvert is uninstalled")
 	f.StringSliceVar(&networks, "service-networks", nil, "networks (namespace/name) over which the Services of their pods are served without an annotation, the first that fits")
+	f.BoolVar(&c.Isolation.On, "namespace-isolation", true, "treat networks that pods may not use as missing, as culvertd's flag; false: pods may use networks of every namespace")
+	f.StringSliceVar(&c.Isolation.Global, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
 	cmd.AddCommand(newReleaseCommand(namespace))

@@ -50,8 +50,9 @@ func newDoctorCommand(p *place) *cobra.Command {
   Culvert      culvertd, its limits and its disk, the CNI plugin and the folders
                of container runtimes, libvirt's hooks.
   Kubernetes   swap, modules, forwarding, SELinux, where there is a kubelet or a
-               container runtime. With a kubeconfig, the pods of the cluster
-               that namespace isolation refuses or would refuse.
+               container runtime. Pools without allow, which serve any request.
+               With a kubeconfig, the pods of the cluster that namespace
+               isolation refuses or would refuse.
 
 Each finding has the problem, the reason why it matters, and the command that
 mends it. With --peer the doctor also sends packets that may not be fragmented to

@@ -126,8 +126,8 @@ func addClusterFlags(f *pflag.FlagSet, c *daemon.ClusterConfig) {
 	f.StringVar(&c.DevicePlugin, "device-plugin-config", sources.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
 	f.StringVar(&c.DevicePluginPrefix, "device-plugin-prefix", desired.DevicePluginPrefix, "prefix of the resources in it that name none, as that plugin's flag -resource-prefix")
 	f.StringVar(&c.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
-	f.BoolVar(&c.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
-	f.StringSliceVar(&c.GlobalNamespaces, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
+	f.BoolVar(&c.Isolation.On, "namespace-isolation", true, "let pods use networks of their own namespace only; false: of every namespace")
+	f.StringSliceVar(&c.Isolation.Global, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
 }
 
 // nodeName returns the name that a DaemonSet sets, or the host's, which a kubelet takes in lower

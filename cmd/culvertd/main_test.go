@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
 
 // An administrator cannot put a plugin on the list of IPAM plugins that would execute itself.
@@ -15,5 +17,16 @@ func TestIPAMTypesAreChecked(t *testing.T) {
 	cmd.SetArgs([]string{"--ipam-types=calico-ipam,ptp", "--host", dir, "--ledger", dir + "/ledger.db", "--socket", dir + "/s"})
 	if err := cmd.ExecuteContext(ctx); err == nil || !strings.HasPrefix(err.Error(), "--ipam-types: ipam.type ptp: ") {
 		t.Error(err)
+	}
+}
+
+// culvertd isolates namespaces unless the administrator turns it off.
+func TestIsolationIsOn(t *testing.T) {
+	f := newCommand().Flags()
+	if on := f.Lookup("namespace-isolation").DefValue; on != "true" {
+		t.Errorf("--namespace-isolation is %s by default", on)
+	}
+	if global := f.Lookup("global-namespaces").DefValue; global != "["+strings.Join(netannotation.DefaultGlobal(), ",")+"]" {
+		t.Errorf("--global-namespaces is %s by default", global)
 	}
 }

@@ -189,6 +189,9 @@ type Pool struct {
 	PFs        []string `json:"pfs"`
 	VFs        Counts   `json:"vfs"`
 	Members    []string `json:"members"` // names of VFs
+	// Bounded: the pool has an allow, which bounds what owners may request. A picture of a cluster
+	// does not have it.
+	Bounded bool `json:"bounded,omitempty"`
 }
 
 // EventsRequest is the parameter of MethodEvents, which answers with a

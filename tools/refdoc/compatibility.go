@@ -15,6 +15,10 @@ outcome with that project's. The cases are in [test/compat](../test/compat): eac
 our own, the other project's outcome and where it shows it. ` + "`tools/go test ./test/compat -v`" + `
 prints the same table and every case with another outcome.
 
+One default differs. Culvert lets a pod use a network of another namespace only where [namespace
+isolation](kubernetes.md#which-pods-may-use-which-networks) admits it. Multus does so only with
+` + "`namespaceIsolation`" + `.
+
 <!-- Written by tools/refdoc from the cases of test/compat: change them there. -->
 
 | group | compared with | cases | same | deliberately different | not yet | same, of all |

@@ -21,7 +21,8 @@ type PodNetworks struct {
 	Pods     []api.Pod
 	Networks []api.NetworkDefinition // without their configurations
 	// Isolated, Global and Mode are culvertd's --namespace-isolation, --global-namespaces
-	// and --pod-networks, as its pods have them; their defaults where there are none.
+	// and --pod-networks, as its pods have them. A culvertd without the first is of an earlier
+	// version, which isolated only with that flag. Each later manifest gives it.
 	Isolated bool
 	Global   []string
 	Mode     string

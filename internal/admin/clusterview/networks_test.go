@@ -84,6 +84,7 @@ func TestPodNetworksSettings(t *testing.T) {
 		"isolated":      {[]string{daemonJSON("--kubernetes", "--namespace-isolation", "--global-namespaces=a,b")}, PodNetworks{Isolated: true, Global: []string{"a", "b"}, Mode: "auto"}},
 		"turned off":    {[]string{daemonJSON("--namespace-isolation=false", "--pod-networks", string(intake.Never))}, PodNetworks{Global: netannotation.DefaultGlobal(), Mode: "never"}},
 		"words":         {[]string{daemonJSON("--node-name", "n", "--global-namespaces", "a", "--namespace-isolation")}, PodNetworks{Isolated: true, Global: []string{"a"}, Mode: "auto"}},
+		"earlier":       {[]string{daemonJSON("--kubernetes")}, PodNetworks{Global: netannotation.DefaultGlobal(), Mode: "auto"}},
 		"none global":   {[]string{daemonJSON("--global-namespaces=")}, PodNetworks{Global: []string{}, Mode: "auto"}},
 		"in an update":  {[]string{daemonJSON("--global-namespaces=a,b"), daemonJSON("--namespace-isolation", "--global-namespaces=b,c")}, PodNetworks{Isolated: true, Global: []string{"b"}, Mode: "auto"}},
 		"beside Multus": {[]string{podJSON("m", `"labels": {"app": "multus"}`, `"hostNetwork": true`, "Running"), daemonJSON("--pod-networks=" + string(intake.Always))}, PodNetworks{Global: netannotation.DefaultGlobal(), Mode: "always", Multus: "d/m"}},
@@ -94,16 +95,16 @@ func TestPodNetworksSettings(t *testing.T) {
 	}
 }
 
-// The chart gives culvertd the flags that PodNetworks reads.
+// The manifest gives culvertd the flags that PodNetworks reads.
 func TestPodNetworksFlags(t *testing.T) {
-	text, err := os.ReadFile("../../../dist/kubernetes/chart/templates/node.yaml")
+	text, err := os.ReadFile("../../../dist/kubernetes/culvert.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	flags := regexp.MustCompile(`(?m)^ *- --([a-z-]+)`).FindAllStringSubmatch(string(text), -1)
 	for _, want := range []string{"namespace-isolation", "global-namespaces", "pod-networks"} {
 		if !slices.ContainsFunc(flags, func(f []string) bool { return f[1] == want }) {
-			t.Errorf("the chart does not give culvertd --%s", want)
+			t.Errorf("the manifest does not give culvertd --%s", want)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func Examine(f Facts) []Finding {
 	for _, check := range []func(*exam){
 		checkNICs, checkArguments, checkIOMMU, checkModules,
 		checkPFs, checkMTU, checkPeer, checkInterrupts,
-		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes, checkIsolation,
+		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes, checkPools, checkIsolation,
 	} {
 		check(e)
 	}

@@ -34,7 +34,7 @@ const mostRefused = 12
 func checkIsolation(e *exam) {
 	c := e.Cluster
 	if c == nil {
-		if _, ok := findRunning(e.Host, "kubelet", "k3s-server", "k3s-agent"); ok {
+		if e.hasKubelet() {
 			e.addFinding(finding{check: "isolation", severity: api.SeverityNote, object: host, mend: []string{"culvert doctor --kubeconfig FILE"}},
 				"which pods namespace isolation would refuse was not looked at: that takes a kubeconfig")
 		}
@@ -65,6 +65,12 @@ func checkIsolation(e *exam) {
 		}
 		e.addOK("isolation", object, "of %s with networks, namespace isolation %s none", screen.Plural(len(c.Pods), "pod"), refuses)
 	}
+}
+
+// hasKubelet reports whether this host is a node of a running cluster.
+func (e *exam) hasKubelet() bool {
+	_, ok := findRunning(e.Host, "kubelet", "k3s-server", "k3s-agent")
+	return ok
 }
 
 // otherMeta returns which other meta plugin sets up the networks of pods; empty if Culvert does.

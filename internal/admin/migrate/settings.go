@@ -15,8 +15,9 @@ import (
 
 // settings are those of Multus and the device plugin that Culvert has too, as culvertd's flags.
 type settings struct {
-	isolated bool
-	global   []string
+	// hasMultus is whether Multus is there; isolated and global are its settings.
+	hasMultus, isolated bool
+	global              []string
 	// configMap is namespace/name of the device plugin's configuration, and prefix that of
 	// resources that name none; empty: not known.
 	configMap, prefix string
@@ -38,7 +39,8 @@ const (
 )
 
 // Isolation reports whether Multus or culvertd isolates namespaces, by its arguments or by a file
-// in a ConfigMap, and the namespaces that it names as global.
+// in a ConfigMap, and the namespaces that it names as global. A culvertd without the flag is of an
+// earlier version, which did not isolate then.
 func Isolation(data map[string]string, args []string) (global []string, on bool) {
 	for _, text := range data {
 		var config struct {
@@ -93,6 +95,7 @@ func (c Cluster) settings(parts []Part) (s settings, notes []Note) {
 		w := p.workload
 		switch p.Name {
 		case partMultus:
+			s.hasMultus = true
 			data := map[string]string{}
 			for _, o := range c.configMapsOf(w) {
 				for key, text := range o.Data {
@@ -158,10 +161,6 @@ const manifest = "dist/kubernetes/culvert.yaml"
 // not have yet. An installed culvertd has the settings of its arguments.
 func (s settings) settingSteps(daemon []string) (out []Step) {
 	own := settings{configMap: defaultConfigNamespace + "/" + defaultConfigName, prefix: desired.DevicePluginPrefix}
-	own.global, own.isolated = Isolation(nil, daemon)
-	if len(own.global) == 0 {
-		own.global = netannotation.DefaultGlobal()
-	}
 	if v, ok := flagOf(daemon, "device-plugin-config"); ok {
 		own.configMap = v
 	}
@@ -194,13 +193,33 @@ func (s settings) settingSteps(daemon []string) (out []Step) {
 			fmt.Sprintf("networks name these IPAM plugins, and nodes execute no others as root; leave out those that you do not know; with Helm, --set 'node.ipamTypes={%s}'", types),
 		})
 	}
-	refusesMore := slices.ContainsFunc(s.global, func(n string) bool { return !slices.Contains(own.global, n) })
-	if s.isolated && (!own.isolated || refusesMore) {
-		global := strings.Join(s.global, ",")
-		out = append(out, Step{
-			fmt.Sprintf(`sed -i -e '/- --namespace-isolation/d' -e 's|^\( *\)- --global-namespaces=.*|\1- --namespace-isolation\n\1- --global-namespaces=%s|' %s`, global, manifest),
-			fmt.Sprintf("Multus isolates namespaces, and without it only Culvert does; with Helm, --set node.namespaceIsolation=true --set 'node.globalNamespaces={%s}'", global),
-		})
+	return append(out, s.isolationSteps(daemon)...)
+}
+
+// isolationSteps returns the step that gives Culvert the namespace isolation of Multus, so that the
+// same pods start afterwards. An installed culvertd with the flag keeps it, unless Multus isolates
+// more.
+func (s settings) isolationSteps(daemon []string) []Step {
+	global, isolated := Isolation(nil, daemon)
+	if len(global) == 0 {
+		global = netannotation.DefaultGlobal()
 	}
-	return out
+	_, isSet := flagOf(daemon, "namespace-isolation")
+	lacksGlobal := slices.ContainsFunc(s.global, func(n string) bool { return !slices.Contains(global, n) })
+	const setIsolation = `sed -i -e 's|- --namespace-isolation=.*|- --namespace-isolation=%t|'`
+	switch {
+	case s.isolated && (!isolated || lacksGlobal):
+		names := strings.Join(s.global, ",")
+		return []Step{{
+			fmt.Sprintf(setIsolation+` -e 's|- --global-namespaces=.*|- --global-namespaces=%s|' %s`, true, names, manifest),
+			fmt.Sprintf("Multus isolates namespaces, and without it only Culvert does; with Helm, --set node.namespaceIsolation=true --set 'node.globalNamespaces={%s}'", names),
+		}}
+	case s.hasMultus && !s.isolated && !isSet:
+		return []Step{{
+			fmt.Sprintf(setIsolation+` %s`, false, manifest),
+			"Multus does not isolate namespaces, and pods that use networks of other namespaces shall start again; with Helm, --set node.namespaceIsolation=false; " +
+				"to close it later, follow what culvert doctor --kubeconfig FILE says, then set it to true",
+		}}
+	}
+	return nil
 }

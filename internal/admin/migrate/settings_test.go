@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,7 +109,7 @@ func TestPlanKeepsSettings(t *testing.T) {
 		c := stack()
 		c.Workloads[0].Args, c.Workloads[0].ConfigMaps = []string{"--resource-prefix=example.org"}, []string{operatorConfigMap}
 		p := MakePlan(c, Options{})
-		if all := commands(p); strings.Contains(all, "sed -i") || !strings.Contains(all, "culvert migrate convert operator.yaml --resource-prefix example.org > culvert-objects.yaml\n") {
+		if all := commands(p); strings.Contains(all, "device-plugin-") || !strings.Contains(all, "culvert migrate convert operator.yaml --resource-prefix example.org > culvert-objects.yaml\n") {
 			t.Error(all)
 		}
 		c.Workloads[0].Args = []string{"--resource-prefix=openshift.io"}
@@ -118,25 +119,30 @@ func TestPlanKeepsSettings(t *testing.T) {
 	})
 }
 
-// Where Multus isolates namespaces, culvertd does so before Multus is deleted, with the same
-// global namespaces.
-func TestPlanIsolatesBeforeMultusGoes(t *testing.T) {
+// Culvert isolates namespaces as Multus did, before Multus is deleted: with the same global
+// namespaces, or not at all. An administrator's own choice stays.
+func TestPlanIsolatesAsMultus(t *testing.T) {
 	multus := Workload{Kind: "DaemonSet", Namespace: "kube-system", Name: "kube-multus-ds", Replicas: 1, ConfigMaps: []string{"multus-daemon-config"}}
 	culvertd := Workload{Kind: "DaemonSet", Namespace: "culvert-system", Name: "culvertd", Replicas: 1}
+	const off = "- --namespace-isolation=false"
 	for name, tc := range map[string]struct {
 		config           string   // the file of Multus' ConfigMap
 		script, culvertd []string // arguments
-		want             string   // the new --global-namespaces; empty: no step
+		want             string   // the new line of the manifest; empty: no step
 	}{
-		"nothing":             {config: `{"chrootDir": "/hostroot"}`},
-		"off":                 {config: `{"namespaceIsolation": false}`, script: []string{"--namespace-isolation=false", "--global-namespaces=a"}},
-		"the thick plugin":    {config: `{"namespaceIsolation": true, "globalNamespaces": "team-a, default"}`, want: "default,team-a"},
-		"the thin plugin":     {script: []string{"--multus-conf-file=auto", "--namespace-isolation", "--global-namespaces=team-a,default"}, want: "default,team-a"},
-		"a script":            {script: []string{"sh", "-c", `/entrypoint.sh --namespace-isolation=true --global-namespaces="b"`}, want: "b"},
-		"no global ones":      {config: `{"namespaceIsolation": true}`, want: "default"},
-		"installed, off":      {config: `{"namespaceIsolation": true}`, culvertd: []string{"--kubernetes"}, want: "default"},
-		"installed, on":       {config: `{"namespaceIsolation": true}`, culvertd: []string{"--namespace-isolation", "--global-namespaces=default,kube-system"}},
-		"installed, refusing": {config: `{"namespaceIsolation": true, "globalNamespaces": "default,team-a"}`, culvertd: []string{"--namespace-isolation", "--global-namespaces=default"}, want: "default,team-a"},
+		"nothing":              {config: `{"chrootDir": "/hostroot"}`, want: off},
+		"off":                  {config: `{"namespaceIsolation": false}`, script: []string{"--namespace-isolation=false", "--global-namespaces=a"}, want: off},
+		"the thick plugin":     {config: `{"namespaceIsolation": true, "globalNamespaces": "team-a, default"}`, want: "- --global-namespaces=default,team-a"},
+		"the thin plugin":      {script: []string{"--multus-conf-file=auto", "--namespace-isolation", "--global-namespaces=team-a,default"}, want: "- --global-namespaces=default,team-a"},
+		"a script":             {script: []string{"sh", "-c", `/entrypoint.sh --namespace-isolation=true --global-namespaces="b"`}, want: "- --global-namespaces=b"},
+		"no global ones":       {config: `{"namespaceIsolation": true}`, want: "- --global-namespaces=default"},
+		"installed, off":       {config: `{"namespaceIsolation": true}`, culvertd: []string{"--namespace-isolation=false"}, want: "- --global-namespaces=default"},
+		"installed, earlier":   {config: `{"namespaceIsolation": true}`, culvertd: []string{"--kubernetes"}, want: "- --global-namespaces=default"},
+		"installed, on":        {config: `{"namespaceIsolation": true}`, culvertd: []string{"--namespace-isolation", "--global-namespaces=default,kube-system"}},
+		"installed, refusing":  {config: `{"namespaceIsolation": true, "globalNamespaces": "default,team-a"}`, culvertd: []string{"--namespace-isolation", "--global-namespaces=default"}, want: "- --global-namespaces=default,team-a"},
+		"not isolated, open":   {config: `{}`, culvertd: []string{"--namespace-isolation=false"}},
+		"not isolated, closed": {config: `{}`, culvertd: []string{"--namespace-isolation=true"}},
+		"not isolated, old":    {config: `{}`, culvertd: []string{"--kubernetes"}, want: off},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := multus
@@ -148,15 +154,15 @@ func TestPlanIsolatesBeforeMultusGoes(t *testing.T) {
 				c.Installed, c.Workloads = true, append(c.Workloads, d)
 			}
 			p := MakePlan(c, Options{})
-			gone, added := edited(t, p)
+			_, added := edited(t, p)
 			if tc.want == "" {
-				if len(added) > 0 || c.Installed && strings.Contains(commands(p), "kubectl apply") {
+				if len(added) > 0 || strings.Contains(commands(p), "kubectl apply") {
 					t.Errorf("added: %q\n%s", added, commands(p))
 				}
 				return
 			}
-			if d := cmp.Diff([]string{"- --namespace-isolation", "- --global-namespaces=" + tc.want}, added); d != "" || len(gone) != 1 {
-				t.Errorf("-want +got\n%s\ngone %q", d, gone)
+			if d := cmp.Diff([]string{tc.want, tc.want}, added); d != "" { // of culvertd and of the controller
+				t.Errorf("-want +got\n%s", d)
 			}
 			rest := commands(p)
 			for _, w := range []string{"sed -i", "kubectl apply --server-side", "rollout status daemonset/culvertd", "culvert migrate check", "delete daemonset kube-multus-ds"} {
@@ -206,5 +212,41 @@ func TestPlanAddsIPAMTypes(t *testing.T) {
 				t.Error(all)
 			}
 		})
+	}
+}
+
+// The plan turns isolation on in a manifest in which it was off, and says why it turns it off and how
+// to close the cluster later. A cluster without Multus gets the manifest as it is, which isolates.
+func TestPlanSaysWhyItIsolates(t *testing.T) {
+	for _, s := range []settings{{hasMultus: true}, {hasMultus: true, isolated: true, global: []string{"default"}}} {
+		steps := s.isolationSteps(nil)
+		if len(steps) != 1 {
+			t.Fatalf("%+v: %v", s, steps)
+		}
+		file := filepath.Join(t.TempDir(), manifest)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, fmt.Appendf(nil, "- --namespace-isolation=%t\n", !s.isolated), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", steps[0].Command)
+		cmd.Dir = filepath.Join(filepath.Dir(file), "../..")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		after, err := os.ReadFile(file)
+		if want := fmt.Sprintf("- --namespace-isolation=%t\n", s.isolated); err != nil || string(after) != want {
+			t.Errorf("%q, %v; want %q", after, err, want)
+		}
+		if want := fmt.Sprintf("with Helm, --set node.namespaceIsolation=%t", s.isolated); !strings.Contains(steps[0].Why, want) {
+			t.Errorf("%q is not in %q", want, steps[0].Why)
+		}
+		if !s.isolated && !strings.Contains(steps[0].Why, "to close it later, follow what culvert doctor --kubeconfig FILE says, then set it to true") {
+			t.Error(steps[0].Why)
+		}
+	}
+	if all := commands(MakePlan(Cluster{HasNetworks: true}, Options{})); strings.Contains(all, "isolation") {
+		t.Error(all)
 	}
 }

@@ -39,7 +39,7 @@ func newFiles(objects []migrate.Object) files {
 			f.pools[p.FullName()] = true
 		}
 		if global, on := isolationOf(o); on {
-			f.rules.Isolation, f.rules.Global = true, append(f.rules.Global, global...)
+			f.rules.Isolation.On, f.rules.Isolation.Global = true, append(f.rules.Isolation.Global, global...)
 		}
 	}
 	return f

@@ -8,35 +8,63 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
 // templateChart renders the chart as helm does before it installs or upgrades.
 func templateChart(t *testing.T, args ...string) string {
 	t.Helper()
+	out, said := tryTemplate(t, args...)
+	if said != "" {
+		t.Fatalf("helm %v: %s", args, said)
+	}
+	return out
+}
+
+// tryTemplate renders the chart, or returns the error of helm.
+func tryTemplate(t *testing.T, args ...string) (out, said string) {
+	t.Helper()
 	args = append([]string{"template", "culvert", "../../../dist/kubernetes/chart", "--namespace", "culvert-system", "--kube-version", "1.30.0"}, args...)
 	cmd := exec.CommandContext(t.Context(), apiserver.Program(t, "helm", "helm"), args...)
 	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir()) // else helm uses what it cached about another server at that port
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
+	var failed strings.Builder
+	cmd.Stderr = &failed
+	text, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("helm %v: %v: %s", args, err, said.String())
+		return "", fmt.Sprintf("%v: %s", err, failed.String())
 	}
-	return string(out)
+	return string(text), ""
 }
 
-// isolationFlag reports whether culvertd would get --namespace-isolation.
-func isolationFlag(t *testing.T, args ...string) bool {
+// isolationArgs returns the arguments of culvertd and of the controller by which they isolate
+// namespaces.
+func isolationArgs(t *testing.T, args ...string) map[string][]string {
 	t.Helper()
-	text := templateChart(t, args...)
-	if !strings.Contains(text, "--global-namespaces=default,kube-system,culvert-system") {
-		t.Error("culvertd is not given the global namespaces")
+	all := decodeObjects(t, []byte(templateChart(t, args...)))
+	out := map[string][]string{}
+	for name, pod := range map[string]corev1.PodSpec{
+		"culvertd":           objectOf[appsv1.DaemonSet](t, all, "DaemonSet", "culvertd").Spec.Template.Spec,
+		"culvert-controller": objectOf[appsv1.Deployment](t, all, "Deployment", "culvert-controller").Spec.Template.Spec,
+	} {
+		for _, arg := range pod.Containers[0].Args {
+			if strings.HasPrefix(arg, "--namespace-isolation") || strings.HasPrefix(arg, "--global-namespaces") {
+				out[name] = append(out[name], arg)
+			}
+		}
 	}
-	return strings.Contains(text, "- --namespace-isolation\n")
+	return out
 }
 
 // withServer returns the arguments with which helm asks the API server as its
@@ -55,30 +83,97 @@ func withServer(t *testing.T, s *apiserver.Server) []string {
 	return []string{"--dry-run=server", "--kubeconfig", kubeconfig}
 }
 
-// Namespace isolation is on in a new install. An upgrade keeps the setting of the existing
-// DaemonSet. A value that the administrator gives overrides both.
-func TestIsolationOfANewInstall(t *testing.T) {
+// Namespace isolation is on wherever the chart is rendered, in a cluster that has a culvertd without
+// isolation too, unless the administrator turns it off. culvertd and the controller get the same.
+func TestChartIsolatesNamespaces(t *testing.T) {
 	s := apiserver.New(t)
 	server := withServer(t, s)
-	check := func(what string, want bool, args ...string) {
+	check := func(what, on, global string, args ...string) {
 		t.Helper()
-		if got := isolationFlag(t, args...); got != want {
-			t.Errorf("%s: namespace isolation is %v, want %v", what, got, want)
+		both := []string{"--global-namespaces=" + global, "--namespace-isolation=" + on}
+		want := map[string][]string{"culvertd": both, "culvert-controller": both}
+		if diff := cmp.Diff(want, isolationArgs(t, args...)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	const daemonSets = "/apis/apps/v1/namespaces/culvert-system/daemonsets"
-	daemonSet := func(args string) string {
-		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"culvertd"},"spec":{"selector":{"matchLabels":{"a":"b"}},
-			"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"culvertd","image":"x","args":[%s]}]}}}}`, args)
-	}
-	check("rendered without a cluster", false)
-	check("new install", true, server...)
-	check("new install, turned off", false, append(server, "--set", "node.namespaceIsolation=false")...)
+	const global = "default,kube-system,culvert-system"
+	off := []string{"--set", "node.namespaceIsolation=false", "--set", "node.globalNamespaces={a,b}"}
+	check("without a cluster, as helm template and Argo CD render it", "true", global)
+	check("without a cluster, turned off", "false", "a,b", off...)
+	check("new install", "true", global, server...)
 	s.Must(http.MethodPost, "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"culvert-system"}}`)
-	check("new install into a namespace that is there", true, server...)
-	s.Must(http.MethodPost, daemonSets, daemonSet(`"--kubernetes"`))
-	check("upgrade of a version without isolation", false, server...)
-	check("upgrade, turned on", true, append(server, "--set", "node.namespaceIsolation=true")...)
-	s.Must(http.MethodPut, daemonSets+"/culvertd", daemonSet(`"--kubernetes","--namespace-isolation"`))
-	check("upgrade of a version with isolation", true, server...)
+	s.Must(http.MethodPost, "/apis/apps/v1/namespaces/culvert-system/daemonsets", `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"culvertd"},
+		"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"culvertd","image":"x","args":["--kubernetes"]}]}}}}`)
+	check("upgrade of a version without isolation", "true", global, server...)
+	check("upgrade, turned off", "false", "a,b", append(server, off...)...)
+}
+
+// A value that no longer exists fails, and names the two choices: an upgrade with --reuse-values has
+// the earlier chart's default auto.
+func TestChartRefusesOtherIsolation(t *testing.T) {
+	for _, value := range []string{"auto", "no", "null"} {
+		_, said := tryTemplate(t, "--set", "node.namespaceIsolation="+value)
+		for _, want := range []string{"node.namespaceIsolation is ", "set it to true (", "or to false ("} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s: %q is not in %q", value, want, said)
+			}
+		}
+	}
+}
+
+// I9: a controller with isolation, on a real API server, adds no resource of a closed network to a
+// pod. A Service over such a network has the same message as one over a missing network.
+func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
+	s := apiserver.New(t)
+	c := connect(t, s.Config())
+	install(t, c, "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+	createObject(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+	for name, admits := range map[string]string{"open": "default", "closed": "team"} {
+		n := definitionOf("other", name, "intel.com/x")
+		n.SetAnnotations(map[string]string{netannotation.ResourceName: "intel.com/x", netannotation.Namespaces: admits})
+		apiserver.Eventually(t, "network "+name, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), n)) })
+	}
+	server, dir, port := newAuthority(t), t.TempDir(), reservePort(t)
+	server.serve(dir)
+	serveController(t, Config{Kube: asController(s.Config()), Metrics: "0", Webhooks: "culvert", WebhookPort: port, Certificates: dir, Isolation: isolation})
+
+	hooks := installed[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", "culvert")
+	i := slices.IndexFunc(hooks.Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == "pods.culvert.dev" })
+	url, always := fmt.Sprintf("https://localhost:%d/pods", port), admissionv1.Fail
+	hooks.Webhooks = hooks.Webhooks[i : i+1]
+	hooks.Webhooks[0].ClientConfig, hooks.Webhooks[0].FailurePolicy = admissionv1.WebhookClientConfig{URL: &url, CABundle: server.pem}, &always
+	createObject(t, c, hooks)
+	requested := func(network string) (int64, error) {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{netannotation.Networks: network}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		err := c.Create(t.Context(), p, client.DryRunAll)
+		n := p.Spec.Containers[0].Resources.Limits["intel.com/x"]
+		return n.Value(), err
+	}
+	apiserver.Eventually(t, "the webhook serves a network that is open", func() error {
+		if n, err := requested("other/open"); n != 1 {
+			return fmt.Errorf("%d devices: %w", n, err)
+		}
+		return nil
+	})
+	if n, err := requested("other/closed"); n != 0 || err != nil {
+		t.Errorf("I9: a pod gets %d devices of a closed network, %v", n, err)
+	}
+
+	said := map[string]string{}
+	for network, reason := range map[string]string{"open": reasonServed, "closed": reasonNetworkMissing, "missing": reasonNetworkMissing} {
+		svc := webService(over("other/"+network), func(s *corev1.Service) { s.Name, s.UID = network, "" })
+		createObject(t, c, svc)
+		apiserver.Eventually(t, "the condition of Service "+network, func() error {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(svc), svc)
+			if err != nil || len(svc.Status.Conditions) != 1 || svc.Status.Conditions[0].Reason != reason {
+				return fmt.Errorf("%v: %w", svc.Status.Conditions, err)
+			}
+			return nil
+		})
+		said[network] = strings.ReplaceAll(svc.Status.Conditions[0].Message, network, "NAME")
+	}
+	if said["closed"] != said["missing"] {
+		t.Errorf("I9: of a closed network %q, of a missing one %q", said["closed"], said["missing"])
+	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/cluster/endpoints"
 	"github.com/culvert-net/culvert/internal/network/config"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
 
 // Config has the values of the controller's flags.
@@ -61,6 +62,8 @@ type Config struct {
 	LeaderElection bool
 	// Services says which Services are served over VF networks.
 	Services endpoints.Rules
+	// Isolation says which networks of other namespaces pods may use, the same as on the nodes.
+	Isolation netannotation.Isolation
 	// Now is the clock that measures how long a Node object has been gone; nil is time.Now. A
 	// simulation sets it, so that it does not wait for blocks.Grace.
 	Now func() time.Time
@@ -225,14 +228,16 @@ func addReconcilers(mgr ctrl.Manager, config Config, definitions *config.Definit
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	return newServices(c, mgr.GetAPIReader(), config.Services, mgr.GetEventRecorderFor("culvert"), time.Now).setUp(mgr)
+	s := newServices(c, mgr.GetAPIReader(), config.Services, mgr.GetEventRecorderFor("culvert"), time.Now)
+	s.Isolation = config.Isolation
+	return s.setUp(mgr)
 }
 
 func serveWebhooks(mgr ctrl.Manager, config Config, definitions *config.Definitions) {
 	c := mgr.GetClient()
 	s := mgr.GetWebhookServer()
 	for path, h := range map[string]admission.Handler{
-		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), log: config.Log, links: links{definitions: definitions}},
+		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), isolation: config.Isolation, log: config.Log, links: links{definitions: definitions}},
 		"/services":     &serviceWebhook{client: c, rules: config.Services},
 		"/networks":     &networks{client: c},
 		"/addresspools": &addressPools{client: c},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
 
 // manifest has the objects of the manifests that people apply.
@@ -202,5 +205,21 @@ func TestLeaderBearsABusyNode(t *testing.T) {
 	}
 	if !o.LeaderElectionReleaseOnCancel {
 		t.Error("an upgrade waits for the lease to end")
+	}
+}
+
+// The manifest isolates namespaces, on the nodes and in the controller, without a word of the
+// administrator.
+func TestManifestIsolatesNamespaces(t *testing.T) {
+	want := []string{"--global-namespaces=" + strings.Join(netannotation.DefaultGlobal(), ","), "--namespace-isolation=true"}
+	for name, args := range map[string][]string{
+		"culvertd":           installed[appsv1.DaemonSet](t, "DaemonSet", "culvertd").Spec.Template.Spec.Containers[0].Args,
+		"culvert-controller": installed[appsv1.Deployment](t, "Deployment", "culvert-controller").Spec.Template.Spec.Containers[0].Args,
+	} {
+		for _, arg := range want {
+			if !slices.Contains(args, arg) {
+				t.Errorf("%s is not started with %s: %q", name, arg, args)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,8 @@ type pods struct {
 	live   client.Reader // for a network that the cache lacks
 	log    *slog.Logger
 	links  links
+	// isolation says which networks of other namespaces pods may use.
+	isolation netannotation.Isolation
 }
 
 // Handle is admission.Handler.
@@ -83,10 +86,10 @@ func (p *pods) needs(ctx context.Context, annotations map[string]string, namespa
 		}
 		for _, e := range elements {
 			warnings = append(warnings, e.Ignored...)
-			name, vfs, err := p.resourceOf(ctx, e)
+			name, vfs, err := p.resourceOf(ctx, namespace, e)
 			switch {
 			case err != nil && name == "":
-				warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod starts when it is there and the pod requests its resource", e.Namespace, e.Name, err))
+				warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod starts when it may use that network and requests its resource", e.Namespace, e.Name, err))
 			case name == "":
 			case !resourceName.MatchString(name):
 				warnings = append(warnings, fmt.Sprintf("network %s/%s: annotation %s: %.80q is no name of a resource: want prefix/name", e.Namespace, e.Name, netannotation.ResourceName, name))
@@ -118,13 +121,12 @@ func count(need []needed, name string, n int) []needed {
 }
 
 // resourceOf returns the resource that a network's annotation names, or "", and how many devices
-// of it the network needs. If it cannot find out how many, it returns 1 and the error.
-func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (resource string, devices int, err error) {
-	n := metav1.PartialObjectMetadata{}
-	n.SetGroupVersionKind(networkKind)
-	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
-	if getWithin(ctx, cacheBound, p.client, key, &n) != nil {
-		err = getWithin(ctx, lookBound, p.live, key, &n)
+// of it the network needs. If it cannot find out how many, it returns 1 and the error. The network
+// is for a pod of a namespace.
+func (p *pods) resourceOf(ctx context.Context, namespace string, e netannotation.Element) (resource string, devices int, err error) {
+	n, err := p.readNetwork(ctx, cacheBound, p.client, namespace, e)
+	if err != nil {
+		n, err = p.readNetwork(ctx, lookBound, p.live, namespace, e)
 	}
 	if err != nil {
 		return "", 0, err
@@ -133,10 +135,23 @@ func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (resourc
 	if resource == "" {
 		return "", 0, nil
 	}
-	if devices, err = p.links.of(ctx, p.live, &n); err != nil {
+	if devices, err = p.links.of(ctx, p.live, n); err != nil {
 		return resource, 1, err
 	}
 	return resource, devices, nil
+}
+
+// readNetwork reads the metadata of a network for a pod of a namespace. A network that the pod may
+// not use gets the same error as one that does not exist, so that the pod's author does not learn
+// which of the two it is (I9). Both are then read from the API server too.
+func (p *pods) readNetwork(ctx context.Context, bound time.Duration, c client.Reader, namespace string, e netannotation.Element) (*metav1.PartialObjectMetadata, error) {
+	n := &metav1.PartialObjectMetadata{}
+	n.SetGroupVersionKind(networkKind)
+	err := getWithin(ctx, bound, c, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, n)
+	if err == nil || isMissing(err) {
+		err = cmp.Or(p.isolation.Check(namespace, e.Namespace, e.Name, n.Annotations), err)
+	}
+	return n, err
 }
 
 // getWithin reads an object within a bound.

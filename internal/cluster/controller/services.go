@@ -22,6 +22,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/cluster/endpoints"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/service"
 )
 
@@ -46,8 +47,10 @@ type Services struct {
 	Client client.Client // from a cache; of EndpointSlices it has Culvert's only
 	Live   client.Reader // asks the API server
 	Rules  endpoints.Rules
-	Events record.EventRecorder
-	Now    func() time.Time
+	// Isolation says which networks of other namespaces a Service's pods may use.
+	Isolation netannotation.Isolation
+	Events    record.EventRecorder
+	Now       func() time.Time
 
 	tracker *endpointsliceutil.EndpointSliceTracker
 	slices  *endpointslice.Reconciler

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,7 +104,7 @@ func (s *Services) reportUnserved(ctx context.Context, svc *corev1.Service, d en
 func (s *Services) reportServed(ctx context.Context, svc *corev1.Service, d endpoints.Decision, b endpoints.Backends) (time.Duration, error) {
 	missing, again := listMissing(b.Missing, s.Now())
 	again = min(again, networkLook)
-	lost := s.findNetwork(ctx, *d.Network)
+	lost := s.findNetwork(ctx, svc.Namespace, *d.Network)
 	s.warn(svc, reasonNotServed, "")
 	s.warn(svc, reasonEndpointsMissing, missing)
 	s.warn(svc, reasonNetworkMissing, lost)
@@ -193,20 +194,27 @@ func describeVFIO(svc *corev1.Service, pods []string) string {
 	return fmt.Sprintf("bound to vfio-pci is the VF of pod %s: the kernel is not in its path, so the pod itself cannot connect to a cluster IP on its network; a headless Service works", listFirst(pods, ", "))
 }
 
-// findNetwork returns a problem if a Service's network does not exist, or "". Pods keep a network
-// that is deleted, so their endpoints stay.
-func (s *Services) findNetwork(ctx context.Context, n service.Network) string {
+// findNetwork returns a problem if there is no such network for pods of a namespace, or "". Pods
+// keep a network that is deleted or closed to them, so their endpoints stay.
+func (s *Services) findNetwork(ctx context.Context, namespace string, n service.Network) string {
 	o := metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(networkKind)
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: n.Namespace, Name: n.Name}, &o)
-	switch {
-	case err == nil:
+	if err != nil && !isMissing(err) {
 		return ""
-	case client.IgnoreNotFound(err) == nil || meta.IsNoMatchError(err):
+	}
+	refused := s.Isolation.Check(namespace, n.Namespace, n.Name, o.Annotations)
+	switch {
+	case refused != nil: // in the same words, whether the network exists or not (I9)
+		return fmt.Sprintf("network %s: %v, or correct the annotation %s; pods that have the network stay endpoints, new pods cannot start", n, refused, service.NetworkAnnotation)
+	case err != nil:
 		return fmt.Sprintf("there is no NetworkAttachmentDefinition %s: pods that have the network stay endpoints, new pods cannot start; make it, or correct the annotation %s", n, service.NetworkAnnotation)
 	}
 	return ""
 }
+
+// isMissing reports whether an object does not exist, or the API server does not know its kind.
+func isMissing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
 // setCondition writes the Service's condition if it has changed; for nil it removes the
 // condition.

@@ -280,7 +280,7 @@ func TestWrongGuardsAreRefusedByField(t *testing.T) {
 		`"guard":true,` + ranges:               "spec.config: guard true: want a string",
 		`"guard":"ip"`:                         "spec.config: guard ip: needs an ipam section, whose addresses it pins",
 		`"guard":"arp","ipam":{"type":"dhcp"}`: "spec.config: guard arp: does not work with ipam of type dhcp, whose client sends from addresses that it does not have yet; use ranges",
-		`"guard":"ip","bond":{"mode":"802.3ad","force":true},` + ranges: "spec.config: guard ip: drops the LACP frames of a bond in mode 802.3ad: want guard arp, or mode active-backup",
+		`"guard":"ip","bond":{"mode":"802.3ad","force":true},` + ranges: "spec.config: guard ip: drops the LACP frames of a bond in mode 802.3ad: add \"guardAllow\": [\"lacp\"], or use mode active-backup",
 		`"gaurd":"ip",` + ranges: "spec.config: gaurd: did you mean guard?",
 	} {
 		config := `{"type":"culvert","cniVersion":"1.0.0","name":"n",` + keys + `}`

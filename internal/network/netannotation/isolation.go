@@ -1,9 +1,38 @@
 package netannotation
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/culvert-net/culvert/internal/vf"
 )
+
+// Isolation is the administrator's setting of which networks pods may use. culvertd, the controller
+// and the offline checks share it. The zero value lets every pod use every network.
+type Isolation struct {
+	On bool
+	// Global are the namespaces whose networks every pod may use.
+	Global []string
+}
+
+// Check returns an error if pods of a namespace may not use a network of another one. annotations
+// are the network's; nil where it does not exist. The error tells a pod's author nothing about
+// whether it does (I9). Callers check before they report that a network is missing.
+func (i Isolation) Check(pod, namespace, name string, annotations map[string]string) error {
+	if !i.On || MayUse(pod, namespace, annotations, i.Global) {
+		return nil
+	}
+	return fmt.Errorf("%w: pods of namespace %s may use networks of their own namespace%s only: to admit them, set the annotation %s of NetworkAttachmentDefinition %s/%s to %s",
+		vf.ErrInvalid, pod, listGlobal(i.Global), Namespaces, namespace, name, pod)
+}
+
+func listGlobal(global []string) string {
+	if len(global) == 0 {
+		return ""
+	}
+	return " and of " + strings.Join(global, ", ")
+}
 
 // DefaultGlobal returns the namespaces whose networks every pod may use where the
 // administrator names no others.

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/dirwatch"
 	"github.com/culvert-net/culvert/internal/network/ipam"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/node/kube"
@@ -37,10 +38,8 @@ type ClusterConfig struct {
 	PodNetworks pod.Mode
 	// ConfDir is the folder of the runtime's network configurations.
 	ConfDir string
-	// Isolation lets pods use networks of their own namespace and of those in
-	// GlobalNamespaces only.
-	Isolation        bool
-	GlobalNamespaces []string
+	// Isolation says which networks of other namespaces pods may use.
+	Isolation netannotation.Isolation
 }
 
 // joinKubernetes makes the device plugin and the connection to the cluster. Without a
@@ -91,7 +90,7 @@ func (s *Server) joinKubernetes() error {
 	s.networks = pod.New(pod.Config{
 		Networks: s.newCNI(), Ledger: s.node.Ledger, Resets: s.node.Resets, Kernel: s.kernel, Hardware: s.node.Inventory,
 		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices,
-		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, IPAMTypes: c.IPAMTypes, Log: s.Log,
+		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, IPAMTypes: c.IPAMTypes, Log: s.Log,
 	})
 	return nil
 }

@@ -75,7 +75,7 @@ func TestTooLargeIsNotKept(t *testing.T) {
 func TestKeptNetworksAreBounded(t *testing.T) {
 	s, config := newAPI(t)
 	half := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText/2))
-	for i := range 100 {
+	for i := range 50 {
 		s.addNet("d", fmt.Sprintf("early%d", i), half)
 	}
 	c := start(t, config)
@@ -103,7 +103,7 @@ func TestKeptNetworksAreBounded(t *testing.T) {
 		t.Errorf("asked for: %v", got)
 	}
 
-	for i := range 100 {
+	for i := range 50 {
 		s.remove("network-attachment-definitions", "d", fmt.Sprintf("early%d", i))
 	}
 	s.addNet("d", "late199", `{"type":"macvlan"}`)

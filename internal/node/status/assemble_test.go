@@ -172,6 +172,21 @@ func TestProblemsOfAnUnreadPF(t *testing.T) {
 	}
 }
 
+// The status says which pools bound what owners may request: the doctor warns of the others.
+func TestPoolIsBounded(t *testing.T) {
+	in := node(t)
+	in.Spec = spec(t, "pools: [{name: closed, allow: {vlans: [7]}}, {name: plain, allow: {}}, {name: open}]")
+	var got []string
+	for _, p := range Assemble(in).Pools {
+		if p.Bounded {
+			got = append(got, p.Name)
+		}
+	}
+	if want := []string{"culvert.dev/closed", "culvert.dev/plain"}; !slices.Equal(got, want) {
+		t.Errorf("%q are bounded, want %q", got, want)
+	}
+}
+
 var hostBond = vf.Master{Name: "bond0", Kind: vf.MasterBond, Mode: vf.BondActiveBackup, Active: "enp1s0f0"}
 
 // A member of a bond of the host has the bond in its status and in a NodeState, with the effect of

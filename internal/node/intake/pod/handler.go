@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/keylock"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -57,7 +58,7 @@ type hardware interface {
 // Devices returns the devices of a resource that the kubelet gave to a pod.
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
 
-// Config has the parts of a Handler. All fields but Definitions, Isolation, Global, IPAMTypes, Log and Now are needed.
+// Config has the parts of a Handler. All fields but Definitions, Isolation, IPAMTypes, Log and Now are needed.
 type Config struct {
 	Networks networks
 	Ledger   ledger
@@ -71,10 +72,8 @@ type Config struct {
 	// ConfDir is the folder of the runtime's network configurations, DeviceInfo the folder for
 	// device-info files.
 	ConfDir, DeviceInfo string
-	// Isolation lets pods use networks of their own namespace and of those in
-	// Global only.
-	Isolation bool
-	Global    []string
+	// Isolation says which networks of other namespaces pods may use.
+	Isolation netannotation.Isolation
 	// IPAMTypes are the IPAM plugins that networks of the cluster may name.
 	IPAMTypes ipam.Types
 	Log       *slog.Logger     // nil discards

@@ -27,7 +27,7 @@ func TestI9NamespacesAreIsolated(t *testing.T) {
 		for _, annotation := range []string{netannotation.Networks, netannotation.DefaultNetwork} {
 			t.Run(name+", "+annotation, func(t *testing.T) {
 				w := newWorld(t)
-				w.pods.Isolation, w.pods.Global = true, []string{"shared"}
+				w.pods.Isolation = netannotation.Isolation{On: true, Global: []string{"shared"}}
 				if !strings.HasSuffix(tc.network, "missing") {
 					w.network(tc.network, sriov)
 					w.cluster.networks[tc.network].Annotations[netannotation.Namespaces] = tc.admits
@@ -50,7 +50,7 @@ func TestI9NamespacesAreIsolated(t *testing.T) {
 // A refusal says which annotation of which network admits the pod.
 func TestIsolationSaysWhatAdmits(t *testing.T) {
 	w := newWorld(t)
-	w.pods.Isolation, w.pods.Global = true, []string{"shared"}
+	w.pods.Isolation = netannotation.Isolation{On: true, Global: []string{"shared"}}
 	w.network("other/v", sriov)
 	w.asks("other/v")
 	want := "of their own namespace and of shared only: to admit them, set the annotation culvert.dev/namespaces of NetworkAttachmentDefinition other/v to d"
@@ -62,12 +62,17 @@ func TestIsolationSaysWhatAdmits(t *testing.T) {
 // I9: a refusal does not say whether the network of another namespace is there.
 func TestI9RefusalHidesMissingNetworks(t *testing.T) {
 	w := newWorld(t)
-	w.pods.Isolation = true
+	w.pods.Isolation.On = true
 	w.asks("other/v")
 	missing := w.refused()
 	w.network("other/v", sriov)
 	if there := w.refused(); missing != there {
 		t.Errorf("of a missing network it says %q, else %q", missing, there)
+	}
+	w.cluster.silent = true
+	w.asks("other/w")
+	if unknown := w.refused(); strings.ReplaceAll(missing, "other/v", "other/w") != unknown {
+		t.Errorf("while the API server does not answer, it says of an unknown network %q, else %q", unknown, missing)
 	}
 }
 

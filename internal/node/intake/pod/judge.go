@@ -21,12 +21,10 @@ import (
 // Definitions returns a network attachment definition, or an error that is vf.ErrNotFound.
 type Definitions func(namespace, name string) (api.NetworkDefinition, error)
 
-// Rules has what Judge needs to know: the networks that exist, whether namespaces are isolated,
-// and which are global then, as in Config.
+// Rules has what Judge needs to know: the networks that exist, and which of them pods may use.
 type Rules struct {
 	Find      Definitions
-	Isolation bool
-	Global    []string
+	Isolation netannotation.Isolation
 }
 
 // Judge reads the annotations of a pod as an ADD does, without a node: its pod has the devices
@@ -35,7 +33,7 @@ type Rules struct {
 // the reason why the pod does not start.
 func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []string, err error) {
 	cluster := judged{pod: p, find: rules.Find}
-	h := New(Config{Cluster: cluster, Hardware: cluster, Devices: judgedDevices, Isolation: rules.Isolation, Global: rules.Global, IPAMTypes: ipam.AnyType()})
+	h := New(Config{Cluster: cluster, Hardware: cluster, Devices: judgedDevices, Isolation: rules.Isolation, IPAMTypes: ipam.AnyType()})
 	w := wish{pod: p, gateways: map[int][]netip.Addr{}}
 	given := devices{ask: h.Devices, pod: p, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
 	judge := func(e netannotation.Element, name string) error {

@@ -19,7 +19,7 @@ func (w *world) judgePod() (ignored, unknown []string, err error) {
 	find := func(namespace, name string) (api.NetworkDefinition, error) {
 		return w.cluster.Network(w.Context(), namespace, name)
 	}
-	return pod.Judge(w.Context(), w.cluster.pods["d/a"], pod.Rules{Find: find, Isolation: w.pods.Isolation, Global: w.pods.Global})
+	return pod.Judge(w.Context(), w.cluster.pods["d/a"], pod.Rules{Find: find, Isolation: w.pods.Isolation})
 }
 
 // wantParts fails unless a text has all parts, or is empty where there are none.
@@ -85,7 +85,7 @@ func TestJudgeAgreesWithNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.pods.Isolation, w.pods.Global = true, []string{"shared", "kube-system"}
+			w.pods.Isolation = netannotation.Isolation{On: true, Global: []string{"shared", "kube-system"}}
 			for _, namespace := range []string{"d", "shared", "kube-system", "other", "open"} {
 				w.network(namespace+"/v", sriov)
 			}

@@ -167,15 +167,13 @@ func setDefinition(n *journal.SandboxNetwork, l netconf.List) {
 // network needs; 0 stands for unknown.
 func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, pod string) (l netconf.List, vfs int, nad api.NetworkDefinition, err error) {
 	nad, err = h.Cluster.Network(ctx, e.Namespace, e.Name)
-	if err == nil || errors.Is(err, vf.ErrNotFound) {
-		// This check comes first, so that a pod's author does not learn whether the network
-		// exists.
-		nad.Namespace, nad.Name = e.Namespace, e.Name
-		err = cmp.Or(h.checkNamespace(pod, nad), err)
-	}
+	// This check comes before every other error, so that a pod's author does not learn whether the
+	// network exists: also while the API server does not answer, and the informer has the network.
+	err = cmp.Or(h.Isolation.Check(pod, e.Namespace, e.Name, nad.Annotations), err)
 	if err != nil {
 		return l, 0, nad, err
 	}
+	nad.Namespace, nad.Name = e.Namespace, e.Name
 	d := h.Definitions.Read(nad)
 	if d.Err == nil && len(d.List.Plugins) == 0 {
 		l, err = namedIn(h.ConfDir, nad.Name)

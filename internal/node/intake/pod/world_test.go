@@ -135,13 +135,14 @@ type cluster struct {
 	reads     int // of networks
 	versions  int // of networks
 	writes    int // annotations and events
-	// away: culvertd started without an API server, so it knows no object.
-	away bool
+	// away: culvertd started without an API server, so it knows no object. silent: the API server does
+	// not answer any more, and culvertd knows the objects that it has seen.
+	away, silent bool
 }
 
 // unknown returns the error of kube.Client for an object that it does not know.
 func (c *cluster) unknown(what string) error {
-	if c.away {
+	if c.away || c.silent {
 		return vf.ObjectError{Object: what, Err: fmt.Errorf("%w: it has not arrived here, and the API server did not tell: connection refused", vf.ErrNotReady)}
 	}
 	return vf.ObjectError{Object: what, Err: fmt.Errorf("%w in the cluster", vf.ErrNotFound)}

@@ -212,7 +212,7 @@ func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) m
 		group.Go(func() error {
 			st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns)
 			if err != nil {
-				return nil //nolint:nilerr // the status then has what the listing shows
+				return nil // the status then has what the listing shows
 			}
 			st.Can = g.Node.VFs.AbilitiesOf(r.ID.PF)
 			seen := status.See(r, g.withGuard(ctx, r, st))

@@ -20,7 +20,7 @@ var doctorGroups = []struct {
 	{"HOST", []string{"root", "arguments", "iommu", "modules"}},
 	{"OTHERS WHO CONFIGURE NICS", []string{"claims"}},
 	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni", "libvirt"}},
-	{"KUBERNETES", []string{"kubernetes", "isolation"}},
+	{"KUBERNETES", []string{"kubernetes", "pools", "isolation"}},
 	{"GUEST", []string{"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}},
 }
 

@@ -67,16 +67,20 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		b.WriteByte('\n')
 		settingsTable(&b, v, pf, o)
 	}
+	writeDifferences(&b, v, o)
+	return b.String()
+}
+
+func writeDifferences(b *strings.Builder, v api.VF, o Options) {
 	if len(v.Differences) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", o.Paint("DIFFERENCES to "+describeReference(v), screen.Bold))
+		fmt.Fprintf(b, "\n%s\n", o.Paint("DIFFERENCES to "+describeReference(v), screen.Bold))
 	}
 	for _, d := range v.Differences {
-		writeEntry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(d.String()))
+		writeEntry(b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(d.String()))
 	}
 	if v.MoreDifferences > 0 {
-		fmt.Fprintln(&b, excerpt.More(v.MoreDifferences))
+		fmt.Fprintln(b, excerpt.More(v.MoreDifferences))
 	}
-	return b.String()
 }
 
 // writeHolder writes the lines about the VF's owner.
