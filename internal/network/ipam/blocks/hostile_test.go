@@ -47,6 +47,12 @@ func TestI10LongIDsLeaveRoomForOthers(t *testing.T) {
 				r.Claims = append(r.Claims, v1alpha1.AddressClaim{Address: addressAt(i), ID: strings.Repeat("x", 1300) + fmt.Sprint(i), Held: true})
 			}
 		},
+		"all that is read": func(r *v1alpha1.AddressRequest) {
+			for i := range maxShare {
+				r.Claims = append(r.Claims, v1alpha1.AddressClaim{Address: addressAt(i), ID: fmt.Sprintf("%0384d", i), Held: true})
+				r.Reservations = append(r.Reservations, v1alpha1.AddressReservation{Pod: fmt.Sprintf("%0384d", i), Address: addressAt(1<<16 + i), KeepSeconds: 60})
+			}
+		},
 		"one claim": func(r *v1alpha1.AddressRequest) {
 			r.Claims = []v1alpha1.AddressClaim{{Address: addressAt(7), ID: strings.Repeat("x", 1_400_000)}}
 		},
@@ -56,6 +62,7 @@ func TestI10LongIDsLeaveRoomForOthers(t *testing.T) {
 		},
 	} {
 		bad := ask
+		bad.Used = 1 << 20
 		p, _ := passOver(Pool{Network: "n"}, stateWith("a", bad))
 		fill(&bad)
 		p, _ = passOver(p, stateWith("a", bad))
