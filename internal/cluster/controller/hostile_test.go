@@ -93,7 +93,7 @@ func TestI7DrainReadsFewPods(t *testing.T) {
 	if _, err := d.Reconcile(t.Context(), ctrl.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := drainState(t, c); reads > 256+1 || len(got.Cordoned) != 1 || got.Cordoned[0] != "n2" {
+	if got := drainState(t, c); reads > mostPodReads+1 || len(got.Cordoned) != 1 || got.Cordoned[0] != "n2" {
 		t.Errorf("I7: %d pods were read, cordoned are %q", reads, got.Cordoned)
 	}
 }
