@@ -114,3 +114,47 @@ func TestI10LongReasonsOfPolicies(t *testing.T) {
 		t.Errorf("I10: the reason has %d bytes: %.40q", len(r), r)
 	}
 }
+
+// I7: the webhook compares a network with the NICs of a node that names each of them in hundreds of pools.
+func TestI7PoolsThatRepeatPFs(t *testing.T) {
+	s, names := stateOf("n1", nil), []string{}
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("%x", i))
+		s.Status.PFs = append(s.Status.PFs, v1alpha1.PFState{Name: names[i]})
+	}
+	for i := range 250 {
+		s.Status.Pools = append(s.Status.Pools, v1alpha1.PoolState{Name: fmt.Sprintf("%x/x", i), PFs: names})
+	}
+	requireSoon(t, "finding the PFs of a pool", func() {
+		if n := len(pfsOf(s.Status, "x")); n != 1000 {
+			t.Errorf("I7: %d PFs", n)
+		}
+	})
+}
+
+// I10: a node cannot fill the cluster, and the memory of all nodes, with AddressPools under names that it
+// makes up.
+func TestI10MadeUpPoolsAreBounded(t *testing.T) {
+	s, held := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, []v1alpha1.AddressClaim{{Address: "10.0.0.1", ID: "x", Held: true}}
+	for i := range 256 + 50 {
+		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Network: fmt.Sprint("f", i), Pool: fmt.Sprint("f", i), Claims: held})
+	}
+	for i := range 50 {
+		name := fmt.Sprint("d/n", i)
+		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Network: name, Pool: name, Claims: held})
+	}
+	c := newCluster(newNode("a", nil), s)
+	a := addresses(c, time.Unix(1, 0))
+	for _, n := range networksOf(s) {
+		if _, err := a.Reconcile(t.Context(), named([]string{n})[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pools v1alpha1.AddressPoolList
+	if err := c.List(t.Context(), &pools); err != nil {
+		t.Fatal(err)
+	}
+	if len(pools.Items) != 256 {
+		t.Errorf("I10: %d AddressPools", len(pools.Items))
+	}
+}
