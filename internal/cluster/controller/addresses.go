@@ -86,8 +86,10 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err := a.confine(ctx, &pool, &r); err != nil {
 		return ctrl.Result{}, err
 	}
-	if object.ResourceVersion == "" && !blocks.AnyAsks(r.demands) {
-		return r.again(), nil
+	if object.ResourceVersion == "" {
+		if is, err := a.mayMake(ctx, pool, r); err != nil || !is {
+			return r.again(), err
+		}
 	}
 	result, err := a.serve(ctx, before, object, pool, r)
 	switch {

@@ -136,7 +136,7 @@ func TestI7PoolsThatRepeatPFs(t *testing.T) {
 // makes up.
 func TestI10MadeUpPoolsAreBounded(t *testing.T) {
 	s, held := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, []v1alpha1.AddressClaim{{Address: "10.0.0.1", ID: "x", Held: true}}
-	for i := range 256 + 50 {
+	for i := range mostFilePools + 50 {
 		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Network: fmt.Sprint("f", i), Pool: fmt.Sprint("f", i), Claims: held})
 	}
 	for i := range 50 {
@@ -154,7 +154,7 @@ func TestI10MadeUpPoolsAreBounded(t *testing.T) {
 	if err := c.List(t.Context(), &pools); err != nil {
 		t.Fatal(err)
 	}
-	if len(pools.Items) != 256 {
+	if len(pools.Items) != mostFilePools {
 		t.Errorf("I10: %d AddressPools", len(pools.Items))
 	}
 }
