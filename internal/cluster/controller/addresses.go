@@ -86,8 +86,10 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err := a.confine(ctx, &pool, &r); err != nil {
 		return ctrl.Result{}, err
 	}
-	if object.ResourceVersion == "" && !blocks.AnyAsks(r.demands) {
-		return r.again(), nil
+	if object.ResourceVersion == "" {
+		if is, err := a.mayMake(ctx, pool, r); err != nil || !is {
+			return r.again(), err
+		}
 	}
 	result, err := a.serve(ctx, before, object, pool, r)
 	switch {
@@ -412,12 +414,16 @@ func (a *Addresses) save(ctx context.Context, before, o *v1alpha1.AddressPool) (
 	return err
 }
 
+// longestNetwork is the longest name of a network that an AddressPool may have (spec.network).
+const longestNetwork = 512
+
 // networksOf returns the networks whose addresses a node requests.
 func networksOf(s *v1alpha1.NodeState) []string {
 	var out []string
+	listed := map[string]bool{}
 	for _, r := range s.Status.AddressRequests {
-		if pool := cmp.Or(r.Pool, r.Network); !slices.Contains(out, pool) {
-			out = append(out, pool)
+		if pool := cmp.Or(r.Pool, r.Network); !listed[pool] && len(pool) <= longestNetwork {
+			out, listed[pool] = append(out, pool), true
 		}
 	}
 	return out

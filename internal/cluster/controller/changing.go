@@ -31,6 +31,11 @@ func changes(s *v1alpha1.NodeState) changing {
 	if meta.IsStatusConditionPresentAndEqual(s.Status.Conditions, v1alpha1.ConditionPoliciesApplied, metav1.ConditionUnknown) {
 		c.unknown = []string{"PF "} // culvertd was started and does not know the policies yet
 	}
+	vfs := map[string][]*v1alpha1.VFState{} // by PF
+	for i := range s.Status.VFs {
+		pf, _, _ := strings.Cut(s.Status.VFs[i].Name, "#")
+		vfs[pf] = append(vfs[pf], &s.Status.VFs[i])
+	}
 	for _, pf := range s.Status.PFs {
 		if pf.Error != "" {
 			c.unknown = append(c.unknown, "PF "+pf.Name+":")
@@ -40,7 +45,7 @@ func changes(s *v1alpha1.NodeState) changing {
 		}
 		change := fmt.Sprintf("PF %s: %s, %d wanted", pf.Name, vf.CountText(int(pf.NumVFs)), *pf.WantedVFs)
 		c.wanted = append(c.wanted, change)
-		pods, others := ownersOf(s, pf.Name)
+		pods, others := ownersOf(vfs[pf.Name])
 		if len(others) > 0 {
 			c.held = append(c.held, fmt.Sprintf("%s, held by %s", change, strings.Join(others, ", ")))
 			continue
@@ -55,13 +60,12 @@ func changes(s *v1alpha1.NodeState) changing {
 
 // ownersOf returns the pods that have VFs of a PF, and the other owners and users, which cannot be
 // evicted. A VF in quarantine delays no change, unless a program uses it.
-func ownersOf(s *v1alpha1.NodeState, pf string) (pods, others []string) {
-	for _, v := range s.Status.VFs {
-		of, _, _ := strings.Cut(v.Name, "#")
+func ownersOf(vfs []*v1alpha1.VFState) (pods, others []string) {
+	for _, v := range vfs {
 		switch {
-		case of == pf && v.UsedBy != "":
+		case v.UsedBy != "":
 			others = append(others, fmt.Sprintf("a user outside Culvert (VF %s: %s)", v.Name, v.UsedBy))
-		case of != pf || v.Owner == nil || v.Phase == quarantined:
+		case v.Owner == nil || v.Phase == quarantined:
 		case v.Owner.Kind == vf.OwnerPod && strings.Contains(v.Owner.Name, "/"):
 			pods = append(pods, v.Owner.Name)
 		default:

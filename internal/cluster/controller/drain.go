@@ -198,12 +198,16 @@ func (d *Drain) reportBlocked(nodes []metav1.PartialObjectMetadata, waiting map[
 	d.blocked = blocked
 }
 
+// mostPodReads is how many pods of a node one pass reads. The other nodes wait for it (I7). The next
+// passes read the others, as those that were evicted leave the NodeState.
+const mostPodReads = 256
+
 // podsOf returns the pods of a node whose VFs delay its change. It leaves out pods that the
 // NodeState names and that do not run on the node. Otherwise a node that names such pods would
 // keep every other node from being drained (I7).
 func (d *Drain) podsOf(ctx context.Context, c changing) (out []*corev1.Pod, _ error) {
 	var errs []error
-	for _, name := range c.pods {
+	for _, name := range c.pods[:min(len(c.pods), mostPodReads)] {
 		namespace, name, _ := strings.Cut(name, "/")
 		pod := &corev1.Pod{}
 		err := d.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)

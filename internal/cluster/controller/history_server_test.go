@@ -126,6 +126,12 @@ func (c *apiClient) List(_ context.Context, list client.ObjectList, _ ...client.
 				l.Items = append(l.Items, *o.DeepCopyObject().(*v1alpha1.NodeState))
 			}
 		}
+	case *v1alpha1.AddressPoolList:
+		for key, o := range c.kind("pool") {
+			if strings.HasPrefix(key, "pool/") {
+				l.Items = append(l.Items, *o.DeepCopyObject().(*v1alpha1.AddressPool))
+			}
+		}
 	case *unstructured.UnstructuredList:
 		l.Items = append(l.Items, *whereaboutsDefinition())
 	case *metav1.PartialObjectMetadataList:

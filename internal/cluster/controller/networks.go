@@ -139,16 +139,20 @@ func pfsOf(s v1alpha1.NodeStateStatus, pool string) []vf.PF {
 	return out
 }
 
-// pfStatesOf returns the states of the PFs of pfsOf.
+// pfStatesOf returns the states of the PFs of pfsOf, each once.
 func pfStatesOf(s v1alpha1.NodeStateStatus, pool string) (out []v1alpha1.PFState) {
+	has := map[string]bool{}
 	for _, candidate := range s.Pools {
 		if _, bare, _ := strings.Cut(candidate.Name, "/"); candidate.Name != pool && bare != pool {
 			continue
 		}
-		for _, pf := range s.PFs {
-			if slices.Contains(candidate.PFs, pf.Name) {
-				out = append(out, pf)
-			}
+		for _, name := range candidate.PFs {
+			has[name] = true
+		}
+	}
+	for _, pf := range s.PFs {
+		if has[pf.Name] {
+			out = append(out, pf)
 		}
 	}
 	return out

@@ -121,11 +121,5 @@ func selects(p desired.Pool, spec desired.Spec, pf vf.PF) bool {
 	if want, ok := spec.ForPF(pf); ok {
 		vfs = want.VFs
 	}
-	alone := desired.Spec{Pools: []desired.Pool{p}}
-	for i := range vfs {
-		if _, ok := alone.PoolOf(pf, i, vf.State{}); ok {
-			return true
-		}
-	}
-	return false
+	return p.SelectsOneOf(pf, vfs)
 }

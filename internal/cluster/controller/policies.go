@@ -19,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
 
-// mostPending is how many nodes a policy's status names.
-const mostPending = 16
+// mostPending is how many nodes a policy's status names. longestReason bounds a text of a node in it:
+// the API server refuses a status with a message of more than 32768 bytes.
+const mostPending, longestReason = 16, 2000
 
 // Policies writes the status of each NodePolicy, by the nodes' reports in their NodeStates.
 type Policies struct {
@@ -135,7 +137,7 @@ func judgePolicy(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetada
 		condition(v1alpha1.ConditionConflict, false, "NoConflict", "")
 		return
 	}
-	condition(v1alpha1.ConditionConflict, true, "Contradicts", fmt.Sprintf("it has the priority of %s and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority", strings.Join(names, ", ")))
+	condition(v1alpha1.ConditionConflict, true, "Contradicts", fmt.Sprintf("it has the priority of %s and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority", excerpt.Fit(strings.Join(names, ", "), longestReason)))
 }
 
 // emptyPools returns the pools of a policy that have no VF on any node that has read the policy.
@@ -182,7 +184,7 @@ func onNode(policy *v1alpha1.NodePolicy, state *v1alpha1.NodeState) (done bool, 
 		case p.Generation != policy.Generation:
 			return false, "culvertd has not read it yet", nil
 		}
-		return p.Applied, p.Reason, p.Conflicts
+		return p.Applied, excerpt.Fit(p.Reason, longestReason), p.Conflicts
 	}
 	return false, "culvertd has not read it yet", nil
 }

@@ -191,6 +191,28 @@ func (p Pool) matchesVF(pf vf.PF, index int, v vf.State) bool {
 	return ok
 }
 
+// SelectsOneOf reports whether the pool selects one of the first count VFs of a PF that has none yet. It
+// tries the indexes at which the result may differ, since a node may report any count.
+func (p Pool) SelectsOneOf(pf vf.PF, count int) bool {
+	indexes := []int{0}
+	for _, s := range p.Selectors {
+		for _, part := range s.PFNames {
+			indexes = appendFirsts(indexes, part.Indexes)
+		}
+		for _, part := range s.RootDevices {
+			indexes = appendFirsts(indexes, part.Indexes)
+		}
+	}
+	return slices.ContainsFunc(indexes, func(i int) bool { return i < count && p.matchesVF(pf, i, vf.State{}) })
+}
+
+func appendFirsts(indexes []int, ranges []Range) []int {
+	for _, r := range ranges {
+		indexes = append(indexes, r.First)
+	}
+	return indexes
+}
+
 // SelectorOf returns the first of the pool's selectors that matches a VF, and
 // whether the pool does. A pool without selectors matches each VF by the zero Selector. A pool that
 // is not served matches no VF.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -181,13 +182,25 @@ func fromRanges(ranges []v1alpha1.AddressRange) (out []ipam.Run, err error) {
 	return out, err
 }
 
+// Bounds on the texts of a NodeState that a pool repeats. An AddressPool with larger ones of one node
+// would have no room for the blocks of others (TestI10LongIDsLeaveRoomForOthers). culvertd's own are
+// shorter: newID, the ID of a sandbox with an interface, or PodKey.
+const longestGrant, longestID = 64, 384
+
+var errTooMuch = fmt.Errorf("%w: it is left out: a node requests at most %d ranges, by IDs of at most %d bytes", vf.ErrInvalid, mostRuns, longestID)
+
 // Demands returns the requests of a node for one network, and all its claims there. The requests
 // of an earlier culvertd name no pool and count as none: its blocks stay granted, and it gets no
 // more until the node is upgraded, since pools that inherited the network's blocks may have given
 // out the rest. For a request that cannot be read Demands returns vf.ErrInvalid, together with
-// the others. It returns all claims, since a claim whose address cannot be read was not given up.
+// the others, and without ranges beyond mostRuns, which no culvertd requests. It returns all claims,
+// since a claim whose address cannot be read was not given up.
 func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, claims []Claim, err error) {
+	left := mostRuns
 	for i, o := range s.Status.AddressRequests {
+		if len(o.Ranges) > 0 {
+			left -= len(o.Ranges) + requestRuns
+		}
 		if cmp.Or(o.Pool, o.Network) != network {
 			continue
 		}
@@ -197,8 +210,11 @@ func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, claims []
 		}
 		var wrong1, wrong2 error
 		d.Ranges, wrong1 = fromRanges(o.Ranges)
+		if len(d.Ranges) > 0 && (left < 0 || len(o.Grant) > longestGrant) {
+			d.Ranges, d.Grant, wrong1 = nil, "", errTooMuch
+		}
 		d.Local, wrong2 = fromRanges(o.NodeScope)
-		d.Reservations = reservationsFrom(o.Reservations)
+		d.Reservations = slices.DeleteFunc(reservationsFrom(o.Reservations), func(r Reservation) bool { return len(r.Pod) > longestID || excerpt.Clean(r.Pod) != r.Pod })
 		for _, one := range o.Released {
 			run, wrong := runOf(one.First, one.Last)
 			if wrong != nil || one.Grant == "" {
@@ -214,6 +230,10 @@ func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, claims []
 			a, wrong := netip.ParseAddr(c.Address)
 			claim := Claim{a.Unmap(), c.ID, c.Held}
 			claims = append(claims, claim)
+			if len(c.ID) > longestID {
+				err = fmt.Errorf("NodeState %s: addressRequests[%d]: claim of %.60s: %w", s.Name, i, c.Address, errTooMuch)
+				continue
+			}
 			if wrong != nil || a.Zone() != "" {
 				err = fmt.Errorf("NodeState %s: addressRequests[%d]: %w: claim %.60q is no address", s.Name, i, vf.ErrInvalid, c.Address)
 				continue

@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -58,19 +59,32 @@ func (b Block) canBeWanted() bool { return b.Grant != "" && b.Claim == "" && b.G
 const mostWanted = 256
 
 // wanted lists the claimed addresses that are in blocks of other nodes. These nodes give up the
-// addresses that they do not hold.
+// addresses that they do not hold. The claims of each node are listed in turn, so that one with many
+// displaces no other (TestI7WantedIsShared).
 func (p *Pool) wanted(demands []Demand) []netip.Addr {
-	var out []netip.Addr
+	claimed := map[string][]netip.Addr{} // by node
 	for _, d := range demands {
 		for _, c := range d.Claims {
 			if b, taken := p.at(c.Addr); taken && !d.owns(b) && b.canBeWanted() && p.admits(c) {
-				out = append(out, c.Addr)
+				claimed[d.Node] = append(claimed[d.Node], c.Addr)
 			}
 		}
 	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	out = slices.Compact(out)
-	return out[:min(len(out), mostWanted)]
+	longest := 0
+	for node, all := range claimed {
+		slices.SortFunc(all, netip.Addr.Compare)
+		claimed[node] = slices.Compact(all)
+		longest = max(longest, len(claimed[node]))
+	}
+	nodes, listed := slices.Sorted(maps.Keys(claimed)), map[netip.Addr]bool{}
+	for i := range longest {
+		for _, node := range nodes {
+			if all := claimed[node]; i < len(all) && len(listed) < mostWanted {
+				listed[all[i]] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(listed), netip.Addr.Compare)
 }
 
 // without returns the runs without the addresses of r, in the same order.
