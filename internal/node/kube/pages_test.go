@@ -62,7 +62,7 @@ func TestI7NetworksOfEarlierPages(t *testing.T) {
 
 // The keeper tells of each deletion, since the store may have what the keeper does not know.
 func TestDeletionsPass(t *testing.T) {
-	k := &keeper{budget: share.New(maxKept)}
+	k := newKeeper()
 	gone := &network{object: object{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}}
 	if out := k.filterEvent(watch.Event{Type: watch.Deleted, Object: gone}); len(out) != 1 || out[0].Type != watch.Deleted {
 		t.Errorf("%v", out)
