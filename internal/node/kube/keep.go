@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,6 +130,10 @@ func (c *Client) keptNetworks() cache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			k := newKeeper()
 			out, err := c.listKept(ctx, k, options)
+			if apierrors.IsResourceExpired(err) && options.Limit > 0 { // the pages took too long
+				options.Limit, k = 0, newKeeper()
+				out, err = c.listKept(ctx, k, options)
+			}
 			if err == nil {
 				last.Store(k)
 			}

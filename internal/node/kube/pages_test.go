@@ -60,6 +60,22 @@ func TestI7NetworksOfEarlierPages(t *testing.T) {
 	}
 }
 
+// If the API server forgets the version of a list before its last page was read, the node reads the list
+// in one piece.
+func TestI7PagesThatExpire(t *testing.T) {
+	s, access := newAPI(t)
+	s.page, s.expired = 10, true
+	for i := range 30 {
+		s.addNet("a", fmt.Sprintf("n%02d", i), `{"type":"bridge"}`)
+	}
+	if got := start(t, access).Networks(); len(got) != 30 {
+		t.Errorf("%d networks are kept", len(got))
+	}
+	if got := s.log("LIST " + definitions); len(got) != 3 {
+		t.Errorf("%d requests: %v", len(got), got)
+	}
+}
+
 // The keeper tells of each deletion, since the store may have what the keeper does not know.
 func TestDeletionsPass(t *testing.T) {
 	k := newKeeper()

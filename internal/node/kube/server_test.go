@@ -46,6 +46,7 @@ type server struct {
 	down      bool
 	refused   int            // the HTTP status that every request gets; watches that are there go on
 	page      int            // the objects of a page of a list; 0 for all
+	expired   bool           // the server has no page but the first any more
 	refuse    int            // so many writes fail
 	conflicts int            // so many writes fail with a conflict
 	watched   map[string]int // watches that were begun, by resource
@@ -213,6 +214,11 @@ func (s *server) list(w http.ResponseWriter, resource, namespace string, query u
 	}
 	metadata := map[string]any{"resourceVersion": strconv.Itoa(len(s.history))}
 	from, _ := strconv.Atoi(query.Get("continue"))
+	if from > 0 && s.expired {
+		w.WriteHeader(http.StatusGone)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+		return
+	}
 	items = items[min(from, len(items)):]
 	if s.page > 0 && len(items) > s.page && query.Get("limit") != "" {
 		items = items[:s.page]

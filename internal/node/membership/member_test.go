@@ -440,7 +440,6 @@ func TestI7OneNetworkOfManyRuns(t *testing.T) {
 	}
 }
 
-
 // The node requests blocks as soon as one of its pods can have a network. It requests none for
 // networks of other nodes or other plugins, nor for networks whose addresses the cluster does not
 // share.
