@@ -33,7 +33,7 @@ type GuardKey string
 // others, and what a pod with that task must send.
 const (
 	AllowDHCPServer      GuardKey = "dhcp-server"      // DHCP and DHCPv6 to clients
-	AllowRouter          GuardKey = "router"           // advertisements of routers and redirects, in ICMP and ICMPv6
+	AllowRouter          GuardKey = "router"           // advertisements of routers, redirects and "packet too big", in ICMP and ICMPv6
 	AllowMulticastRouter GuardKey = "multicast-router" // queries of IGMP and MLD
 	AllowVRRP            GuardKey = "vrrp"             // VRRP and CARP
 	AllowLLDP            GuardKey = "lldp"

@@ -81,10 +81,22 @@ func newOwnIPv6(next byte, payload ...byte) []byte {
 	return newIPv6(podMAC, ownLocal, next, payload...)
 }
 
+// newJumbo returns a packet as the kernel makes one that the NIC cuts up: its length is in an option.
+func newJumbo(next byte) []byte {
+	f := newOwnIPv6(0, append([]byte{next, 0, 0xc2, 4, 0, 1, 0, 0}, newUDP(9, 9)...)...)
+	copy(f[atIPv6Length:], []byte{0, 0})
+	return f
+}
+
 // newToSwitch returns a frame to one of the addresses that no bridge forwards.
 func newToSwitch(last byte, kind uint16) []byte {
-	f := newFrame(podMAC, kind)
-	copy(f, []byte{0x01, 0x80, 0xc2, 0, 0, last})
+	f := toSwitch(newFrame(podMAC, kind))
+	f[5] = last
+	return f
+}
+
+func toSwitch(f []byte) []byte {
+	copy(f, []byte{0x01, 0x80, 0xc2, 0, 0, 0x0e})
 	return f
 }
 
@@ -99,6 +111,9 @@ func framesOfRouters() []verdict {
 	query := append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, newICMP(130)...)
 	noOptions := []byte{1, 1, 1, 1}
 	return []verdict{
+		{"TCP of IPv6 larger than 64 KiB", newJumbo(6), true, true, ""},
+		{"UDP of IPv6 larger than 64 KiB", newJumbo(17), false, false, ""},
+		{"TCP behind hop-by-hop options", newOwnIPv6(0, append([]byte{6, 0, 0xc2, 4, 0, 1, 0, 0}, newUDP(9, 9)...)...), false, false, ""},
 		{"TCP", newOwnIPv4(6, nil, 0, newUDP(9, 68)...), true, true, ""},
 		{"SCTP", newOwnIPv4(132, nil, 0, newUDP(9, 68)...), true, true, ""},
 		{"TCP behind options", newOwnIPv4(6, noOptions, 0, newUDP(9, 9)...), false, false, ""},
@@ -115,6 +130,9 @@ func framesOfRouters() []verdict {
 
 		{"echo request of IPv4", newOwnIPv4(1, nil, 0, newICMP(8)...), true, true, ""},
 		{"error message of IPv4", newOwnIPv4(1, nil, 0, newICMP(3)...), true, true, ""},
+		{"packet too big of IPv4", newOwnIPv4(1, nil, 0, 3, 4, 0, 0, 0, 0, 2, 0x28), false, false, vf.AllowRouter},
+		{"packet too big of IPv4 in a first fragment", newOwnIPv4(1, nil, more, 3, 4, 0, 0, 0, 0, 2, 0x28), false, false, vf.AllowRouter},
+		{"packet too big of IPv6", newOwnIPv6(58, newICMP(2)...), false, false, vf.AllowRouter},
 		{"redirect of IPv4", newOwnIPv4(1, nil, 0, newICMP(5)...), false, false, vf.AllowRouter},
 		{"redirect of IPv4 in a first fragment", newOwnIPv4(1, nil, more, newICMP(5)...), false, false, vf.AllowRouter},
 		{"a later fragment of ICMP with the same bytes", newOwnIPv4(1, nil, 185, newICMP(5)...), true, true, ""},
@@ -146,6 +164,16 @@ func framesOfRouters() []verdict {
 		{"MAC control", newToSwitch(1, 0x8808), false, false, ""},
 		{"MAC control to a host", newFrame(podMAC, 0x8808), false, false, ""},
 		{"another protocol to a switch", newToSwitch(0x0e, 0x88f7), false, false, ""},
+		{"registration of bridges", newToSwitch(0x21, 0x88f7), false, false, ""},
+		{"MVRP", newFrame(podMAC, 0x88f5), false, false, ""},
+		{"MMRP", newFrame(podMAC, 0x88f6), false, false, ""},
+		{"MSRP", newFrame(podMAC, 0x22ea), false, false, ""},
+		{"ring of bridges (MRP)", newFrame(podMAC, 0x88e3), false, false, ""},
+		{"ring of bridges (CFM, ERPS)", newFrame(podMAC, 0x8902), false, false, ""},
+		{"TRILL", newFrame(podMAC, 0x22f3), false, false, ""},
+		{"TRILL's IS-IS", newFrame(podMAC, 0x22f4), false, false, ""},
+		{"IEEE 802.2 in a jumbo frame", newFrame(podMAC, 0x8870), false, false, ""},
+		{"IPv4 to a switch", toSwitch(newIPv4(podMAC, "172.16.91.5")), true, true, ""},
 		{"VN-Tag", newFrame(podMAC, 0x8926), false, false, ""},
 		{"tag of IEEE 802.1BR", newFrame(podMAC, 0x893f), false, false, ""},
 		{"LLDP from a foreign MAC", newFrame(otherMAC, 0x88cc), false, false, ""},

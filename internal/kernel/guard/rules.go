@@ -66,7 +66,9 @@ const (
 
 	portDHCPClient, portDHCPv6Client = 68, 546 // RFC 2131, RFC 8415: servers send to these
 
+	icmp4Unreachable, icmp4TooBig           = 3, 4     // RFC 1191: type and code
 	icmp4Redirect, icmp4RouterAdvertisement = 5, 9     // RFC 792, RFC 1256
+	icmpTooBig                              = 2        // RFC 4443
 	icmpRouterAdvertisement, icmpRedirect   = 134, 137 // RFC 4861
 	icmpMLDQuery                            = 130      // RFC 3810
 	igmpQuery                               = 0x11     // RFC 3376
@@ -102,10 +104,16 @@ var extensions = []byte{
 	unix.IPPROTO_MH, 139 /* HIP */, 140, /* Shim6 */
 }
 
-// droppedTypes are the EtherTypes that no key allows: VLAN tags, the tags of port extenders (VN-Tag and
-// IEEE 802.1BR), and MAC control, which pauses the other end of a link. A tagged frame may hold
-// anything, and receivers take one with VLAN 0 for untagged.
-var droppedTypes = []uint16{0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x8926, 0x893f, 0x8808}
+// droppedTypes are the EtherTypes that no key allows. A tagged frame may hold anything, and receivers
+// take one with VLAN 0 for untagged.
+var droppedTypes = []uint16{
+	0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x8926, 0x893f, // tags: VLAN, VN-Tag, IEEE 802.1BR
+	0x8808,                 // MAC control, which pauses the other end of a link
+	0x88f5, 0x88f6, 0x22ea, // MVRP, MMRP, MSRP: bridges send traffic where they are registered
+	0x88e3, 0x8902, // MRP and CFM (with ERPS): bridges block ports by them
+	0x22f3, 0x22f4, // TRILL
+	0x8870, // IEEE 802.2 in a jumbo frame
+}
 
 // Names of chains. The base chain is the one at the hook.
 const (
@@ -203,9 +211,9 @@ func rulesOfOthers(mac vf.MAC) (rules [][]expr.Any) {
 		rules = append(rules, eachType(drop, t.types, mac)...)
 	}
 	rules = append(rules, eachType(drop, droppedTypes, mac)...)
-	// The addresses that no bridge forwards (IEEE 802.1Q, table 8-1): a switch itself reads these
-	// frames.
-	toSwitch := maskedBytes(atDestination, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xf0}, []byte{0x01, 0x80, 0xc2, 0, 0, 0})
+	// The addresses that no bridge forwards, and those of the bridges' other protocols (IEEE 802.1Q,
+	// tables 8-1, 8-14 and 10-1): a switch itself reads these frames.
+	toSwitch := maskedBytes(atDestination, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xc0}, []byte{0x01, 0x80, 0xc2, 0, 0, 0})
 	// Below 0x600 is the length of an IEEE 802.2 frame, in which some receivers take ARP, too.
 	return append(rules, newRule(drop, toSwitch), newRule(accept, compareBytes(expr.CmpOpGte, atEtherType, 0x06, 0x00)))
 }
@@ -286,10 +294,12 @@ func rulesOfUDP4(g vf.Guard) (rules [][]expr.Any) {
 	return append(rules, newRule(accept))
 }
 
+// rulesOfICMP4 drop what a router sends. A host believes the message that a packet is too big from
+// anyone, and then cuts up or shrinks all it sends to the host that the message names.
 func rulesOfICMP4(g vf.Guard) (rules [][]expr.Any) {
 	if !g.Allows(vf.AllowRouter) {
-		for _, kind := range []byte{icmp4Redirect, icmp4RouterAdvertisement} {
-			rules = append(rules, newRule(drop, hasBytes(atIPv4Payload, kind), isFirstFragment()))
+		for _, kind := range [][]byte{{icmp4Redirect}, {icmp4RouterAdvertisement}, {icmp4Unreachable, icmp4TooBig}} {
+			rules = append(rules, newRule(drop, hasBytes(atIPv4Payload, kind...), isFirstFragment()))
 		}
 	}
 	return append(rules, newRule(accept))
@@ -322,9 +332,17 @@ func rulesOfNext(g vf.Guard) (rules [][]expr.Any) {
 		newRule(accept, hasBytes(atIPv6Next, unix.IPPROTO_TCP)),
 		newRule(jumpTo(udp6Chain), hasBytes(atIPv6Next, unix.IPPROTO_UDP)),
 		newRule(jumpTo(icmpChain), hasBytes(atIPv6Next, nextICMP)),
+		newRule(accept, isBigTCP()),
 		newRule(jumpTo(hopChain), hasBytes(atIPv6Next, unix.IPPROTO_HOPOPTS)),
 		newRule(jumpTo(fragmentChain), hasBytes(atIPv6Next, unix.IPPROTO_FRAGMENT)))
 	return append(rules, acceptOthers(g, atIPv6Next)...)
+}
+
+// isBigTCP matches TCP that the kernel hands to the NIC in packets of more than 64 KiB, where the
+// interface's gso_max_size allows them (BIG TCP). Their length is in a hop-by-hop option (RFC 2675),
+// which the driver takes out.
+func isBigTCP() []expr.Any {
+	return slices.Concat(hasLength(0), hasBytes(atIPv6Next, unix.IPPROTO_HOPOPTS), hasBytes(atIPv6Payload, unix.IPPROTO_TCP, 0, 0xc2, 4))
 }
 
 // rulesOfUDP6 drop what a DHCPv6 server sends.
@@ -392,8 +410,8 @@ func rulesOfFragment(g vf.Guard) (rules [][]expr.Any) {
 }
 
 // rulesOfICMP accept all types below those of multicast listeners and of neighbour discovery, which have
-// rules of their own. They drop router advertisements and redirects, unless the guard has their key,
-// and the later types.
+// rules of their own. They drop router advertisements, redirects and the message that a packet is too
+// big, unless the guard has their key, and the later types.
 func rulesOfICMP(g vf.Guard, own []netip.Addr) (rules [][]expr.Any) {
 	for _, kind := range []byte{icmpRouterSolicit, icmpNeighbourSolicit, icmpNeighbour} {
 		rules = append(rules, newRule(jumpTo(ndChain), hasBytes(atIPv6Payload, kind)))
@@ -404,6 +422,8 @@ func rulesOfICMP(g vf.Guard, own []netip.Addr) (rules [][]expr.Any) {
 				rules = append(rules, newRule(accept, hasBytes(atIPv6Payload, kind), hasBytes(atIPv6Source, a.AsSlice()...)))
 			}
 		}
+	} else {
+		rules = append(rules, newRule(drop, hasBytes(atIPv6Payload, icmpTooBig)))
 	}
 	if !g.Allows(vf.AllowMulticastRouter) {
 		rules = append(rules, newRule(drop, hasBytes(atIPv6Payload, icmpMLDQuery)))

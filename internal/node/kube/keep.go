@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,11 +26,14 @@ const definitions = "network-attachment-definitions"
 // objectSize is the memory of an object beside its texts.
 const maxKept, objectSize = 2 << 20, 1 << 10
 
-// keeper decides which networks are kept. The namespace with the most gives way.
+// keeper decides which networks are kept, of one list and the watches that follow it. The namespace
+// with the most gives way.
 type keeper struct {
 	mu     sync.Mutex // guards budget
 	budget *share.Budget
 }
+
+func newKeeper() *keeper { return &keeper{budget: share.New(maxKept)} }
 
 func entryOf(n *network) share.Entry { return share.Entry{Owner: n.Namespace, Key: n.Name} }
 
@@ -50,17 +55,11 @@ func (k *keeper) isKept(n *network) bool {
 	return k.budget.Has(entryOf(n))
 }
 
-// forgetNetwork drops a network, and reports whether it was kept.
-func (k *keeper) forgetNetwork(n *network) bool {
+// forgetNetwork drops a network.
+func (k *keeper) forgetNetwork(n *network) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.budget.Drop(entryOf(n))
-}
-
-func (k *keeper) resetKept() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.budget = share.New(maxKept)
+	k.budget.Drop(entryOf(n))
 }
 
 // filterEvent returns the events of a watch that only sees the networks that are kept. For it, a
@@ -73,10 +72,8 @@ func (k *keeper) filterEvent(e watch.Event) []watch.Event {
 	lean, _ := stripObject(n) // never fails
 	e.Object = lean.(*network)
 	if e.Type == watch.Deleted {
-		if !k.forgetNetwork(n) {
-			return nil
-		}
-		return []watch.Event{e}
+		k.forgetNetwork(n)
+		return []watch.Event{e} // whether it was kept or not: a deleted network must never be served
 	}
 	before := k.isKept(n)
 	kept, dropped := k.keepNetwork(n)
@@ -124,35 +121,56 @@ func (k *keeper) filterWatch(w watch.Interface) watch.Interface {
 	return out
 }
 
-// keptNetworks lists and watches the networks of the cluster that are kept.
+// keptNetworks lists and watches the networks of the cluster that are kept. A late event of a watch
+// before the last list does not change what is kept since.
 func (c *Client) keptNetworks() cache.ListerWatcher {
-	k := &keeper{budget: share.New(maxKept)}
+	var last atomic.Pointer[keeper]
+	last.Store(newKeeper())
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if options.Continue == "" {
-				k.resetKept()
+			k := newKeeper()
+			out, err := c.listKept(ctx, k, options)
+			if apierrors.IsResourceExpired(err) && options.Limit > 0 { // the pages took too long
+				options.Limit, k = 0, newKeeper()
+				out, err = c.listKept(ctx, k, options)
 			}
-			out := &networkList{}
-			var err error
-			out.ListMeta, err = listEach(ctx, listRequest(c.nets, definitions, options), func(n *network) {
-				_, _ = stripObject(n)
-				kept, dropped := k.keepNetwork(n)
-				if kept {
-					out.Items = append(out.Items, *n)
-				}
-				if len(dropped) > 0 {
-					out.Items = slices.DeleteFunc(out.Items, func(n network) bool { return !k.isKept(&n) })
-				}
-			})
+			if err == nil {
+				last.Store(k)
+			}
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			k := last.Load()
 			w, err := watchAll(ctx, c.nets, definitions, options)
 			if err != nil {
 				return nil, err
 			}
 			return k.filterWatch(w), nil
 		},
+	}
+}
+
+// listKept reads all pages of the list. Networks on a later page can take the room of those on an
+// earlier one.
+func (c *Client) listKept(ctx context.Context, k *keeper, options metav1.ListOptions) (*networkList, error) {
+	out := &networkList{}
+	for {
+		var err error
+		out.ListMeta, err = listEach(ctx, listRequest(c.nets, definitions, options), func(n *network) {
+			_, _ = stripObject(n)
+			kept, dropped := k.keepNetwork(n)
+			if kept {
+				out.Items = append(out.Items, *n)
+			}
+			if len(dropped) > 0 {
+				out.Items = slices.DeleteFunc(out.Items, func(n network) bool { return !k.isKept(&n) })
+			}
+		})
+		if err != nil || out.Continue == "" {
+			return out, err
+		}
+		// The token says of which version the next page is; the API server refuses both.
+		options.Continue, options.ResourceVersion, options.ResourceVersionMatch = out.Continue, "", ""
 	}
 }
 

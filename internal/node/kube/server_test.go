@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +45,8 @@ type server struct {
 	absent    []string                             // resources that are not installed
 	down      bool
 	refused   int            // the HTTP status that every request gets; watches that are there go on
+	page      int            // the objects of a page of a list; 0 for all
+	expired   bool           // the server has no page but the first any more
 	refuse    int            // so many writes fail
 	conflicts int            // so many writes fail with a conflict
 	watched   map[string]int // watches that were begun, by resource
@@ -162,7 +166,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.watch(w, r, resource)
 	case name == "":
 		s.note("LIST " + strings.TrimPrefix(namespace+"/"+resource, "/") + " " + r.URL.Query().Get("fieldSelector"))
-		s.list(w, resource, namespace, r.URL.Query().Get("fieldSelector"))
+		s.list(w, resource, namespace, r.URL.Query())
 	default:
 		s.note("GET " + namespace + "/" + name)
 		s.mu.Lock()
@@ -199,18 +203,29 @@ func (s *server) note(what string) {
 	s.requests = append(s.requests, what)
 }
 
-func (s *server) list(w http.ResponseWriter, resource, namespace, selector string) {
+func (s *server) list(w http.ResponseWriter, resource, namespace string, query url.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items := []any{}
-	for key, o := range s.objects[resource] {
+	items, selector := []any{}, query.Get("fieldSelector")
+	for _, key := range slices.Sorted(maps.Keys(s.objects[resource])) {
 		if at, name, _ := strings.Cut(key, "/"); (namespace == "" || at == namespace) && (!strings.HasPrefix(selector, "metadata.name=") || selector == "metadata.name="+name) {
-			items = append(items, o)
+			items = append(items, s.objects[resource][key])
 		}
 	}
+	metadata := map[string]any{"resourceVersion": strconv.Itoa(len(s.history))}
+	from, _ := strconv.Atoi(query.Get("continue"))
+	if from > 0 && s.expired {
+		w.WriteHeader(http.StatusGone)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+		return
+	}
+	items = items[min(from, len(items)):]
+	if s.page > 0 && len(items) > s.page && query.Get("limit") != "" {
+		items = items[:s.page]
+		metadata["continue"] = strconv.Itoa(from + s.page)
+	}
 	k := kinds[resource]
-	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": k.version, "kind": k.kind + "List", "items": items,
-		"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(s.history))}})
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": k.version, "kind": k.kind + "List", "items": items, "metadata": metadata})
 }
 
 func (s *server) watch(w http.ResponseWriter, r *http.Request, resource string) {

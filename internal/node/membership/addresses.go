@@ -57,35 +57,55 @@ const maxRuns = 1024
 
 // sharedNetworks returns the networks whose addresses the cluster shares and of whose resource the
 // node has VFs, by the names of their pools. It leaves out networks that cannot be read, or whose
-// AddressPool cannot be used: the pod that asks for one gets the error. Up to maxRuns, each
-// namespace gets one network after the other in turn, so that none uses up the room of others.
-// section is Member.Section.
+// AddressPool cannot be used: the pod that asks for one gets the error. It returns up to maxRuns runs,
+// those first that leave their namespace with the fewest. So a namespace that needs no more than an
+// equal share gets all of its networks. section is Member.Section.
 func (u usable) sharedNetworks(definitions *config.Definitions, section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
-	queues := map[string][]sharedNetwork{}
-	var namespaces []string
+	all := map[string]*share{}
 	for _, n := range u.networks {
-		if queues[n.Namespace] == nil {
-			namespaces = append(namespaces, n.Namespace)
+		if all[n.Namespace] == nil {
+			all[n.Namespace] = &share{namespace: n.Namespace}
 		}
-		queues[n.Namespace] = append(queues[n.Namespace], u.sharedBy(definitions.Read(n), n, section)...)
+		s := all[n.Namespace]
+		s.queue = append(s.queue, u.sharedBy(definitions.Read(n), n, section)...)
+	}
+	for _, s := range all {
+		slices.SortStableFunc(s.queue, func(a, b sharedNetwork) int { return cmp.Compare(a.runs, b.runs) })
 	}
 	out, left := map[string]ipam.Config{}, maxRuns
-	for len(namespaces) > 0 && left > 0 {
-		namespaces = slices.DeleteFunc(namespaces, func(namespace string) bool {
-			queue := queues[namespace]
-			if len(queue) == 0 {
-				return true
-			}
-			first := queue[0]
-			queues[namespace] = queue[1:]
-			if _, twice := out[first.pool]; !twice && first.runs <= left {
-				out[first.pool] = first.config
-				left -= first.runs
-			}
-			return false
-		})
+	for s := nextShare(all); s != nil && left > 0; s = nextShare(all) {
+		first := s.queue[0]
+		s.queue = s.queue[1:]
+		if _, twice := out[first.pool]; !twice && first.runs <= left {
+			out[first.pool] = first.config
+			left -= first.runs
+			s.runs += first.runs
+		}
 	}
 	return out
+}
+
+// share has the runs of a namespace, and the networks that wait for theirs: those with the fewest runs
+// first.
+type share struct {
+	namespace string
+	runs      int
+	queue     []sharedNetwork
+}
+
+// nextShare returns the share that has the fewest runs with its next network, the first by name among
+// equals; nil if no network waits.
+func nextShare(all map[string]*share) (next *share) {
+	for _, s := range all {
+		if len(s.queue) > 0 && (next == nil || s.compareNext(next) < 0) {
+			next = s
+		}
+	}
+	return next
+}
+
+func (s *share) compareNext(o *share) int {
+	return cmp.Or(cmp.Compare(s.runs+s.queue[0].runs, o.runs+o.queue[0].runs), cmp.Compare(s.namespace, o.namespace))
 }
 
 // sharedNetwork is a network whose addresses the cluster shares.

@@ -415,6 +415,31 @@ func nad(name, resource, config string) api.NetworkDefinition {
 	return n
 }
 
+// One network with long lists of excluded addresses does not take the room of other namespaces' networks.
+func TestI7OneNetworkOfManyRuns(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
+	var excluded []string
+	for i := range maxRuns - 2 {
+		excluded = append(excluded, fmt.Sprintf(`"10.0.%d.%d/32"`, i/100, 20+i%100*2))
+	}
+	c.networks = []api.NetworkDefinition{nad("large", "x/a", `{"type": "sriov", "ipam": {"type": "host-local", "subnet": "10.0.0.0/16", "exclude": [`+strings.Join(excluded, ",")+`]}}`)}
+	for i := range 50 {
+		other := nad("few", "x/a", `{"type": "sriov", "ipam": {"type": "host-local", "subnet": "10.0.0.0/24"}}`)
+		other.Namespace = fmt.Sprintf("z%02d", i)
+		c.networks = append(c.networks, other)
+	}
+	few := 0
+	for _, r := range m.look(t).AddressRequests {
+		if strings.HasPrefix(r.Pool, "z") {
+			few++
+		}
+	}
+	if few != 50 {
+		t.Errorf("of 50 namespaces with one network each, blocks are asked for ahead for %d", few)
+	}
+}
+
 // The node requests blocks as soon as one of its pods can have a network. It requests none for
 // networks of other nodes or other plugins, nor for networks whose addresses the cluster does not
 // share.
