@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/guest/libvirt"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/rpc"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -64,6 +65,32 @@ func TestP10DiskThatIsAVF(t *testing.T) {
 	h, _ := handler(t)
 	if refused, err := report(t, h.Start, domain(nvmeDisk(7))); err != nil || refused != "" {
 		t.Errorf("a disk of the host was refused: %q, %v", refused, err)
+	}
+}
+
+// I1: a guest gets the PF of VFs of the ledger: as a device, as a disk, from a network, or by a
+// definition whose name cannot be read. libvirt would take the PF from its driver, and all VFs would
+// be gone.
+func TestI1GuestGetsNoPFOfOurVFs(t *testing.T) {
+	const at = "<address domain='0' bus='1' slot='0' function='0'/>"
+	device := domain("<hostdev mode='subsystem' type='pci' managed='yes'><source>" + at + "</source></hostdev>")
+	for name, tc := range map[string]struct {
+		xml string
+		of  func(*Handler) rpc.Handler
+	}{
+		"a device":                       {device, func(h *Handler) rpc.Handler { return h.Start }},
+		"a disk":                         {domain("<disk type='nvme'><source type='pci' managed='yes'>" + at + "</source></disk>"), func(h *Handler) rpc.Handler { return h.Start }},
+		"of a definition without a name": {strings.Replace(device, "db1", "", 1), func(h *Handler) rpc.Handler { return h.Start }},
+		"of a network":                   {strings.Replace(port(0, ""), "slot='0x10'", "slot='0'", 1), func(h *Handler) rpc.Handler { return h.PortCreated }},
+	} {
+		h, e := handler(t, "v0 attached pod net1")
+		refused, err := report(t, tc.of(h), tc.xml)
+		if err != nil || refused == "" || name != "of a definition without a name" && !strings.Contains(refused, "PF enp1s0f0 (0000:01:00.0)") {
+			t.Errorf("%s: refused with %q, %v", name, refused, err)
+		}
+		if len(e.asked) > 0 {
+			t.Errorf("%s: the engine was asked: %v", name, e.asked)
+		}
 	}
 }
 

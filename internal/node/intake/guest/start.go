@@ -25,8 +25,9 @@ const startBound = 15 * time.Second
 
 // Start is an rpc.Handler for api.MethodGuestStart. The guest gets the VFs that its definition
 // names, as the definition wants them, or none and the reason (P10): a VF has another owner, could
-// not be made ready, or cannot be read from the definition. Start says nothing about PCI devices
-// that are not in the ledger.
+// not be made ready, or cannot be read from the definition. A guest with a PF of which Culvert made
+// VFs does not start: they would be gone, whoever has them. Start says nothing about other PCI
+// devices that are not in the ledger.
 func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error) {
 	text, err := readReport(params)
 	if err != nil {
@@ -51,6 +52,13 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	var no refusal
 	if twins := findTwins(records, wants); twins != "" {
 		no.addReason(twins, "")
+	}
+	why, err := h.findPF(def.Uses)
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		no.addReason(why, "")
 	}
 	var requests []attach.Request
 	looked := map[vf.PCIAddr]bool{} // a definition may have thousands of devices
@@ -77,6 +85,21 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 		return no.formatAnswer(who, "take it out of the definition, or culvert vm xml another one"), nil
 	}
 	return h.grantAll(ctx, orderPairs(requests))
+}
+
+// findPF names a PF of which Culvert made VFs, and which one of the devices passes to the guest; "" if
+// there is none.
+func (h *Handler) findPF(uses []guest.Use) (string, error) {
+	looked := map[vf.PCIAddr]bool{{}: true} // a definition may have thousands of devices
+	for _, u := range uses {
+		if at := u.VF(); !looked[at] {
+			looked[at] = true
+			if pf, err := h.node.Engine.PFAt(at); err != nil || pf != "" {
+				return fmt.Sprintf("PF %s (%s), since the VFs that Culvert made of it would be gone", pf, at), err
+			}
+		}
+	}
+	return "", nil
 }
 
 // findTwins returns two devices that have one VF of the ledger, or one name: the lease of one of them
@@ -210,6 +233,12 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 	switch {
 	case err != nil && (known || port.Want.VF.IsZero() && len(records) > 0):
 		return refuse(fmt.Sprintf("a guest cannot have a device that may be a VF: %v", err)), nil
+	case !known && err == nil && !port.Want.VF.IsZero():
+		why, err := h.findPF([]guest.Use{{Way: guest.Hostdev, PCI: port.Want.VF}})
+		if err != nil || why == "" {
+			return api.GuestAnswer{}, err
+		}
+		return refuse(fmt.Sprintf("guest %s cannot have %s: take it out of the network", port.Name, why)), nil
 	case !known:
 		return api.GuestAnswer{}, nil
 	}
