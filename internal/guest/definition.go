@@ -29,6 +29,7 @@ type Definition struct {
 
 	places []span // of the Uses, in text
 	text   []byte
+	brief  *briefWants // in place of places and text
 }
 
 // Use is one device that passes a PCI function to the guest, or will.

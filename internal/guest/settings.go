@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/guest/moving"
 	"github.com/culvert-net/culvert/internal/suggest"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -22,6 +23,9 @@ const (
 	ourEntry   = "vf"
 	ourPrefix  = "culvert:"
 )
+
+// longestPool bounds the name of a pool with its prefix, as Kubernetes bounds that of a resource.
+const longestPool = 253 + len("/") + 63
 
 // entry is the part of the metadata about one device.
 type entry struct {
@@ -135,8 +139,8 @@ func (e *entry) setAttribute(name, value string) (err error) {
 		e.PCI, err = vf.ParsePCIAddr(value)
 	case "pool":
 		e.Pool = value
-		if value == "" {
-			err = errors.New(`"": want prefix/name or name`)
+		if value == "" || len(value) > longestPool {
+			err = fmt.Errorf("%s: want prefix/name or name", excerpt.Quote(value))
 		}
 	case "apart":
 		e.Apart = value

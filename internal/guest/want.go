@@ -25,6 +25,9 @@ type Want struct {
 // will choose from a network. The error, which wraps vf.ErrInvalid, is about Culvert's part of
 // the metadata and no other part of the definition.
 func (d Definition) Wants() ([]Want, error) {
+	if d.brief != nil {
+		return d.brief.wants, d.brief.err
+	}
 	out, err := d.listWants()
 	if err != nil {
 		return nil, fmt.Errorf("<metadata> of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)

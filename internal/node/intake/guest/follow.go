@@ -183,7 +183,11 @@ func (f *Follower) listGuests(ctx context.Context, conn guestLister) (out []Seen
 			if err != nil {
 				return err
 			}
-			if *into, err = guest.Parse([]byte(text)); err != nil {
+			def, err := guest.Parse([]byte(text))
+			if err == nil {
+				*into, err = def.Brief() // the texts of many guests together may be large
+			}
+			if err != nil {
 				f.log.Debug("a definition of libvirt's", "vm", g.Name, "err", err)
 				seen.Unread = true
 			}

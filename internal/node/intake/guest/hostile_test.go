@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -186,5 +187,71 @@ func TestP12OneGuestCannotBeDescribed(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"web false", "db true", "passing false", "odd true"}, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+}
+
+// manyLibvirt has guests with long definitions, of one VF each.
+type manyLibvirt struct {
+	libvirtFake
+	guests  int
+	setting string // of the metadata
+}
+
+func (l *manyLibvirt) Guests(context.Context) (out []libvirt.Guest, err error) {
+	for n := range l.guests {
+		out = append(out, libvirt.Guest{UUID: fmt.Sprintf("11111111-f6a4-8304-79aa-%012x", n), Name: fmt.Sprint("g", n), State: libvirt.Running, Persistent: true})
+	}
+	return out, nil
+}
+
+func (l *manyLibvirt) XML(_ context.Context, guest string, _ libvirt.Which) (string, error) {
+	return "<domain><name>g</name><uuid>" + guest + "</uuid><description>" + strings.Repeat("x", 250<<10) + "</description>" +
+		"<metadata><c:guest xmlns:c='https://culvert.dev/guest'><c:vf device='net1' " + l.setting + "/></c:guest></metadata><devices>" +
+		hostdev(1, "net1") + "</devices></domain>", nil
+}
+
+// TestLongDefinitionsAreNotKept: a comparison keeps of each definition what concerns Culvert, and not
+// its text, which its author chooses.
+func TestLongDefinitionsAreNotKept(t *testing.T) {
+	for _, setting := range []string{"trust='on'", "mac='" + strings.Repeat("x", 250<<10) + "'", "pool='" + strings.Repeat("x", 250<<10) + "'"} {
+		f := &Follower{pace: pace{answer: time.Minute}, log: slog.New(slog.DiscardHandler)}
+		l := &manyLibvirt{guests: 40, setting: setting}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		all, err := f.listGuests(t.Context(), l)
+		if err != nil || len(all) != l.guests {
+			t.Fatal(len(all), err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 2<<20 {
+			t.Errorf("%.10s: it keeps %d KiB of %d guests", setting, kept>>10, l.guests)
+		}
+		for _, g := range all {
+			if wants, err := g.Live.Wants(); len(wants) != 1 && err == nil {
+				t.Fatal(wants, err)
+			}
+		}
+	}
+}
+
+// A guest that runs gets metadata with a mistake of 400 KB, by virsh metadata --live. The problem goes
+// into culvert status and into the ledger's events, which people and culvertd must be able to read.
+func TestProblemOfARunningGuestIsBounded(t *testing.T) {
+	h, e := handler(t, "v0 attached "+uuid1+" net1 opened")
+	c := NewComparer(Parts{Engine: e, Resets: e, VFs: e, Upkeep: watchingEngine{e}}, h.ledger, time.Now)
+	text := strings.Replace(domain(hostdev(0, "net1")), "<devices>", "<metadata><c:guest xmlns:c='https://culvert.dev/guest'><c:vf device='"+
+		strings.Repeat("&quot;", 60<<10)+"'/></c:guest></metadata><devices>", 1)
+	problems, err := c.Compare(t.Context(), func(context.Context) ([]Seen, error) {
+		return []Seen{{UUID: uuid1, Name: "db1", Running: true, Live: parseText(t, text), Next: parseText(t, text)}}, nil
+	})
+	if err != nil || len(problems) == 0 {
+		t.Fatal(problems, err)
+	}
+	for _, p := range problems {
+		if len(p.Reason) > 2<<10 {
+			t.Errorf("a problem of %d bytes", len(p.Reason))
+		}
 	}
 }
