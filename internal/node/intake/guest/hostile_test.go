@@ -69,9 +69,8 @@ func TestP10DiskThatIsAVF(t *testing.T) {
 	}
 }
 
-// I1: a guest gets the PF of VFs of the ledger: as a device, as a disk, from a network, or by a
-// definition whose name cannot be read. libvirt would take the PF from its driver, and all VFs would
-// be gone.
+// I1: a guest gets the PF of VFs of the ledger as a device, as a disk or from a network. libvirt would
+// take the PF from its driver, and all VFs would be gone.
 func TestI1GuestGetsNoPFOfOurVFs(t *testing.T) {
 	const at = "<address domain='0' bus='1' slot='0' function='0'/>"
 	device := domain("<hostdev mode='subsystem' type='pci' managed='yes'><source>" + at + "</source></hostdev>")
