@@ -108,10 +108,11 @@ func refuseMoving(guest string, definition []byte) string {
 }
 
 // concernsCulvert reports whether culvertd has to know of a guest or port: it has a device of
-// the host, directly or through a network of Culvert's. A text that the hook did not read to its
+// the host, directly, as a disk of type nvme, or through a network of Culvert's. A text that the hook did not read to its
 // end may have one.
 func concernsCulvert(text []byte) bool {
-	return len(text) == maxInput || bytes.Contains(text, []byte("hostdev")) || bytes.Contains(text, []byte("culvert-"))
+	has := func(word string) bool { return bytes.Contains(text, []byte(word)) }
+	return len(text) == maxInput || has("hostdev") || has("nvme") || has("culvert-")
 }
 
 // callCulvertd sends culvertd a report. While culvertd is away, it repeats the report for some

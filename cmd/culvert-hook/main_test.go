@@ -154,3 +154,10 @@ func TestAwayForAMoment(t *testing.T) {
 		t.Errorf("exit %d: %s", exit, stderr.String())
 	}
 }
+
+// TestDiskOfTypeNVMeConcernsCulvert: libvirt takes the PCI function of such a disk from its driver.
+func TestDiskOfTypeNVMeConcernsCulvert(t *testing.T) {
+	if !concernsCulvert([]byte("<domain><devices><disk type='nvme'><source type='pci'/></disk></devices></domain>")) {
+		t.Error("culvertd is not asked")
+	}
+}

@@ -29,6 +29,7 @@ type Definition struct {
 
 	places []span // of the Uses, in text
 	text   []byte
+	brief  *briefWants // in place of places and text
 }
 
 // Use is one device that passes a PCI function to the guest, or will.
@@ -158,7 +159,14 @@ func (d *Definition) readProperty(dec *xml.Decoder, start xml.StartElement) erro
 
 // readDevice reads a child of <devices>, which begins at an offset in the text and at a line.
 func (d *Definition) readDevice(dec *xml.Decoder, start xml.StartElement, from int64, line int) error {
-	if start.Name.Space != "" || start.Name.Local != "interface" && start.Name.Local != "hostdev" {
+	switch {
+	case start.Name == xml.Name{Local: "disk"}:
+		uses, err := readDisk(dec, line)
+		for _, u := range uses {
+			d.Uses, d.places = append(d.Uses, u), append(d.places, span{from, dec.InputOffset()})
+		}
+		return err
+	case start.Name != xml.Name{Local: "interface"} && start.Name != xml.Name{Local: "hostdev"}:
 		return dec.Skip()
 	}
 	var e element

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/guest/moving"
 	"github.com/culvert-net/culvert/internal/suggest"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -22,6 +23,9 @@ const (
 	ourEntry   = "vf"
 	ourPrefix  = "culvert:"
 )
+
+// longestPool bounds the name of a pool with its prefix, as Kubernetes bounds that of a resource.
+const longestPool = 253 + len("/") + 63
 
 // entry is the part of the metadata about one device.
 type entry struct {
@@ -47,16 +51,16 @@ func entriesOf(n node) ([]entry, Move, error) {
 		return nil, move, fmt.Errorf("<%s%s>: want <%s%s> with nothing in it but <%s%s>", ourPrefix, n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry)
 	}
 	var out []entry
+	had := map[deviceKey]bool{} // a definition may have thousands of entries
 	for _, child := range n.Nodes {
 		e, err := entryOf(child)
 		if err != nil {
 			return nil, move, err
 		}
-		for _, other := range out {
-			if other.isSameDevice(e) {
-				return nil, move, fmt.Errorf("%s is there twice: take one of them out", e)
-			}
+		if had[e.device()] {
+			return nil, move, fmt.Errorf("%s is there twice: take one of them out", e)
 		}
+		had[e.device()] = true
 		out = append(out, e)
 	}
 	return out, move, nil
@@ -72,7 +76,13 @@ func withoutNamespaces(all []xml.Attr) (out []xml.Attr) {
 	return out
 }
 
-func (e entry) isSameDevice(o entry) bool { return e.Device == o.Device && e.PCI == o.PCI }
+// deviceKey is the device of an entry.
+type deviceKey struct {
+	name string
+	pci  vf.PCIAddr
+}
+
+func (e entry) device() deviceKey { return deviceKey{e.Device, e.PCI} }
 
 // String names the entry in messages.
 func (e entry) String() string {
@@ -129,8 +139,8 @@ func (e *entry) setAttribute(name, value string) (err error) {
 		e.PCI, err = vf.ParsePCIAddr(value)
 	case "pool":
 		e.Pool = value
-		if value == "" {
-			err = errors.New(`"": want prefix/name or name`)
+		if value == "" || len(value) > longestPool {
+			err = fmt.Errorf("%s: want prefix/name or name", excerpt.Quote(value))
 		}
 	case "apart":
 		e.Apart = value
@@ -291,7 +301,7 @@ func withEntry(all []entry, e entry) []entry {
 	out := make([]entry, 0, len(all)+1)
 	found := false
 	for _, o := range all {
-		if o.isSameDevice(e) {
+		if o.device() == e.device() {
 			o, found = e, true
 		}
 		out = append(out, o)

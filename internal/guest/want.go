@@ -2,7 +2,6 @@ package guest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/vf"
@@ -26,6 +25,9 @@ type Want struct {
 // will choose from a network. The error, which wraps vf.ErrInvalid, is about Culvert's part of
 // the metadata and no other part of the definition.
 func (d Definition) Wants() ([]Want, error) {
+	if d.brief != nil {
+		return d.brief.wants, d.brief.err
+	}
 	out, err := d.listWants()
 	if err != nil {
 		return nil, fmt.Errorf("<metadata> of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
@@ -38,10 +40,17 @@ func (d Definition) listWants() ([]Want, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range p.entries {
-		if !e.PCI.IsZero() && !slices.ContainsFunc(d.Uses, func(u Use) bool { return u.MayBe(e.PCI) }) {
+	named, anyVF := map[vf.PCIAddr]bool{}, false
+	for _, u := range d.Uses {
+		named[u.VF()] = true
+		anyVF = anyVF || u.MayBeAny()
+	}
+	of := map[deviceKey]int{} // the index of its entry
+	for i, e := range p.entries {
+		if !e.PCI.IsZero() && !named[e.PCI] && !anyVF {
 			return nil, fmt.Errorf("%s: the definition has no such device: take the entry out, or mend its address", e)
 		}
+		of[e.device()] = i
 	}
 	var out []Want
 	for _, u := range d.Uses {
@@ -49,9 +58,9 @@ func (d Definition) listWants() ([]Want, error) {
 			continue
 		}
 		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.elementSpec(), Ours: u.Named(), Err: u.Err}
-		for _, e := range p.entries {
-			if e.Device == w.Device && e.Device != "" || e.PCI == w.VF && !e.PCI.IsZero() {
-				if err := w.takeEntry(u.Way, e); err != nil {
+		for _, key := range []deviceKey{{name: w.Device}, {pci: w.VF}} { // of two entries, that of the VF counts
+			if i, has := of[key]; has {
+				if err := w.takeEntry(u.Way, p.entries[i]); err != nil {
 					return nil, err
 				}
 			}
@@ -95,9 +104,10 @@ func nameOf(pci vf.PCIAddr) string {
 
 // MayBe reports whether the device passes the PCI function at an address, or may pass it because
 // its address cannot be read.
-func (u Use) MayBe(pci vf.PCIAddr) bool {
-	return u.VF() == pci || u.Err != nil && u.VF().IsZero()
-}
+func (u Use) MayBe(pci vf.PCIAddr) bool { return u.VF() == pci || u.MayBeAny() }
+
+// MayBeAny reports whether the address of the device cannot be read.
+func (u Use) MayBeAny() bool { return u.Err != nil && u.VF().IsZero() }
 
 // elementSpec returns the settings in the device's own element. Without <vlan> it sets no VLAN, as
 // a clean VF has none.

@@ -33,6 +33,9 @@ var Sockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock
 // ErrNone says that no libvirt serves this host: none of its sockets exists.
 var ErrNone = errors.New("no libvirt here")
 
+// ErrRefused says that libvirt answered a call with an error. The connection works.
+var ErrRefused = errors.New("libvirt refuses")
+
 // farewell bounds a goodbye that no caller waits for.
 const farewell = 2 * time.Second
 
@@ -123,7 +126,7 @@ func (c *Client) callNamed(ctx context.Context, what string, f func() error) err
 	case protocol.IsNotFound(err):
 		return fmt.Errorf("%s: %w: %w: virsh list --all shows which guests there are", what, vf.ErrNotFound, err)
 	case errors.As(err, new(protocol.Error)):
-		return fmt.Errorf("%s: libvirt refuses: %w: journalctl -u libvirtd -u virtqemud may say more", what, err)
+		return fmt.Errorf("%s: %w: %w: journalctl -u libvirtd -u virtqemud may say more", what, ErrRefused, err)
 	}
 	return fmt.Errorf("%s: libvirt does not answer: %w: systemctl status libvirtd virtqemud says more", what, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/vf"
@@ -169,17 +170,33 @@ func (t *Tx) forgetIdlePools() error {
 }
 
 // FreeAddresses frees every address of one VF's attachment. It leaves out entries that cannot be
-// read, since their holder is not known.
+// read, since their holder is not known. A repair gives such entries, without an owner, to one of the
+// VFs whose record is lost. While others of these are there, it is passed on to one of them.
 func (t *Tx) FreeAddresses(id vf.ID) error {
 	var keys [][]byte // a deletion would move the cursor past the next entry
+	var unknown []Address
 	for key, stored := range t.entriesFrom(bucketAddresses, nil) {
 		if a, err := t.memos.addresses.decodeEntry(key, stored); err == nil && a.VF == id {
 			keys = append(keys, bytes.Clone(key))
+			if a.Owner.IsZero() {
+				unknown = append(unknown, a)
+			}
 		}
 	}
 	var errs []error
 	for _, key := range keys {
 		errs = append(errs, t.deleteEntry(bucketAddresses, key))
+	}
+	if len(unknown) == 0 {
+		return errors.Join(errs...)
+	}
+	all := t.Records()
+	i := slices.IndexFunc(all, func(r Record) bool { return r.Phase == vf.PhaseDamaged && r.ID != id })
+	for _, a := range unknown {
+		if i >= 0 {
+			a.VF = all[i].ID
+			errs = append(errs, t.putJSON(bucketAddresses, a.entryKey(), a))
+		}
 	}
 	return errors.Join(errs...)
 }

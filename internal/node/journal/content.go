@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/journal/pages"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -119,11 +120,7 @@ func readContent(source pages.Source) (Content, *pages.File) {
 	for _, f := range file.Faults {
 		c.addFault("%s", f)
 	}
-	for _, name := range file.Buckets {
-		if !slices.ContainsFunc(buckets, func(b []byte) bool { return string(b) == name }) {
-			c.addFault("it has a bucket %q, which no ledger has", name)
-		}
-	}
+	c.findStrangeBuckets(file.Buckets)
 	c.free, c.large = file.Free*int64(file.PageSize), file.Largest > pages.MaxValue
 	of := func(bucket []byte) entries { return file.Items(string(bucket)) }
 	sealed := c.readMeta(of(bucketMeta))
@@ -138,6 +135,24 @@ func readContent(source pages.Source) (Content, *pages.File) {
 		c.readLeftovers(file)
 	}
 	return c, file
+}
+
+// listedStrange is how many unknown buckets, and unknown entries about itself, are named of a file that
+// is no ledger.
+const listedStrange = 20
+
+// findStrangeBuckets reports buckets that no ledger has.
+func (c *Content) findStrangeBuckets(names []string) {
+	strange := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(buckets, func(b []byte) bool { return string(b) == name })
+	})
+	for i, name := range strange {
+		if i == listedStrange {
+			c.addFault("it has %d more buckets that no ledger has", len(strange)-i)
+			return
+		}
+		c.addFault("it has a bucket %s, which no ledger has", excerpt.Quote(name))
+	}
 }
 
 // decodeEntries decodes the entries of all buckets but the one about the ledger itself.
@@ -180,9 +195,14 @@ func freshKeyOf(key string) string {
 // readMeta reads the format and the boot, and says whether the entries are sealed. An error there
 // is a fault of the whole file: with a wrong boot ID culvertd would forget every lease.
 func (c *Content) readMeta(all entries) (sealed bool) {
-	values := map[string][]byte{}
+	values, strange := map[string][]byte{}, 0
 	for key, stored := range all {
-		values[string(key)] = bytes.Clone(stored)
+		k := string(key)
+		if k == "boot" || k == "format" || k == "total" || k == freshKeyOf(k) {
+			values[k] = bytes.Clone(stored)
+		} else if strange++; strange <= listedStrange { // a crafted file may have gigabytes of others
+			values[k] = nil
+		}
 	}
 	if string(values["format"]) == "1" {
 		c.Format, c.Boot = "1", string(values["boot"])
@@ -220,8 +240,11 @@ func (c *Content) readMeta(all entries) (sealed bool) {
 			}
 			c.Fresh[key[len(freshPrefix):]] = admin
 		default:
-			c.addFault("it has an entry %q about itself, which no ledger has", key)
+			c.addFault("it has an entry %s about itself, which no ledger has", excerpt.Quote(key))
 		}
+	}
+	if strange > listedStrange {
+		c.addFault("it has %d more entries about itself that no ledger has", strange-listedStrange)
 	}
 	return true
 }

@@ -76,8 +76,8 @@ func again[T any](t *testing.T, raw []byte) (T, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(written, rewritten) {
-		t.Fatalf("written and written again:\n%s", cmp.Diff(string(written), string(rewritten)))
+	if again, err := reopen[T](rewritten); err != nil || !reflect.DeepEqual(twice, again) {
+		t.Fatalf("%s, written and read again: %v\n%s", rewritten, err, cmp.Diff(string(written), string(rewritten)))
 	}
 	return v, true
 }

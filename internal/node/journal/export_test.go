@@ -1,6 +1,11 @@
 package journal
 
-import "errors"
+import (
+	"errors"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/node/journal/pages"
+)
 
 // StoreSandboxes writes sandboxes as a culvertd did that had no bound on their size.
 func (l *Ledger) StoreSandboxes(all []Sandbox) error {
@@ -11,4 +16,9 @@ func (l *Ledger) StoreSandboxes(all []Sandbox) error {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// WriteLedger is the part of Write that makes the new file.
+func (r Rescue) WriteLedger(path string, damaged pages.Source, now time.Time) error {
+	return r.writeLedger(path, damaged, now)
 }

@@ -58,11 +58,9 @@ func isBlank(source pages.Source) bool {
 // allEntries returns the entries of all buckets of a file, and those left on unused pages.
 func allEntries(file *pages.File) entries {
 	return func(yield func([]byte, []byte) bool) {
-		for _, name := range file.Buckets {
-			for key, stored := range file.Items(name) {
-				if !yield(key, stored) {
-					return
-				}
+		for key, stored := range file.AllItems() {
+			if !yield(key, stored) {
+				return
 			}
 		}
 		file.Leftovers()(yield)

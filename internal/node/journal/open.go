@@ -122,6 +122,16 @@ func lockDB(path string, options *bolt.Options) (*bolt.DB, error) {
 	return db, nil
 }
 
+// makeDB makes a database at path, where nothing must be, not even a link: another user may have put
+// it there.
+func makeDB(path string, opts Options) (*bolt.DB, error) {
+	options := boltOptions(opts)
+	options.OpenFile = func(name string, flag int, perm fs.FileMode) (*os.File, error) {
+		return os.OpenFile(name, flag|os.O_CREATE|os.O_EXCL, perm)
+	}
+	return bolt.Open(path, 0o600, options)
+}
+
 // isAt reports whether an open file is the file at path.
 func isAt(path string, f *os.File) (bool, error) {
 	have, err := f.Stat()
@@ -209,7 +219,7 @@ func createLedger(path string, opts Options) (err error) {
 		return err
 	}
 	defer func() { os.Remove(fresh) }()
-	db, err := bolt.Open(fresh, 0o600, boltOptions(opts))
+	db, err := makeDB(fresh, opts)
 	if err != nil {
 		return err
 	}

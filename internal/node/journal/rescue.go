@@ -1,17 +1,18 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/durable"
 	"github.com/culvert-net/culvert/internal/node/journal/pages"
@@ -58,7 +59,8 @@ func (r *Rescue) noteRepair(format string, args ...any) {
 func (r *Rescue) rescueRecords(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record {
 	kept := map[vf.ID]bool{}
 	stale := len(c.Faults) > 0 // the last change may be missing
-	for _, rec := range c.Records {
+	records, doubtful := withoutTwins(c.Records)
+	for _, rec := range records {
 		if rec.Phase != vf.PhaseDamaged && (rec.Phase != vf.PhaseFree || !stale) {
 			kept[rec.ID] = true
 			r.Records = append(r.Records, rec)
@@ -85,7 +87,11 @@ func (r *Rescue) rescueRecords(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]R
 		r.Records = append(r.Records, Record{ID: id, PCI: hint.PCI, Generation: hint.Generation, Phase: vf.PhaseDamaged, Reason: lostMark + why + "; " + last})
 		r.noteRepair("VF %s is marked as lost: %s; %s", id, why, last)
 	}
-	for _, rec := range c.Records {
+	for _, rec := range doubtful {
+		hints[rec.ID] = rec
+		lose(rec.ID, "it has two records, which are not the same")
+	}
+	for _, rec := range records {
 		if rec.Phase == vf.PhaseDamaged {
 			lose(rec.ID, strings.TrimPrefix(rec.Reason, lostMark))
 		} else if !kept[rec.ID] {
@@ -108,6 +114,26 @@ func (r *Rescue) rescueRecords(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]R
 	return lost
 }
 
+// withoutTwins returns each record once, and of each VF with different records the latest one apart. A
+// page whose number is wrong in another one may be read in place of a later version of it, or besides.
+func withoutTwins(all []Record) (single, doubtful []Record) {
+	of := map[vf.ID][]Record{}
+	for _, r := range all {
+		of[r.ID] = append(of[r.ID], r)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(of), vf.ID.Compare) {
+		first := of[id][0]
+		if containsOnly(of[id], func(r Record) bool { return reflect.DeepEqual(r, first) }) {
+			single = append(single, first)
+			continue
+		}
+		doubtful = append(doubtful, slices.MaxFunc(of[id], func(a, b Record) int {
+			return cmp.Or(cmp.Compare(a.Generation, b.Generation), a.Since.Compare(b.Since))
+		}))
+	}
+	return single, doubtful
+}
+
 // rescueAddresses keeps the addresses of the leases that are kept. If a record is lost, it also
 // keeps every other address, as held by a lost VF.
 func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
@@ -122,11 +148,11 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 		r.Addresses = append(r.Addresses, a)
 		return true
 	}
-	for _, rec := range r.Records {
-		if rec.Phase != vf.PhaseConfiguring && rec.Phase != vf.PhaseAttached {
-			continue
-		}
+	for _, rec := range leasesFirst(r.Records) {
 		for _, w := range rec.Lease.Wanted.Addresses {
+			if !isLease(rec) && !mayHold(c, rec, w.Prefix.Addr()) {
+				continue
+			}
 			i := slices.IndexFunc(c.Addresses, func(a Address) bool {
 				return a.Damage == "" && a.VF == rec.ID && a.Owner == rec.Lease.Owner && a.Network == rec.Lease.AddressPoolName() && a.Addr.Unmap() == w.Prefix.Addr().Unmap()
 			})
@@ -160,7 +186,7 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 				r.noteRepair("address %s of network %s is given back: no VF has it", a.Addr, a.Network)
 			}
 		default:
-			a.VF = one
+			a.VF, a.Owner = one, vf.Owner{}
 			if hold(a) {
 				r.noteRepair("address %s of network %s stays held until VF %s is taken over: an attachment may have it", a.Addr, a.Network, one)
 			}
@@ -174,6 +200,33 @@ func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 			}
 		}
 	}
+}
+
+// isLease reports whether each address of a record's lease is held.
+func isLease(r Record) bool { return r.Phase == vf.PhaseConfiguring || r.Phase == vf.PhaseAttached }
+
+// leasesFirst returns the records with an owner, or a last owner: those that are set aside or given
+// back come last.
+func leasesFirst(all []Record) (out []Record) {
+	for _, r := range all {
+		if isLease(r) {
+			out = append(out, r)
+		}
+	}
+	for _, r := range all {
+		if r.Phase == vf.PhaseQuarantined || r.Phase == vf.PhaseReleasing {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// mayHold reports whether a VF that is set aside or given back may still hold an address of its last
+// lease: the entry of the address cannot be read, or may be missing.
+func mayHold(c Content, r Record, addr netip.Addr) bool {
+	return len(c.Faults) > 0 || slices.ContainsFunc(c.Addresses, func(a Address) bool {
+		return a.Network == r.Lease.AddressPoolName() && a.Addr.Unmap() == addr.Unmap() && (a.Damage != "" || a.VF == r.ID)
+	})
 }
 
 // Write replaces the damaged file by the rescued ledger, as a whole or not at all, and durably.
@@ -223,7 +276,7 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 
 // writeLedger writes the ledger at path. It copies the sandboxes from the damaged file.
 func (r Rescue) writeLedger(path string, damaged pages.Source, now time.Time) error {
-	db, err := bolt.Open(path, 0o600, boltOptions(Options{}))
+	db, err := makeDB(path, Options{})
 	if err != nil {
 		return err
 	}

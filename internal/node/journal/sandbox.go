@@ -230,11 +230,16 @@ func VerifySandboxes(all []Sandbox) []Problem {
 // rescueSandboxes keeps the sandboxes that can be read.
 func (r *Rescue) rescueSandboxes(c Content) {
 	var lost []string
+	kept := map[string]bool{} // a page may have been read twice
 	for _, s := range c.Sandboxes {
+		if kept[s.ID] {
+			continue
+		}
 		if s.Damage != "" {
 			lost = append(lost, s.ID)
 			continue
 		}
+		kept[s.ID] = true
 		r.Sandboxes = append(r.Sandboxes, s)
 	}
 	if len(lost) > 0 {

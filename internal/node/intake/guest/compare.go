@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -156,7 +157,7 @@ func mayUse(uses []guest.Use, pci vf.PCIAddr) bool {
 func (c *Comparer) adoptVFs(ctx context.Context, g Seen, before []journal.Record) (out []api.Problem) {
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: g.UUID, Name: g.Name}
 	says := func(next, format string, args ...any) {
-		out = append(out, api.Problem{Object: "guest " + g.Name, Reason: fmt.Sprintf(format, args...), Next: next})
+		out = append(out, api.Problem{Object: "guest " + g.Name, Reason: excerpt.Fit(fmt.Sprintf(format, args...), longestList), Next: next})
 	}
 	known := func(u guest.Use) bool { _, is := recordAt(before, u.VF()); return is }
 	if !slices.ContainsFunc(g.Live.Uses, known) {

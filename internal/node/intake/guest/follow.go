@@ -175,10 +175,19 @@ func (f *Follower) listGuests(ctx context.Context, conn guestLister) (out []Seen
 		seen := Seen{UUID: g.UUID, Name: g.Name, Running: g.State != libvirt.Off}
 		read := func(which libvirt.Which, into *guest.Definition) error {
 			text, err := conn.XML(ctx, g.UUID, which)
+			if errors.Is(err, libvirt.ErrRefused) { // it may be longer than an answer of libvirt
+				f.log.Debug("a definition of libvirt's", "vm", g.Name, "err", err)
+				seen.Unread = true
+				return nil
+			}
 			if err != nil {
 				return err
 			}
-			if *into, err = guest.Parse([]byte(text)); err != nil {
+			def, err := guest.Parse([]byte(text))
+			if err == nil {
+				*into, err = def.Brief() // the texts of many guests together may be large
+			}
+			if err != nil {
 				f.log.Debug("a definition of libvirt's", "vm", g.Name, "err", err)
 				seen.Unread = true
 			}

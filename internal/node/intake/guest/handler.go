@@ -28,6 +28,7 @@ import (
 type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
 	Room(context.Context, vf.PCIAddr) string
+	PFAt(vf.PCIAddr) (string, error)
 }
 
 // resets is the part of reset.Resetter that serves guests.

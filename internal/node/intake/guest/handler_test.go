@@ -57,6 +57,14 @@ func (e *fakeEngine) InUse(_ context.Context, rec journal.Record) error {
 
 func (e *fakeEngine) Room(context.Context, vf.PCIAddr) string { return "pool x/a: all are held" }
 
+// PFAt knows the only PF, at 0000:01:00.0.
+func (e *fakeEngine) PFAt(a vf.PCIAddr) (string, error) {
+	if a == (vf.PCIAddr{Bus: 1}) {
+		return "enp1s0f0", nil
+	}
+	return "", nil
+}
+
 // place is VF n of the only PF.
 func place(n int) vf.PCIAddr { return vf.PCIAddr{Bus: 1, Device: 0x10, Function: uint8(n)} }
 

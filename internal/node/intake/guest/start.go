@@ -25,8 +25,9 @@ const startBound = 15 * time.Second
 
 // Start is an rpc.Handler for api.MethodGuestStart. The guest gets the VFs that its definition
 // names, as the definition wants them, or none and the reason (P10): a VF has another owner, could
-// not be made ready, or cannot be read from the definition. Start says nothing about PCI devices
-// that are not in the ledger.
+// not be made ready, or cannot be read from the definition. A guest with a PF of which Culvert made
+// VFs does not start: they would be gone, whoever has them. Start says nothing about other PCI
+// devices that are not in the ledger.
 func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error) {
 	text, err := readReport(params)
 	if err != nil {
@@ -49,9 +50,24 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 		return nil, err
 	}
 	var no refusal
+	if twins := findTwins(records, wants); twins != "" {
+		no.addReason(twins, "")
+	}
+	why, err := h.findPF(def.Uses)
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		no.addReason(why, "")
+	}
 	var requests []attach.Request
+	looked := map[vf.PCIAddr]bool{} // a definition may have thousands of devices
 	for _, w := range wants {
 		rec, known := recordAt(records, w.VF)
+		if known && looked[w.VF] {
+			continue
+		}
+		looked[w.VF] = true
 		if why := findObstacle(rec, who); known && why != "" {
 			no.addReason(why, h.node.Engine.Room(ctx, rec.PCI))
 		}
@@ -69,6 +85,40 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 		return no.formatAnswer(who, "take it out of the definition, or culvert vm xml another one"), nil
 	}
 	return h.grantAll(ctx, orderPairs(requests))
+}
+
+// findPF names a PF of which Culvert made VFs, and which one of the devices passes to the guest; "" if
+// there is none.
+func (h *Handler) findPF(uses []guest.Use) (string, error) {
+	looked := map[vf.PCIAddr]bool{{}: true} // a definition may have thousands of devices
+	for _, u := range uses {
+		if at := u.VF(); !looked[at] {
+			looked[at] = true
+			if pf, err := h.node.Engine.PFAt(at); err != nil || pf != "" {
+				return fmt.Sprintf("PF %s (%s), since the VFs that Culvert made of it would be gone", pf, at), err
+			}
+		}
+	}
+	return "", nil
+}
+
+// findTwins returns two devices that have one VF of the ledger, or one name: the lease of one of them
+// would end that of the other. It returns "" if there are none.
+func findTwins(records []journal.Record, wants []guest.Want) string {
+	nameOf, named := map[vf.PCIAddr]string{}, map[string]vf.PCIAddr{}
+	for _, w := range wants {
+		if _, known := recordAt(records, w.VF); !known {
+			continue
+		}
+		if other, twice := nameOf[w.VF]; twice {
+			return fmt.Sprintf("VF %s as two devices, %s and %s", w.VF, other, w.Device)
+		}
+		if other, twice := named[w.Device]; twice {
+			return fmt.Sprintf("VF %s and VF %s as one device, %s", other, w.VF, w.Device)
+		}
+		nameOf[w.VF], named[w.Device] = w.Device, w.VF
+	}
+	return ""
 }
 
 // checkMove keeps a guest from starting that is on its way to or from another host, where it may
@@ -166,7 +216,9 @@ func (h *Handler) Stop(ctx context.Context, params json.RawMessage) (any, error)
 
 // PortCreated is an rpc.Handler for api.MethodPortCreated: it leases the VF that libvirt chose
 // from a network to the guest, or refuses it. A VF that the guest has already stays as it is: its
-// definition, which Start has read, has more settings than the port.
+// definition, which Start has read, has more settings than the port. If those of the port are
+// others, PortCreated refuses them, unless the guest runs: libvirt reports its ports again when it
+// starts anew.
 func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any, error) {
 	text, err := readReport(params)
 	if err != nil {
@@ -181,6 +233,12 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 	switch {
 	case err != nil && (known || port.Want.VF.IsZero() && len(records) > 0):
 		return refuse(fmt.Sprintf("a guest cannot have a device that may be a VF: %v", err)), nil
+	case !known && err == nil && !port.Want.VF.IsZero():
+		why, err := h.findPF([]guest.Use{{Way: guest.Hostdev, PCI: port.Want.VF}})
+		if err != nil || why == "" {
+			return api.GuestAnswer{}, err
+		}
+		return refuse(fmt.Sprintf("guest %s cannot have %s: take it out of the network", port.Name, why)), nil
 	case !known:
 		return api.GuestAnswer{}, nil
 	}
@@ -191,9 +249,29 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 		return no.formatAnswer(who, "take it out of the network, too"), nil
 	}
 	if rec.Phase == vf.PhaseAttached {
+		if what := describeOther(rec, port.Want.Spec); what != "" && h.node.VFs.InUse(ctx, rec) == nil {
+			return refuse(fmt.Sprintf("guest %s cannot have VF %s: the network gives it %s: give both the same in the definition and in the network", who.Name, rec.PCI, what)), nil
+		}
 		return api.GuestAnswer{}, nil
 	}
 	return h.grantAll(ctx, []attach.Request{requestFor(rec, who, port.Want)})
+}
+
+// describeOther returns the setting of a port that is not that of the guest's lease, "" if there is
+// none. libvirt sets it on the VF without asking.
+func describeOther(rec journal.Record, s vf.Spec) string {
+	has := rec.Lease.Effective
+	vlan := uint16(0)
+	if s.VLAN != nil {
+		vlan = s.VLAN.ID
+	}
+	switch {
+	case s.MAC != nil && *s.MAC != has.MAC:
+		return fmt.Sprintf("MAC address %s, and the guest got it with %s", s.MAC, has.MAC)
+	case vlan != has.VLAN.ID:
+		return fmt.Sprintf("VLAN %d, and the guest got it with VLAN %d", vlan, has.VLAN.ID)
+	}
+	return ""
 }
 
 // PortDeleted is an rpc.Handler for api.MethodPortDeleted.

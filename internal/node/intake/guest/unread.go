@@ -12,7 +12,8 @@ import (
 )
 
 // refuseUnread refuses the start of a guest whose definition cannot be read, which err explains. It
-// lets the guest start if the devices can be read, and none of them may be a VF of the ledger.
+// lets the guest start if the devices can be read, and none of them may be a VF of the ledger or is
+// the PF of one.
 func (h *Handler) refuseUnread(text []byte, err error) (any, error) {
 	records, ledgerErr := h.readRecords()
 	if ledgerErr != nil {
@@ -23,7 +24,11 @@ func (h *Handler) refuseUnread(text []byte, err error) (any, error) {
 		_, known := recordAt(records, u.VF())
 		return known || u.Err != nil && u.VF().IsZero()
 	}
-	if len(records) == 0 || textErr == nil && !slices.ContainsFunc(uses, mayBe) {
+	pf, ledgerErr := h.findPF(uses)
+	if ledgerErr != nil {
+		return nil, ledgerErr
+	}
+	if len(records) == 0 || textErr == nil && pf == "" && !slices.ContainsFunc(uses, mayBe) {
 		return api.GuestAnswer{}, nil
 	}
 	return refuse(fmt.Sprintf("the guest cannot start, since culvertd cannot tell which VFs it would have: %v", err)), nil

@@ -124,13 +124,22 @@ func (f *File) addFault(page uint64, format string, args ...any) {
 // the last one. A value with more than MaxValue is cut to its last MaxValue+1 bytes, so that
 // its reader refuses it.
 func (f *File) Items(bucket string) iter.Seq2[[]byte, []byte] {
+	return f.itemsIn(func(in string) bool { return in == bucket })
+}
+
+// AllItems returns the keys and values of all buckets, as Items does.
+func (f *File) AllItems() iter.Seq2[[]byte, []byte] {
+	return f.itemsIn(func(string) bool { return true })
+}
+
+func (f *File) itemsIn(isWanted func(bucket string) bool) iter.Seq2[[]byte, []byte] {
 	return func(yield func([]byte, []byte) bool) {
 		if f.root == 0 {
 			return
 		}
 		var buffer []byte
 		w := f.newWalk(func(in string, key []byte, value section) bool {
-			if in != bucket {
+			if !isWanted(in) {
 				return true
 			}
 			if value.size > MaxValue {
@@ -152,15 +161,16 @@ func (f *File) Leftovers() iter.Seq2[[]byte, []byte] {
 				continue
 			}
 			page, err := section{f.source, int64(id) * int64(f.PageSize), int64(f.PageSize)}.loadSection()
-			if err == nil && !yieldLeftovers(page, yield) {
+			if err == nil && !yieldLeftovers(page, false, yield) {
 				return
 			}
 		}
 	}
 }
 
-// yieldLeftovers yields the entries of one page, and those of the small buckets in it.
-func yieldLeftovers(s section, yield func(key, stored []byte) bool) bool {
+// yieldLeftovers yields the entries of one page, and those of the small buckets in it. isBelow is set
+// for such a bucket, which has no others in a ledger.
+func yieldLeftovers(s section, isBelow bool, yield func(key, stored []byte) bool) bool {
 	header, err := s.readBytes(0, headerSize)
 	if err != nil || order.Uint16(header[8:]) != flagLeaf {
 		return true
@@ -170,12 +180,18 @@ func yieldLeftovers(s section, yield func(key, stored []byte) bool) bool {
 	if err != nil {
 		return true
 	}
+	room := roomOf(s, n)
 	for i := range n {
 		key, value, isBucket, ok := leafEntry(s, table, i)
+		if ok {
+			room -= int64(len(key)) + value.size
+		}
 		switch {
+		case room < 0:
+			return true
 		case !ok:
-		case isBucket && value.size >= bucketSize:
-			if !yieldLeftovers(value.skipBytes(bucketSize), yield) {
+		case isBucket && value.size >= bucketSize && !isBelow:
+			if !yieldLeftovers(value.skipBytes(bucketSize), true, yield) {
 				return false
 			}
 		case !isBucket:

@@ -140,7 +140,7 @@ func (w *walk) readBranch(id uint64, s section, bucket string, l limits) {
 		w.reportFault(id, "nothing is below it")
 	}
 	var last *child // a child is read when the key of the next one is known
-	index := 0
+	index, room := 0, roomOf(s, n)
 	descend := func(below []byte) {
 		if last != nil {
 			w.readTree(last.page, bucket, limits{last.key, below, l.depth + 1})
@@ -152,6 +152,10 @@ func (w *walk) readBranch(id uint64, s section, bucket string, l limits) {
 		if !ok || at.size > maxKey {
 			w.reportFault(id, "entry %d points outside of it", i)
 			continue
+		}
+		if room -= at.size; room < 0 {
+			w.reportFault(id, "entry %d is part of another one", i)
+			break
 		}
 		key, ok := w.readBytes(id, at, 0, at.size)
 		if !ok {
@@ -176,6 +180,7 @@ func (w *walk) readLeaf(id uint64, s section, bucket string, l limits) {
 		return
 	}
 	var previous []byte
+	room := roomOf(s, n)
 	for i := range n {
 		if w.done {
 			return
@@ -184,6 +189,10 @@ func (w *walk) readLeaf(id uint64, s section, bucket string, l limits) {
 		if !ok {
 			w.reportFault(id, "entry %d points outside of it", i)
 			continue
+		}
+		if room -= int64(len(key)) + value.size; room < 0 {
+			w.reportFault(id, "entry %d is part of another one", i)
+			return
 		}
 		w.inOrder(id, int(i), key, previous, l)
 		previous = key
@@ -247,6 +256,10 @@ func (w *walk) readElements(id uint64, s section) (n int64, table []byte, ok boo
 	table, ok = w.readBytes(id, s, headerSize, n*elementSize)
 	return n, table, ok
 }
+
+// roomOf returns how many bytes the keys and values of a page's n entries have together, at most. A
+// crafted page may have thousands of entries that are one part of it.
+func roomOf(s section, n int64) int64 { return s.size - headerSize - n*elementSize }
 
 // leafEntry reads the key of entry i of a page, and finds its value.
 func leafEntry(s section, table []byte, i int64) (key []byte, value section, isBucket, ok bool) {
