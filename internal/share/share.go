@@ -23,18 +23,32 @@ func New(most int) *Budget { return &Budget{most: most, owners: map[string]*owne
 
 // Put adds an entry or replaces the earlier one of its name, and reports whether it fits. dropped are
 // the entries that gave way: the largest ones of the owner with the most. An entry does not fit if
-// its own owner would have the most.
+// its own owner would have the most; then none gives way.
 func (b *Budget) Put(e Entry, size int) (fits bool, dropped []Entry) {
 	b.Drop(e)
+	sizes := map[Entry]int{} // of dropped
 	for b.total+size > b.most {
 		name, most := b.largest()
-		if own := b.owners[e.Owner]; most == nil || name == e.Owner || own != nil && own.total+size >= most.total || own == nil && size >= most.total {
-			return false, dropped
+		own := 0
+		if o := b.owners[e.Owner]; o != nil {
+			own = o.total
+		}
+		if most == nil || own+size >= most.total {
+			for _, d := range dropped {
+				b.add(d, sizes[d])
+			}
+			return false, nil
 		}
 		out := Entry{name, most.largest()}
+		sizes[out] = most.sizes[out.Key]
 		b.Drop(out)
 		dropped = append(dropped, out)
 	}
+	b.add(e, size)
+	return true, dropped
+}
+
+func (b *Budget) add(e Entry, size int) {
 	own := b.owners[e.Owner]
 	if own == nil {
 		own = &owner{sizes: map[string]int{}}
@@ -43,7 +57,6 @@ func (b *Budget) Put(e Entry, size int) (fits bool, dropped []Entry) {
 	own.sizes[e.Key] = size
 	own.total += size
 	b.total += size
-	return true, dropped
 }
 
 // Drop removes an entry, and reports whether it was there.

@@ -33,6 +33,14 @@ func TestOwnersShare(t *testing.T) {
 	if !b.Drop(Entry{"few", "a"}) || b.Drop(Entry{"few", "a"}) || b.Drop(Entry{"nobody", "a"}) {
 		t.Error("an entry is dropped twice, or not at all")
 	}
+	two := New(1000)
+	for i := range 5 {
+		two.Put(Entry{"a", fmt.Sprint(i)}, 100)
+		two.Put(Entry{"b", fmt.Sprint(i)}, 98)
+	}
+	if fits, dropped := two.Put(Entry{"c", "large"}, 450); fits || len(dropped) > 0 || !two.Has(Entry{"a", "0"}) {
+		t.Errorf("%t, dropped %v: others give way to an entry that does not fit", fits, dropped)
+	}
 	if fits, _ := New(10).Put(Entry{"a", "b"}, 11); fits {
 		t.Error("more than the total fits")
 	}
