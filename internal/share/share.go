@@ -28,27 +28,27 @@ func (b *Budget) Put(e Entry, size int) (fits bool, dropped []Entry) {
 	b.Drop(e)
 	sizes := map[Entry]int{} // of dropped
 	for b.total+size > b.most {
-		name, most := b.largest()
+		name, most := b.findLargest()
 		own := 0
 		if o := b.owners[e.Owner]; o != nil {
 			own = o.total
 		}
 		if most == nil || own+size >= most.total {
 			for _, d := range dropped {
-				b.add(d, sizes[d])
+				b.addEntry(d, sizes[d])
 			}
 			return false, nil
 		}
-		out := Entry{name, most.largest()}
+		out := Entry{name, most.findLargest()}
 		sizes[out] = most.sizes[out.Key]
 		b.Drop(out)
 		dropped = append(dropped, out)
 	}
-	b.add(e, size)
+	b.addEntry(e, size)
 	return true, dropped
 }
 
-func (b *Budget) add(e Entry, size int) {
+func (b *Budget) addEntry(e Entry, size int) {
 	own := b.owners[e.Owner]
 	if own == nil {
 		own = &owner{sizes: map[string]int{}}
@@ -88,9 +88,9 @@ func (b *Budget) Has(e Entry) bool {
 	return there
 }
 
-// largest returns the owner with the most; nil if there is none. Among equals it returns the first by
+// findLargest returns the owner with the most; nil if there is none. Among equals it returns the first by
 // name, so that the outcome does not depend on chance.
-func (b *Budget) largest() (name string, most *owner) {
+func (b *Budget) findLargest() (name string, most *owner) {
 	for n, o := range b.owners {
 		if most == nil || o.total > most.total || o.total == most.total && n < name {
 			name, most = n, o
@@ -99,8 +99,8 @@ func (b *Budget) largest() (name string, most *owner) {
 	return name, most
 }
 
-// largest returns the key of the owner's largest entry, the first by name among equals.
-func (o *owner) largest() (key string) {
+// findLargest returns the key of the owner's largest entry, the first by name among equals.
+func (o *owner) findLargest() (key string) {
 	for k, size := range o.sizes {
 		if key == "" || size > o.sizes[key] || size == o.sizes[key] && k < key {
 			key = k
