@@ -61,7 +61,7 @@ func (b Block) anonymous() Block {
 	return out
 }
 
-// continuedBy reports whether b begins behind the block and is of the same kind.
-func (a Block) continuedBy(b Block) bool {
-	return a.Last.Next() == b.First && a.Node == b.Node && a.Claim == b.Claim && a.Grant == b.Grant
+// continuedBy reports whether another block begins behind b and is of the same kind.
+func (b Block) continuedBy(next Block) bool {
+	return b.Last.Next() == next.First && b.Node == next.Node && b.Claim == next.Claim && b.Grant == next.Grant
 }
