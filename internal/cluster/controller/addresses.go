@@ -245,8 +245,10 @@ func (a *Addresses) pool(ctx context.Context, from client.Reader, network string
 type reports struct {
 	demands []blocks.Demand // by node, since the cache lists NodeStates in any order
 	outside []string        // descriptions of requests that the network does not declare
-	answers []blocks.Answer
-	nodes   int // how many Node objects there are
+	// declared is set if a network declares addresses, or lets pods choose them.
+	declared bool
+	answers  []blocks.Answer
+	nodes    int // how many Node objects there are
 }
 
 // reports reads the nodes' reports about a network. It changes no object of the cache: a copy of

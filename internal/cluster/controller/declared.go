@@ -34,6 +34,7 @@ func (a *Addresses) confine(ctx context.Context, p *blocks.Pool, r *reports) err
 		}
 		forgetFormer(asked, former)
 		p.Sets = d.ShareSets()
+		r.declared = len(p.Sets) > 0 || d.AnyAddress
 		if r.demands, r.outside = d.Confine(asked); len(r.outside) == 0 || !shared {
 			break // else the list of networks may be old
 		}

@@ -20,7 +20,7 @@ const mostFilePools = 256
 // mayMake reports whether the controller may make the AddressPool of a network. It makes none of a
 // network without addresses: a node that holds some of such a network goes on to claim them.
 func (a *Addresses) mayMake(ctx context.Context, p blocks.Pool, r reports) (bool, error) {
-	if !blocks.AnyAsks(r.demands) || len(p.Sets) == 0 {
+	if !blocks.AnyAsks(r.demands) || !r.declared {
 		return false, nil
 	}
 	if !isOfFile(p.Network, p.Namespaces) {
