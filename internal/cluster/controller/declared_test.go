@@ -140,7 +140,7 @@ func networkOf(t *testing.T, c client.Client, section string) *unstructured.Unst
 // that culvertd refuses, has none of its own.
 func TestI10WhatNetworksDeclare(t *testing.T) {
 	for section, want := range map[string][]string{
-		`{"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}`:           {"a 10.0.0.7-10.0.0.7 x"},
+		`{"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}`: {"a 10.0.0.7-10.0.0.7 x"},
 		`{"type": "static"}`:                                                      {"a 10.0.0.7-10.0.0.7 x"},
 		`{"type": "culvert", "poolOf": "blue/n"}`:                                 nil,
 		`{"type": "host-local", "subnet": "10.0.0.0/33"}`:                         nil,
