@@ -37,7 +37,7 @@ const (
 // networkConfig is the configuration of a network, by its name: of VFs, or of another plugin.
 func networkConfig(name string) string {
 	if name[0] == 'v' {
-		return fmt.Sprintf(`{"cniVersion":"1.0.0","type":"culvert","name":%q,"pool":"bench.dev/fast","ipam":{"type":"other","x":%q}}`, name, strings.Repeat("x", 3900))
+		return fmt.Sprintf(`{"cniVersion":"1.0.0","type":"culvert","name":%q,"pool":"bench.dev/fast","ipam":{"type":"dhcp","x":%q}}`, name, strings.Repeat("x", 3900))
 	}
 	size := map[byte]int{'h': 1200 << 10, 'l': 60 << 10, 's': 2 << 10}[name[0]]
 	return fmt.Sprintf(`{"cniVersion":"1.0.0","type":"bridge","name":%q,"x":%q}`, name, strings.Repeat("x", size))
@@ -147,7 +147,7 @@ func attack(socket, command string, pod int) error {
 	err := rpc.Converse(context.Background(), socket, api.MethodCNI, r, &resp, func(_ context.Context, _ string, raw json.RawMessage) (any, error) {
 		var p api.PluginRequest
 		err := json.Unmarshal(raw, &p)
-		if p.Type == "other" {
+		if p.Type == "dhcp" {
 			return api.PluginResponse{Stdout: fmt.Appendf(nil, `{"cniVersion":"1.0.0","ips":[{"address":"10.%d.%s.1/8"}]}`, pod, strings.TrimPrefix(p.Call.IfName, "net"))}, err
 		}
 		return api.PluginResponse{Stdout: fmt.Appendf(nil, `{"cniVersion":"1.0.0","interfaces":[{"name":%q,"sandbox":%q}]}`, p.Call.IfName, p.Call.Netns)}, err

@@ -50,7 +50,7 @@ func TestMemoryOfLargeNetworks(t *testing.T) {
 // callLarge is one CNI call for the large network of a pod. Its IPAM plugin needs almost all for DEL
 // that a lease keeps.
 func callLarge(ctx context.Context, socket, command string, pod int) error {
-	config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"large%d","type":"culvert","pool":"bench.dev/fast","logFile":%q,"ipam":{"type":"other","y":%q}}`,
+	config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"large%d","type":"culvert","pool":"bench.dev/fast","logFile":%q,"ipam":{"type":"dhcp","y":%q}}`,
 		pod, strings.Repeat("x", 56<<10), strings.Repeat("y", 3900))
 	r := api.CNIRequest{
 		Command: command, ContainerID: fmt.Sprint("large-", pod), IfName: "net1", Netns: fmt.Sprintf("/run/netns/pod-%d", pod), Path: "/opt/cni/bin",
