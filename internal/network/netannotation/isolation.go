@@ -17,8 +17,8 @@ type Isolation struct {
 }
 
 // Check returns an error if pods of a namespace may not use a network of another one. annotations
-// are the network's; nil where it does not exist. The error tells a pod's author nothing about
-// whether it does (I9). Callers check before they report that a network is missing.
+// are the network's; nil if it does not exist. The error is the same whether the network exists or
+// not (I9). Callers check before they report that a network is missing.
 func (i Isolation) Check(pod, namespace, name string, annotations map[string]string) error {
 	if !i.On || MayUse(pod, namespace, annotations, i.Global) {
 		return nil

@@ -76,7 +76,7 @@ func TestI7PagesThatExpire(t *testing.T) {
 	}
 }
 
-// The keeper tells of each deletion, since the store may have what the keeper does not know.
+// The keeper passes each deletion on, since the store may have a network that the keeper does not know.
 func TestDeletionsPass(t *testing.T) {
 	k := newKeeper()
 	gone := &network{object: object{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}}

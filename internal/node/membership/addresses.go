@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/sources"
+	"github.com/culvert-net/culvert/internal/share"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -57,62 +58,36 @@ const maxRuns = 1024
 
 // sharedNetworks returns the networks whose addresses the cluster shares and of whose resource the
 // node has VFs, by the names of their pools. It leaves out networks that cannot be read, or whose
-// AddressPool cannot be used: the pod that asks for one gets the error. It returns up to maxRuns runs,
-// those first that leave their namespace with the fewest. So a namespace that needs no more than an
-// equal share gets all of its networks. section is Member.Section.
+// AddressPool cannot be used: the pod that asks for one gets the error. It returns up to maxRuns runs.
+// If there are more, the namespace with the most gives way. section is Member.Section.
 func (u usable) sharedNetworks(definitions *config.Definitions, section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
-	all := map[string]*share{}
+	var all []sharedNetwork
 	for _, n := range u.networks {
-		if all[n.Namespace] == nil {
-			all[n.Namespace] = &share{namespace: n.Namespace}
-		}
-		s := all[n.Namespace]
-		s.queue = append(s.queue, u.sharedBy(definitions.Read(n), n, section)...)
+		all = append(all, u.sharedBy(definitions.Read(n), n, section)...)
 	}
+	slices.SortStableFunc(all, func(a, b sharedNetwork) int { return cmp.Compare(a.runs, b.runs) })
+	out, budget := map[string]ipam.Config{}, share.New(maxRuns)
 	for _, s := range all {
-		slices.SortStableFunc(s.queue, func(a, b sharedNetwork) int { return cmp.Compare(a.runs, b.runs) })
-	}
-	out, left := map[string]ipam.Config{}, maxRuns
-	for s := nextShare(all); s != nil && left > 0; s = nextShare(all) {
-		first := s.queue[0]
-		s.queue = s.queue[1:]
-		if _, twice := out[first.pool]; !twice && first.runs <= left {
-			out[first.pool] = first.config
-			left -= first.runs
-			s.runs += first.runs
+		if _, twice := out[s.pool]; twice {
+			continue
+		}
+		fits, dropped := budget.Put(share.Entry{Owner: s.namespace, Key: s.pool}, s.runs)
+		for _, d := range dropped {
+			delete(out, d.Key)
+		}
+		if fits {
+			out[s.pool] = s.config
 		}
 	}
 	return out
 }
 
-// share has the runs of a namespace, and the networks that wait for theirs: those with the fewest runs
-// first.
-type share struct {
-	namespace string
-	runs      int
-	queue     []sharedNetwork
-}
-
-// nextShare returns the share that has the fewest runs with its next network, the first by name among
-// equals; nil if no network waits.
-func nextShare(all map[string]*share) (next *share) {
-	for _, s := range all {
-		if len(s.queue) > 0 && (next == nil || s.compareNext(next) < 0) {
-			next = s
-		}
-	}
-	return next
-}
-
-func (s *share) compareNext(o *share) int {
-	return cmp.Or(cmp.Compare(s.runs+s.queue[0].runs, o.runs+o.queue[0].runs), cmp.Compare(s.namespace, o.namespace))
-}
-
 // sharedNetwork is a network whose addresses the cluster shares.
 type sharedNetwork struct {
-	pool   string
-	config ipam.Config
-	runs   int // of addresses
+	namespace string // of its definition
+	pool      string
+	config    ipam.Config
+	runs      int // of addresses
 }
 
 // sharedBy returns the networks of a definition for sharedNetworks.
@@ -122,7 +97,7 @@ func (u usable) sharedBy(d *config.Definition, n api.NetworkDefinition, section 
 		return nil
 	}
 	for _, c := range configs {
-		s := sharedNetwork{pool: n.Namespace + "/" + n.Name, config: c.IPAM}
+		s := sharedNetwork{namespace: n.Namespace, pool: n.Namespace + "/" + n.Name, config: c.IPAM}
 		if c.IPAM.AddressPool != "" {
 			if s.config, s.pool, err = section(c.IPAM, n.Namespace); err != nil {
 				continue

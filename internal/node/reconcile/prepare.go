@@ -220,7 +220,7 @@ func (r *Reconciler) freshAdmin(pf vf.PF, v vf.State) (a vf.Admin, err error) {
 	return noSettings(v), nil
 }
 
-// noSettings returns the settings that a VF has while nobody has configured it. freshAdmin uses them
+// noSettings returns the settings of a VF that no owner has configured. freshAdmin uses them
 // where no new VF shows its own.
 func noSettings(v vf.State) vf.Admin {
 	a := vf.Admin{SpoofChk: v.Admin.SpoofChk, RSSQuery: v.Admin.RSSQuery}

@@ -12,7 +12,7 @@ import (
 )
 
 // I8: GC with a list that is older than an attachment keeps it: one whose ADD is under way, and one
-// whose ADD has just ended. GC tells the IPAM plugin of both. Later, GC takes the attachment.
+// whose ADD has just ended. GC lists both for the IPAM plugin. A later GC ends the attachment.
 func TestI8GCKeepsWhatIsNewerThanTheList(t *testing.T) {
 	newest := strings.Replace(borrowed, "1.0.0", "1.1.0", 1)
 	d := newDelegates(t, strings.Replace(lease1, "1.0.0", "1.1.0", 1))
