@@ -184,12 +184,13 @@ func addressesOf(g vf.Guard, v4 bool) []netip.Addr {
 // header costs time, so these rules compare MAC address and EtherType at once.
 func rulesOfBase(g vf.Guard) (rules [][]expr.Any) {
 	isIPv4, isIPv6 := isOwnFrame(g.MAC, unix.ETH_P_IP), isOwnFrame(g.MAC, unix.ETH_P_IPV6)
+	isTCP := hasBytes(atIPv4Protocol, unix.IPPROTO_TCP) // most traffic; a mask would cost more than this load
 	if g.Mode == vf.GuardIP {
 		for _, a := range addressesOf(g, true) {
-			rules = append(rules, newRule(accept, isIPv4, isTCPFrom(a)), newRule(jumpTo(ipv4Chain), isIPv4, hasBytes(atIPv4Source, a.AsSlice()...)))
+			rules = append(rules, newRule(accept, isIPv4, hasBytes(atIPv4Source, a.AsSlice()...), isTCP), newRule(jumpTo(ipv4Chain), isIPv4, hasBytes(atIPv4Source, a.AsSlice()...)))
 		}
 	} else {
-		rules = append(rules, newRule(jumpTo(ipv4Chain), isIPv4))
+		rules = append(rules, newRule(accept, isIPv4, isTCP), newRule(jumpTo(ipv4Chain), isIPv4))
 	}
 	rules = append(rules, newRule(jumpTo(ipv6Chain), isIPv6), newRule(jumpTo(arpChain), isOwnFrame(g.MAC, unix.ETH_P_ARP)))
 	for _, t := range etherTypes {
@@ -241,10 +242,9 @@ func rulesOfARP(g vf.Guard) (rules [][]expr.Any) {
 }
 
 // rulesOfIPv4 drop packets with options, behind which the header of UDP or ICMP would be elsewhere.
-// They accept the option of IGMP.
+// They accept the option of IGMP. The base chain has accepted TCP.
 func rulesOfIPv4(g vf.Guard) (rules [][]expr.Any) {
 	rules = append(rules,
-		newRule(accept, isIPv4Header(headerPlain, unix.IPPROTO_TCP)),
 		newRule(jumpTo(udp4Chain), isIPv4Header(headerPlain, unix.IPPROTO_UDP)),
 		newRule(jumpTo(icmp4Chain), isIPv4Header(headerPlain, unix.IPPROTO_ICMP)),
 		newRule(jumpTo(igmpChain), isIPv4Header(headerPlain, unix.IPPROTO_IGMP)))
@@ -263,19 +263,6 @@ func isIPv4Header(first, protocol byte) []expr.Any {
 	const length = atIPv4Protocol - atPayload + 1
 	mask, want := make([]byte, length), make([]byte, length)
 	mask[0], mask[length-1], want[0], want[length-1] = 0xff, 0xff, first, protocol
-	return maskedBytes(atPayload, mask, want)
-}
-
-// isTCPFrom matches TCP without options of IPv4 from an address, in one load of a whole register: most
-// traffic is that.
-func isTCPFrom(a netip.Addr) []expr.Any {
-	const length = atIPv4Source + 4 - atPayload
-	mask, want := make([]byte, length), make([]byte, length)
-	for at, b := range map[int]byte{0: headerPlain, atIPv4Protocol - atPayload: unix.IPPROTO_TCP} {
-		mask[at], want[at] = 0xff, b
-	}
-	copy(mask[length-4:], []byte{0xff, 0xff, 0xff, 0xff})
-	copy(want[length-4:], a.AsSlice())
 	return maskedBytes(atPayload, mask, want)
 }
 
