@@ -47,6 +47,9 @@ func run(ctx context.Context, s shim, kind string, call api.CNIRequest) (api.Plu
 func TestPluginRunsAsTheRuntimeWouldRunIt(t *testing.T) {
 	dir := scripts(t, map[string]string{"show": `echo "$CNI_COMMAND $CNI_CONTAINERID $CNI_NETNS $CNI_IFNAME $CNI_ARGS $CNI_PATH $HOME ${CULVERT_SOCKET-none}"; cat; echo why >&2; exit 3`})
 	s := shim{environ: []string{"HOME=/root", "CNI_COMMAND=DEL", "CNI_OTHER=x", "CULVERT_SOCKET=/s", "PATH=" + os.Getenv("PATH")}}
+	if testing.CoverMode() != "" { // else the supervisor, which is this test, complains
+		s.environ = append(s.environ, "GOCOVERDIR="+t.TempDir())
+	}
 	path := "/nowhere:" + dir
 	got, err := run(t.Context(), s, "show", api.CNIRequest{Command: "ADD", ContainerID: "c1", Netns: "/ns", IfName: "eth0", Args: "A=b", Path: path, Config: []byte(`{"x":1}`)})
 	if err != nil {

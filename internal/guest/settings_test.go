@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,47 @@ func TestWants(t *testing.T) {
 	got, err = db1(t).Wants()
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v -want +got:\n%s", err, diff)
+	}
+}
+
+// Brief keeps name, UUID, wants and the devices that may be VFs, and the reason why wants cannot be read.
+func TestBrief(t *testing.T) {
+	d := db1(t)
+	brief, err := d.Brief()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := d.Wants()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := brief.Wants()
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || brief.Name != d.Name || brief.UUID != d.UUID {
+		t.Errorf("%s %s, %v -want +got:\n%s", brief.Name, brief.UUID, err, diff)
+	}
+	for _, u := range d.Uses {
+		if !u.VF().IsZero() && !slices.ContainsFunc(brief.Uses, func(o Use) bool { return o.PCI == u.VF() && o.Way == u.Way && o.Managed == u.Managed }) {
+			t.Errorf("%+v is lost: %+v", u, brief.Uses)
+		}
+	}
+	long := strings.Repeat("x", 4*longestReason)
+	brief, err = parsed(t, bare(ours(`<c:vf device="net1" trust="`+long+`"/>`))).Brief()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := brief.Wants(); err == nil || len(err.Error()) > longestReason || !strings.Contains(err.Error(), "trust") {
+		t.Errorf("wants that cannot be read: %v", err)
+	}
+}
+
+// A definition with more devices than a guest can have VFs is refused: each of them would be kept.
+func TestBriefRefuses(t *testing.T) {
+	d := Definition{Name: "db1"}
+	for i := range mostUses + 1 {
+		d.Uses = append(d.Uses, Use{Way: Hostdev, PCI: vf.PCIAddr{Bus: uint8(i), Device: 1}})
+	}
+	if _, err := d.Brief(); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "129 of its devices may be VFs; want at most 128") {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,12 @@
 package netannotation
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/vf"
+)
 
 // I9: culvertd enforces this rule of namespace isolation, and culvert doctor lists the pods that it refuses.
 func TestI9MayUse(t *testing.T) {
@@ -39,6 +45,33 @@ func TestAdmit(t *testing.T) {
 	} {
 		if got := Admit(map[string]string{Namespaces: before}, []string{"d", "a", "d"}); got != want {
 			t.Errorf("%q: %q, want %q", before, got, want)
+		}
+	}
+}
+
+// The error says how to admit the namespace, and nothing about the network: it is the same for one that
+// does not exist.
+func TestI9IsolationCheck(t *testing.T) {
+	const admit = "to admit them, set the annotation culvert.dev/namespaces of NetworkAttachmentDefinition blue/fast to red"
+	admits := map[string]string{Namespaces: "green, red"}
+	for name, tc := range map[string]struct {
+		isolation   Isolation
+		network     string
+		annotations map[string]string
+		want        string
+	}{
+		"off":              {Isolation{}, "blue", nil, ""},
+		"own namespace":    {Isolation{On: true}, "red", nil, ""},
+		"global":           {Isolation{On: true, Global: []string{"blue"}}, "blue", nil, ""},
+		"admitted":         {Isolation{On: true}, "blue", admits, ""},
+		"closed":           {Isolation{On: true}, "blue", map[string]string{Namespaces: "green"}, "pods of namespace red may use networks of their own namespace only: " + admit},
+		"missing":          {Isolation{On: true}, "blue", nil, "pods of namespace red may use networks of their own namespace only: " + admit},
+		"closed, globals":  {Isolation{On: true, Global: []string{"default", "infra"}}, "blue", nil, "their own namespace and of default, infra only: " + admit},
+		"missing, globals": {Isolation{On: true, Global: []string{"default", "infra"}}, "blue", nil, "their own namespace and of default, infra only: " + admit},
+	} {
+		err := tc.isolation.Check("red", tc.network, "fast", tc.annotations)
+		if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v; want %q", name, err, tc.want)
 		}
 	}
 }

@@ -101,3 +101,22 @@ func TestI10ConfineRefusesUndeclared(t *testing.T) {
 		})
 	}
 }
+
+// The section of a network declares its fixed addresses and its ranges, each once.
+func TestAddSection(t *testing.T) {
+	for raw, want := range map[string][][]ipam.Run{
+		`{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/29"}],[{"subnet":"fd00::/126"}]]}`: {runs("10.0.0.1-10.0.0.6"), runs("fd00::1-fd00::3")},
+		`{"type":"static","addresses":[{"address":"10.0.0.5/24"},{"address":"fd00::5/64"}]}`:    {runs("10.0.0.5-10.0.0.5"), runs("fd00::5-fd00::5")},
+	} {
+		c, err := ipam.Parse([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d Declared
+		d.AddSection(c)
+		d.AddSection(c) // as of a copy of the network
+		if diff := cmp.Diff(want, d.Sets, byAddr); diff != "" || d.AnyAddress != (c.Type == ipam.TypeStatic) {
+			t.Errorf("%s: any address %t, -want +got:\n%s", raw, d.AnyAddress, diff)
+		}
+	}
+}

@@ -83,3 +83,25 @@ func TestI4RestoredServerWaitsForASilentNode(t *testing.T) {
 		})
 	}
 }
+
+// I4: an address that a node holds and that is in no block starts a roll call: some other record of
+// the pool is lost too.
+func TestI4HeldAddressWithoutABlock(t *testing.T) {
+	pool := Pool{Network: "n", Blocks: []Block{{Run: runs("10.0.0.2-10.0.0.9")[0], Node: "a"}}}
+	for name, tt := range map[string]struct {
+		claim Claim
+		lost  bool
+	}{
+		"held, in a block": {Claim{addr("10.0.0.9"), "1", true}, false},
+		"held, in none":    {Claim{addr("10.0.0.10"), "1", true}, true},
+		"wanted, in none":  {Claim{addr("10.0.0.10"), "1", false}, false},
+	} {
+		d := demand("a", 1)
+		d.Claims = []Claim{tt.claim}
+		var r RollCall
+		v := r.Judge(Look{Pool: pool, Version: Version{"u", 1}, Demands: []Demand{d}}, time.Unix(1e9, 0))
+		if v.Lost != tt.lost {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}

@@ -207,7 +207,7 @@ func objectsOf(problems []api.Problem) (out []string) {
 // blindKernel is a kernel that fails one kind of reading.
 type blindKernel struct {
 	*fake.Kernel
-	isBlind string // vf, guard or users
+	isBlind string // vf, guard, users or uses
 }
 
 var errBlind = errors.New("no answer from the kernel")
@@ -224,6 +224,13 @@ func (k blindKernel) Guard(ctx context.Context, a vf.PCIAddr, netns string) (vf.
 		return vf.Guard{}, errBlind
 	}
 	return k.Kernel.Guard(ctx, a, netns)
+}
+
+func (k blindKernel) Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
+	if k.isBlind == "uses" {
+		return nil, errBlind
+	}
+	return k.Kernel.Uses(ctx, vfs...)
 }
 
 func (k blindKernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
@@ -270,6 +277,21 @@ func TestStatusWithoutASource(t *testing.T) {
 				t.Errorf("logged %q, want %q", log, tt.log)
 			}
 		})
+	}
+}
+
+// Uses that cannot be read take only their line out of the status.
+func TestStatusWithoutUses(t *testing.T) {
+	h := newHost(t)
+	h.Kernel = blindKernel{h.kernel, "uses"}
+	spec, err := desired.Parse("host.yaml", []byte("pfs: [{name: enp1s0, vfs: 5}]")) // so all VFs are asked about
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Node.SetSpec(spec)
+	st, _ := h.readStatus(t)
+	if log := h.log.String(); len(st.VFs) != 4 || !strings.Contains(log, "read who uses VFs without a lease") || !strings.Contains(log, errBlind.Error()) {
+		t.Errorf("%d VFs, logged %q", len(st.VFs), log)
 	}
 }
 
