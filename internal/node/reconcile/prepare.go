@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/kernel/step"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -163,7 +164,14 @@ func (r *Reconciler) prepareSteps(spec desired.Spec, pf vf.PF, v vf.State) []ste
 // finishVF carries out the steps that prepare a VF, reads the VF back, and records its baseline.
 // Until then the VF is Making, and no request gets it. finishVF first removes the settings that the
 // VF had before Culvert took it over, since they must not become its baseline.
+//
+// A call that an earlier VF at the same address left stuck in the kernel may yet move this one, so the
+// VF stays Making until the call has returned.
 func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
+	rec.PCI = v.PCI
+	if err := r.VFs.FindCall(lease.SiteOf(pf, rec), rec); err != nil {
+		return err
+	}
 	fresh, err := r.freshAdmin(pf, v)
 	if err != nil {
 		return err
@@ -191,7 +199,7 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	if err := r.checkPrepared(spec, pf, st); err != nil {
 		return err
 	}
-	rec.PCI, rec.Phase, rec.Baseline = v.PCI, vf.PhaseFree, vf.BaselineOf(st)
+	rec.Phase, rec.Baseline = vf.PhaseFree, vf.BaselineOf(st)
 	want, _ := spec.ForPF(pf)
 	if mtu := want.MTUOfVFs(pf); hasOtherMTU(mtu, rec.Baseline) {
 		// A VF whose driver refuses the MTU can still be given out. Status reports the problem.
