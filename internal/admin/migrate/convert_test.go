@@ -197,9 +197,9 @@ func TestNotConverted(t *testing.T) {
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {}":                                                                                                      "SriovNetwork n: spec.resourceName: not converted: it is missing",
 		"kind: SriovIBNetwork\nmetadata: {name: n}\nspec: {resourceName: r}":                                                                                     "SriovIBNetwork n: not converted: Culvert attaches Ethernet VFs",
 		"kind: OVSNetwork\nmetadata: {name: n}\nspec: {resourceName: r}":                                                                                         "OVSNetwork n: not converted: Culvert does not switch NICs",
-		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": []}]}'}":                        "ConfigMap c: data.config.json.resourceList[0]: not converted: selectors: without them the pool has no device",
-		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"VDPATYPE\": \"v\"}}]}'}":     "ConfigMap c: data.config.json.resourceList[0]: not converted: selectors.vdpaType has no equivalent",
-		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"linkTypes\": [\"ib\"]}}]}'}": "ConfigMap c: data.config.json.resourceList[0]: not converted: data.config.json.resourceList[0]: NodePolicy c",
+		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": []}]}'}":                        "ConfigMap c: data.config.json.resourceList[0]: pool intel.com/a is not made: its list of selectors is empty",
+		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"VDPATYPE\": \"v\"}}]}'}":     "ConfigMap c: data.config.json: pool intel.com/a is not converted: config.json:1: resourceList[0].selectors.vdpaType",
+		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"linkTypes\": [\"ib\"]}}]}'}": "ConfigMap c: data.config.json: pool intel.com/a is not converted: config.json:1: resourceList[0].selectors.linkTypes",
 	} {
 		r := convert(t, text)
 		found := false

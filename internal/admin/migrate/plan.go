@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Plan has the steps by which a cluster changes to Culvert.
@@ -67,7 +66,7 @@ func (c Cluster) wanted() []Object {
 
 // hasResourceList reports whether a ConfigMap is one of a device plugin.
 func hasResourceList(o Object) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(o.Data)), func(text string) bool { return strings.Contains(text, "resourceList") })
+	return slices.ContainsFunc(slices.Collect(maps.Values(o.Data)), isDevicePlugin)
 }
 
 // hasOperatorObjects reports whether objects of the operator are there.
