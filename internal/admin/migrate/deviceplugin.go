@@ -1,8 +1,10 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -71,7 +73,6 @@ func (c *converter) devicePlugin(o Object, key string, nodes []string) {
 	}
 	name, err := c.addNodePolicy(name, spec, []string{o.String()})
 	if err != nil {
-		// Without one of its pools, the later ones would get its VFs.
 		c.lose(o, field, "not converted: %v", err)
 		return
 	}
@@ -100,10 +101,31 @@ func (c *converter) devicePluginPools(o Object, key string) (pools []v1alpha1.Po
 		case len(p.Selectors) == 0:
 			c.lose(o, field, "pool %s is not converted: selectors: without them the pool has no device", p.FullName())
 		default:
-			pools = append(pools, poolOf(p))
+			made := poolOf(p)
+			if err := requireSame(p, made); err != nil {
+				// Without it, the later pools would get its VFs.
+				c.lose(o, field, "not converted: pool %s: %v", p.FullName(), err)
+				return nil, false
+			}
+			pools = append(pools, made)
 		}
 	}
 	return pools, true
+}
+
+// requireSame returns an error if culvertd would read a NodePolicy's pool as another one than the
+// pool of the device plugin that it was made of.
+func requireSame(p desired.Pool, made v1alpha1.Pool) error {
+	read, err := desired.FromPolicy(p.Name, v1alpha1.NodePolicySpec{Pools: []v1alpha1.Pool{made}})
+	if err != nil {
+		return err
+	}
+	same := read.Pools[0]
+	same.From = p.From
+	if !reflect.DeepEqual(same, p) {
+		return errors.New("a NodePolicy's pool would have other VFs: keep the ConfigMap")
+	}
+	return nil
 }
 
 // poolOf returns the pool of a NodePolicy that takes the VFs which a pool of the device plugin
