@@ -119,8 +119,8 @@ func TestPolicyPriorityAndCarrier(t *testing.T) {
 	}
 }
 
-// Policies that cut a PF into parts give it the largest number of VFs and MTU; a policy without a
-// range means its own first VFs.
+// Policies that cut a PF into parts give it the largest number of VFs, and each part keeps its MTU. A
+// policy without a range means its own first VFs.
 func TestPoliciesOfOnePF(t *testing.T) {
 	s := spec(t, convert(t, `
 kind: SriovNetworkNodePolicy
@@ -131,7 +131,7 @@ kind: SriovNetworkNodePolicy
 metadata: {name: a}
 spec: {resourceName: high, numVfs: 4, priority: 5, nicSelector: {pfNames: [ens1f0]}}
 `))
-	if len(s.PFs) != 1 || s.PFs[0].VFs.IntValue() != 8 || *s.PFs[0].MTU != 9000 {
+	if len(s.PFs) != 1 || s.PFs[0].VFs.IntValue() != 8 || s.PFs[0].MTU != nil || s.Pools[0].MTU != nil || *s.Pools[1].MTU != 9000 {
 		t.Errorf("pfs %+v", s.PFs)
 	}
 	got := fmt.Sprint(s.Pools[0].Name, s.Pools[0].Selectors[0].PFNames, s.Pools[1].Name, s.Pools[1].Selectors[0].PFNames)
@@ -188,9 +188,9 @@ func TestNotConverted(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, linkType: IB, nicSelector: {vendor: '15b3'}}":                     "SriovNetworkNodePolicy p: spec.linkType: not converted: Culvert attaches Ethernet VFs",
 		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1}":                                                                  "SriovNetworkNodePolicy p: spec.nicSelector: not converted: without it no PF is meant",
-		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, eSwitchMode: switchdev, nicSelector: {vendor: '15b3'}}":           "SriovNetworkNodePolicy p: not converted: its VFs would be others than it means",
+		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, eSwitchMode: switchdev, nicSelector: {vendor: '15b3'}}":           "SriovNetworkNodePolicy p: spec.eSwitchMode: not converted: Culvert does not switch NICs",
 		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: a/b, numVfs: 1, nicSelector: {vendor: '15b3'}}":                                 "SriovNetworkNodePolicy p: not converted: NodePolicy p: pools[0].name",
-		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {numVfs: many}":                                                                                "SriovNetworkNodePolicy p: spec: not converted: json: cannot unmarshal",
+		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {numVfs: many}":                                                                                "SriovNetworkNodePolicy p: spec.numVfs: not converted: it is the text \"many\", want a number",
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 4096}":                                                                           "SriovNetwork n: not converted: vlan 4096",
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, ipam: '{'}":                                                                            "SriovNetwork n: not converted: spec.ipam: not JSON: correct it",
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, metaPlugins: '{]'}":                                                                    "SriovNetwork n: not converted: spec.metaPlugins: want configurations",

@@ -30,6 +30,7 @@ func MakePlan(c Cluster, options Options) Plan {
 	options.ResourcePrefix = cmp.Or(options.ResourcePrefix, s.prefix)
 	converted := Convert(c.wanted(), options)
 	for _, n := range converted.Notes {
+		n.Lost = n.Lost && !n.isAboutDrains() // drainSteps has the step
 		p.add(n)
 	}
 	if c.hasOperatorObjects() {
