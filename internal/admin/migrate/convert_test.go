@@ -224,9 +224,9 @@ func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: [":                    "f.yaml: invalid: yaml: line 1",
 		"spec: {}":                "f.yaml:1: invalid: kind is missing: want objects of Kubernetes",
-		"- a":                     "f.yaml:1: invalid: yaml: unmarshal errors",
+		"- a":                     "f.yaml:1: invalid: line 1: a list: want an object of Kubernetes",
 		"kind: List\nitems: [{}]": "f.yaml:2: invalid: kind is missing",
-		"kind: A\nspec: text":     "f.yaml:1: invalid: yaml: unmarshal errors",
+		"kind: A\nspec: text":     "f.yaml:1: invalid: line 2: \"text\": want a map",
 	} {
 		if _, err := Read("f.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

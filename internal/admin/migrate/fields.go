@@ -104,7 +104,7 @@ var policyFields = []Field{
 
 var networkFields = []Field{
 	{Kind: KindNetwork, Path: "networkNamespace", Outcome: Becomes, To: "metadata.namespace", Why: "the object's own namespace where it is empty", Example: "team-a"},
-	{Kind: KindNetwork, Path: "resourceName", Outcome: Becomes, To: "metadata.annotations, k8s.v1.cni.cncf.io/resourceName", Why: "with the prefix openshift.io, or that of --resource-prefix", Example: "other"},
+	{Kind: KindNetwork, Path: "resourceName", Outcome: Becomes, To: "metadata.annotations", Why: "as k8s.v1.cni.cncf.io/resourceName, with the prefix openshift.io, or that of --resource-prefix", Example: "other"},
 	{Kind: KindNetwork, Path: "capabilities", Outcome: Becomes, To: "capabilities", Example: `{"ips": true}`},
 	{Kind: KindNetwork, Path: "ipam", Outcome: Becomes, To: "ipam", Example: `{"type": "static"}`},
 	{Kind: KindNetwork, Path: "vlan", Outcome: Becomes, To: "vlan", Example: 8},

@@ -28,6 +28,9 @@ func ParseDefinition(n api.NetworkDefinition) (netconf.List, error) {
 		return netconf.List{}, nil
 	}
 	l, err := parseDefinition([]byte(n.Config), n.Name)
+	if err == nil {
+		err = requireOnePlugin([]byte(n.Config))
+	}
 	if err != nil {
 		return l, fmt.Errorf("spec.config: %w", err)
 	}
@@ -44,9 +47,6 @@ func parseDefinition(raw []byte, name string) (netconf.List, error) {
 	}
 	if s := string(top["name"]); s == "" || s == `""` {
 		top["name"] = netconf.String(name)
-	}
-	if err := requireOnePlugin(raw); err != nil {
-		return netconf.List{}, err
 	}
 	plugins, isList := top["plugins"]
 	p, err := netconf.ParsePlugin(raw)
