@@ -188,3 +188,16 @@ func TestTypesInFiles(t *testing.T) {
 		}
 	}
 }
+
+// The plan of a cluster whose ConfigMap stays has no problem where nodes have keys of their own: only
+// NodePolicies need the label.
+func TestPlanNeedsNoLabel(t *testing.T) {
+	const one = `{"resourceList":[{"resourceName":"k","selectors":{"drivers":["iavf"]}}]}`
+	o := Object{Kind: KindConfigMap, Name: "c", Data: map[string]string{commonKey: one, "worker-7": one}}
+	if r := Convert([]Object{o}, Options{}); !r.HasLoss() || !strings.Contains(fmt.Sprint(r.Notes), "kubectl label node NAME "+commonLabel) {
+		t.Error(r.Notes)
+	}
+	if p := MakePlan(Cluster{HasNetworks: true, Objects: []Object{o}}, Options{}); len(p.Problems) > 0 {
+		t.Error(p.Problems)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Plan has the steps by which a cluster changes to Culvert.
@@ -30,7 +31,8 @@ func MakePlan(c Cluster, options Options) Plan {
 	options.ResourcePrefix = cmp.Or(options.ResourcePrefix, s.prefix)
 	converted := Convert(c.wanted(), options)
 	for _, n := range converted.Notes {
-		n.Lost = n.Lost && !n.isAboutDrains() // drainSteps has the step
+		// drainSteps has the step, and culvertd reads the ConfigMap of the device plugin itself.
+		n.Lost = n.Lost && !n.isAboutDrains() && !strings.Contains(n.Text, commonLabel)
 		p.add(n)
 	}
 	if c.hasOperatorObjects() {
