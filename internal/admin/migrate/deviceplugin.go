@@ -58,7 +58,11 @@ func isDevicePlugin(text string) bool {
 func (c *converter) devicePlugin(o Object, key string, nodes []string) {
 	field := "data." + key
 	pools, ok := c.devicePluginPools(o, key)
-	if !ok || len(pools) == 0 {
+	if !ok {
+		return
+	}
+	if len(pools) == 0 {
+		c.note(o, field, "not converted: it has no pool that is served")
 		return
 	}
 	spec, name := v1alpha1.NodePolicySpec{Pools: pools}, o.Name

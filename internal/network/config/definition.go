@@ -63,7 +63,7 @@ func parseDefinition(raw []byte, name string) (netconf.List, error) {
 }
 
 // decidingKey matches the keys that say which plugins a network has.
-var decidingKey = regexp.MustCompile(`^(type|plugins|plugins\[[0-9]+\]\.type)$`)
+var decidingKey = regexp.MustCompile(`(?i)^(type|plugins|plugins\[[0-9]+\]\.type)$`)
 
 // requireOnePlugin refuses a configuration that has the type of a plugin twice, or the list of
 // plugins: a runtime executes one of them, and the author wants both.

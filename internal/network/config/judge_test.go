@@ -48,6 +48,7 @@ func TestJudge(t *testing.T) {
 		"a plugin with two types": {api.NetworkDefinition{Config: `{"cniVersion":"1.0.0","plugins":[{"type":"sriov","vlan":5,"vlan":6},{"type":"rdma","type":"sbr"}]}`}, "sriov sbr", "", nil,
 			"spec.config: invalid: plugins[1].type is given twice"},
 		"one plugin with two types": {api.NetworkDefinition{Config: `{"type":"sriov","type":"bridge"}`}, "bridge", "", nil, "spec.config: invalid: type is given twice"},
+		"two types in other cases":  {api.NetworkDefinition{Config: `{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"rdma","TYPE":"sbr"}]}`}, "sriov rdma", "", nil, "spec.config: invalid: plugins[1].TYPE is given twice"},
 		"two lists of plugins":      {api.NetworkDefinition{Config: `{"cniVersion":"1.0.0","plugins":[{"type":"sriov"}],"plugins":[{"type":"bridge"}]}`}, "bridge", "", nil, "spec.config: invalid: plugins is given twice"},
 		"another key twice": {api.NetworkDefinition{Config: `{"cniVersion":"1.0.0","plugins":[{"type":"tuning","sysctl":{},"sysctl":{}}]}`}, "tuning", "",
 			[]string{"spec.config: plugins[0].sysctl: given twice; the last one counts"}, ""},

@@ -10,7 +10,8 @@ import (
 )
 
 // FindRepeated returns the paths of the keys that an object of a JSON text has twice, such as
-// plugins[1].type, up to MaxProblems. It finds none in a text that is no JSON.
+// plugins[1].type, up to MaxProblems. It finds none in a text that is no JSON. type and plugins
+// count in any case, as libcni reads them.
 func FindRepeated(text []byte) []string {
 	if !json.Valid(text) {
 		return nil
@@ -56,10 +57,14 @@ func (r *repeated) readObject(path string) bool {
 			return false
 		}
 		below := extend(path, "."+excerpt.Line(key))
-		if seen[key] && len(r.found) < MaxProblems {
+		name := key
+		if folded := strings.ToLower(key); folded == "type" || folded == "plugins" {
+			name = folded
+		}
+		if seen[name] && len(r.found) < MaxProblems {
 			r.found = append(r.found, strings.TrimPrefix(below, "."))
 		}
-		seen[key] = true
+		seen[name] = true
 		if !r.readValue(below) {
 			return false
 		}

@@ -9,7 +9,8 @@ import (
 
 func TestFindRepeated(t *testing.T) {
 	for text, want := range map[string][]string{
-		`{"type": "a", "Type": "b"}`:   nil,
+		`{"a": 1, "A": 2}`:             nil,
+		`{"type": "a", "Type": "b"}`:   {"Type"},
 		`{"type": "a", "type": "b"}`:   {"type"},
 		`{"a": {"b": 1, "b": 2}}`:      {"a.b"},
 		`[{"a": 1}, {"a": 1, "a": 2}]`: {"[1].a"},
