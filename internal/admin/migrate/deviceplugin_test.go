@@ -203,3 +203,23 @@ func TestRefusedConfigMaps(t *testing.T) {
 		}
 	}
 }
+
+// A pool that culvertd would read as another one than the device plugin's is no conversion of it.
+func TestPoolsHaveToBeTheSame(t *testing.T) {
+	read, err := desired.ParseDevicePlugin("c", []byte(`{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"], "pfNames": ["eth7#0,2-3"]}}]}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := read.Pools[0]
+	if err := requireSame(p, poolOf(p)); err != nil {
+		t.Error(err)
+	}
+	wide, refused := poolOf(p), poolOf(p)
+	wide.Selectors[0].Vendors = nil
+	refused.Selectors[0].Vendors = []string{"x"}
+	for _, made := range []v1alpha1.Pool{wide, refused} {
+		if err := requireSame(p, made); err == nil {
+			t.Errorf("%+v is taken for %+v", made, p)
+		}
+	}
+}
