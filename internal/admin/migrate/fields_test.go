@@ -69,24 +69,22 @@ func at(t *testing.T, all []Manifest, path string) string {
 	t.Helper()
 	var out []string
 	for _, m := range all {
-		var value any
-		text, err := json.Marshal(m.Spec)
-		if n, ok := m.Spec.(nadSpec); ok {
-			text = []byte(n.Config)
-		}
+		of, below := m.Spec, path
 		if rest, ok := strings.CutPrefix(path, "metadata."); ok {
-			path, text, err = rest, nil, nil
-			if text, err = json.Marshal(m.Metadata); err != nil {
-				t.Fatal(err)
-			}
+			of, below = m.Metadata, rest
 		}
-		if err == nil {
-			err = json.Unmarshal(text, &value)
-		}
+		text, err := json.Marshal(of)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, fmt.Sprint(valuesAt(value, strings.Split(path, "."))))
+		if n, ok := of.(nadSpec); ok {
+			text = []byte(n.Config)
+		}
+		var value any
+		if err := json.Unmarshal(text, &value); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprint(valuesAt(value, strings.Split(below, "."))))
 	}
 	return strings.Join(out, " ")
 }
