@@ -131,6 +131,15 @@ type Pool struct {
 	// +optional
 	// +kubebuilder:validation:Enum=netdevice;netDevice;vfio-pci
 	DeviceType string `json:"deviceType,omitempty"`
+	// The pool takes VFs with the driver that is bound to them, and culvertd binds none for it, as the SR-IOV device plugin
+	// does. drivers then is the driver that is bound now, and pfNames are whole names in any case.
+	// +optional
+	AsBound *bool `json:"asBound,omitempty"`
+	// The MTU of the pool's free VFs, in bytes. The PF's MTU is raised to it and never lowered.
+	// +optional
+	// +kubebuilder:validation:Minimum=68
+	// +kubebuilder:validation:Maximum=65535
+	MTU *int32 `json:"mtu,omitempty"`
 	// culvertd's reaction when another program changes settings of a VF that has an owner: mend, the default, or report.
 	// +optional
 	// +kubebuilder:validation:Enum=mend;report

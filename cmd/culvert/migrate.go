@@ -42,7 +42,8 @@ equivalent NodePolicies and NetworkAttachmentDefinitions, for kubectl apply. It
 asks no cluster and changes nothing.
 
 It writes to standard error what each object became, and every field that has no
-equivalent. The fields are listed in docs/reference/migrate.md.
+equivalent. It refuses an object that would mean something else without a field,
+such as one with a misspelt field. docs/reference/migrate.md lists the fields.
 
 Exit status is 0 when everything was converted, 2 when something has no
 equivalent (the rest is written all the same), and 1 when a file cannot be read.`,

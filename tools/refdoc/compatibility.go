@@ -19,6 +19,9 @@ One default differs. Culvert lets a pod use a network of another namespace only 
 isolation](kubernetes.md#which-pods-may-use-which-networks) admits it. Multus does so only with
 ` + "`namespaceIsolation`" + `.
 
+Culvert refuses a network of which a plugin has the key ` + "`type`" + ` twice, or which has two lists of
+plugins. Multus executes one of the two, and says nothing of the other.
+
 <!-- Written by tools/refdoc from the cases of test/compat: change them there. -->
 
 | group | compared with | cases | same | deliberately different | not yet | same, of all |

@@ -105,10 +105,12 @@ func Convert(objects []Object, options Options) Result {
 	var policies []policy
 	var networks []Object // after the policies
 	for _, o := range objects {
-		c.reportFields(o)
+		means := c.checkFields(o)
 		switch o.Kind {
 		case KindPolicy:
-			policies = append(policies, c.policy(o)...)
+			if means {
+				policies = append(policies, c.policy(o)...)
+			}
 		case KindConfigMap:
 			c.configMap(o)
 		case KindIBNetwork:
@@ -116,11 +118,15 @@ func Convert(objects []Object, options Options) Result {
 		case KindOVSNetwork:
 			c.lose(o, "", "not converted: %s", switchdev)
 		case KindPoolConfig:
-			c.note(o, "", "not converted: what it bounds, the draining of nodes, does not take place")
+			c.reportDrains(o)
+			c.note(o, "", "not converted: Culvert's chart has the number of nodes that are drained at a time")
 		case KindOperator:
+			c.reportDrains(o)
 			c.note(o, "", "not converted: it configures the operator's own programs, which go")
 		case KindNetwork:
-			networks = append(networks, o)
+			if means {
+				networks = append(networks, o)
+			}
 		default:
 			c.note(o, "", "not converted: it is neither an object of the SR-IOV operator that says what is wanted nor a ConfigMap of the device plugin")
 		}
@@ -133,25 +139,6 @@ func Convert(objects []Object, options Options) Result {
 		c.Notes = append(c.Notes, Note{Object: "order", Text: orderWarning})
 	}
 	return c.Result
-}
-
-// reportFields notes the fields of spec that have a value and no equivalent.
-func (c *converter) reportFields(o Object) {
-	known := fieldsOf(o.Kind)
-	if len(known) == 0 || o.Kind == KindConfigMap || o.Kind == KindIBNetwork || o.Kind == KindOVSNetwork {
-		return
-	}
-	for _, path := range leaves("", o.Spec) {
-		f, ok := fieldAt(known, path)
-		value := valueAt(o.Spec, path)
-		switch {
-		case isEmpty(value):
-		case !ok:
-			c.lose(o, "spec."+path, "no equivalent: the field is not known")
-		case f.To == "" && !f.isHarmless(value):
-			c.lose(o, "spec."+path, "no equivalent: %s", f.Why)
-		}
-	}
 }
 
 func fieldsOf(kind string) []Field {
@@ -176,10 +163,7 @@ func fieldAt(known []Field, path string) (Field, bool) {
 
 // isHarmless reports whether a value asks for nothing.
 func (f Field) isHarmless(value any) bool {
-	if isEmpty(value) {
-		return true
-	}
-	return slices.Contains(f.Harmless, fmt.Sprint(value))
+	return isEmpty(value) || slices.Contains(f.Harmless, fmt.Sprint(value))
 }
 
 func isEmpty(value any) bool {

@@ -119,8 +119,8 @@ func TestPolicyPriorityAndCarrier(t *testing.T) {
 	}
 }
 
-// Policies that cut a PF into parts give it the largest number of VFs and MTU; a policy without a
-// range means its own first VFs.
+// Policies that cut a PF into parts give it the largest number of VFs, and each part keeps its MTU. A
+// policy without a range means its own first VFs.
 func TestPoliciesOfOnePF(t *testing.T) {
 	s := spec(t, convert(t, `
 kind: SriovNetworkNodePolicy
@@ -131,7 +131,7 @@ kind: SriovNetworkNodePolicy
 metadata: {name: a}
 spec: {resourceName: high, numVfs: 4, priority: 5, nicSelector: {pfNames: [ens1f0]}}
 `))
-	if len(s.PFs) != 1 || s.PFs[0].VFs.IntValue() != 8 || *s.PFs[0].MTU != 9000 {
+	if len(s.PFs) != 1 || s.PFs[0].VFs.IntValue() != 8 || s.PFs[0].MTU != nil || s.Pools[0].MTU != nil || *s.Pools[1].MTU != 9000 {
 		t.Errorf("pfs %+v", s.PFs)
 	}
 	got := fmt.Sprint(s.Pools[0].Name, s.Pools[0].Selectors[0].PFNames, s.Pools[1].Name, s.Pools[1].Selectors[0].PFNames)
@@ -188,18 +188,18 @@ func TestNotConverted(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, linkType: IB, nicSelector: {vendor: '15b3'}}":                     "SriovNetworkNodePolicy p: spec.linkType: not converted: Culvert attaches Ethernet VFs",
 		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1}":                                                                  "SriovNetworkNodePolicy p: spec.nicSelector: not converted: without it no PF is meant",
-		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, eSwitchMode: switchdev, nicSelector: {vendor: '15b3'}}":           "SriovNetworkNodePolicy p: not converted: its VFs would be others than it means",
+		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, eSwitchMode: switchdev, nicSelector: {vendor: '15b3'}}":           "SriovNetworkNodePolicy p: spec.eSwitchMode: not converted: Culvert does not switch NICs",
 		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: a/b, numVfs: 1, nicSelector: {vendor: '15b3'}}":                                 "SriovNetworkNodePolicy p: not converted: NodePolicy p: pools[0].name",
-		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {numVfs: many}":                                                                                "SriovNetworkNodePolicy p: spec: not converted: json: cannot unmarshal",
+		"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {numVfs: many}":                                                                                "SriovNetworkNodePolicy p: spec.numVfs: not converted: it is the text \"many\", want a number",
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 4096}":                                                                           "SriovNetwork n: not converted: vlan 4096",
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, ipam: '{'}":                                                                            "SriovNetwork n: not converted: spec.ipam: not JSON: correct it",
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, metaPlugins: '{]'}":                                                                    "SriovNetwork n: not converted: spec.metaPlugins: want configurations",
 		"kind: SriovNetwork\nmetadata: {name: n}\nspec: {}":                                                                                                      "SriovNetwork n: spec.resourceName: not converted: it is missing",
 		"kind: SriovIBNetwork\nmetadata: {name: n}\nspec: {resourceName: r}":                                                                                     "SriovIBNetwork n: not converted: Culvert attaches Ethernet VFs",
 		"kind: OVSNetwork\nmetadata: {name: n}\nspec: {resourceName: r}":                                                                                         "OVSNetwork n: not converted: Culvert does not switch NICs",
-		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": []}]}'}":                        "ConfigMap c: data.config.json.resourceList[0]: not converted: selectors: without them the pool has no device",
-		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"VDPATYPE\": \"v\"}}]}'}":     "ConfigMap c: data.config.json.resourceList[0]: not converted: selectors.vdpaType has no equivalent",
-		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"linkTypes\": [\"ib\"]}}]}'}": "ConfigMap c: data.config.json.resourceList[0]: not converted: data.config.json.resourceList[0]: NodePolicy c",
+		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": []}]}'}":                        "ConfigMap c: data.config.json.resourceList[0]: pool intel.com/a is not made: its list of selectors is empty",
+		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"VDPATYPE\": \"v\"}}]}'}":     "ConfigMap c: data.config.json: pool intel.com/a is not converted: config.json:1: resourceList[0].selectors.vdpaType",
+		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"linkTypes\": [\"ib\"]}}]}'}": "ConfigMap c: data.config.json: pool intel.com/a is not converted: config.json:1: resourceList[0].selectors.linkTypes",
 	} {
 		r := convert(t, text)
 		found := false
@@ -224,9 +224,9 @@ func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: [":                    "f.yaml: invalid: yaml: line 1",
 		"spec: {}":                "f.yaml:1: invalid: kind is missing: want objects of Kubernetes",
-		"- a":                     "f.yaml:1: invalid: yaml: unmarshal errors",
+		"- a":                     "f.yaml:1: invalid: line 1: a list: want an object of Kubernetes",
 		"kind: List\nitems: [{}]": "f.yaml:2: invalid: kind is missing",
-		"kind: A\nspec: text":     "f.yaml:1: invalid: yaml: unmarshal errors",
+		"kind: A\nspec: text":     "f.yaml:1: invalid: line 2: \"text\": want a map",
 	} {
 		if _, err := Read("f.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

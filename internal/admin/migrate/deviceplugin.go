@@ -1,10 +1,10 @@
 package migrate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,150 +14,164 @@ import (
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
 
-// resource is a pool of the device plugin's configuration.
-type resource struct {
-	ResourceName    string                       `json:"resourceName"`
-	ResourcePrefix  string                       `json:"resourcePrefix"`
-	DeviceType      string                       `json:"deviceType"`
-	ExcludeTopology bool                         `json:"excludeTopology"`
-	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`
-	Selectors       json.RawMessage              `json:"selectors"`
-}
-
 // commonKey is the key of a configuration for all nodes; another key is the name of a node.
 const commonKey = "config.json"
 
 // hostname is the label of a node that has its name.
 const hostname = "kubernetes.io/hostname"
 
+// commonLabel selects the nodes that follow the configuration for all nodes, where other nodes have
+// one of their own: a nodeSelector cannot leave nodes out.
+const commonLabel, commonValue = "culvert.dev/device-plugin-config", "common"
+
 // configMap converts a ConfigMap of the device plugin: a NodePolicy for each of its keys.
 func (c *converter) configMap(o Object) {
-	converted := false
+	var keys, nodes []string
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
-		var config struct {
-			ResourceList []map[string]any `json:"resourceList"`
-		}
-		if json.Unmarshal([]byte(o.Data[key]), &config) != nil || config.ResourceList == nil {
+		switch {
+		case !isDevicePlugin(o.Data[key]):
 			continue
-		}
-		converted = true
-		var spec v1alpha1.NodePolicySpec
-		name := o.Name
-		if key != commonKey {
-			if bad := validation.IsDNS1123Subdomain(key); len(bad) > 0 {
-				c.lose(o, "data."+key, "not converted: no node can have that name: call the key %s, or after the node that it is for", commonKey)
-				continue
-			}
-			spec.NodeSelector, spec.Priority = map[string]string{hostname: key}, 1 // before those for all nodes
-			name += "-" + key
-		}
-		for i, in := range config.ResourceList {
-			where := fmt.Sprintf("data.%s.resourceList[%d]", key, i)
-			pool, err := c.pool(o, where, in)
-			if err != nil {
-				c.lose(o, where, "not converted: %v", err)
-				continue
-			}
-			spec.Pools = append(spec.Pools, pool)
-		}
-		if len(spec.Pools) == 0 {
+		case key == commonKey:
+		case len(validation.IsDNS1123Subdomain(key)) > 0:
+			c.lose(o, "data."+key, "not converted: no node can have that name: call the key %s, or after the node that it is for", commonKey)
 			continue
+		default:
+			nodes = append(nodes, key)
 		}
-		name, err := c.addNodePolicy(name, spec, []string{o.String()})
-		if err != nil {
-			c.lose(o, "data."+key, "not converted: %v", err)
-			continue
-		}
-		c.note(o, "data."+key, "becomes NodePolicy %s; say how many VFs the PFs have in its pfs, where culvertd is to make them", name)
+		keys = append(keys, key)
 	}
-	if !converted {
+	for _, key := range keys {
+		c.devicePlugin(o, key, nodes)
+	}
+	if !hasResourceList(o) {
 		c.note(o, "", "not converted: none of its keys has a resourceList, so it is not the device plugin's")
 	}
 }
 
-// pool converts one resource. The error says why it has no equivalent.
-func (c *converter) pool(o Object, where string, in map[string]any) (v1alpha1.Pool, error) {
-	var r resource
-	if err := decode(in, &r); err != nil {
-		return v1alpha1.Pool{}, err
-	}
-	out := v1alpha1.Pool{Name: r.ResourceName, Prefix: r.ResourcePrefix, AdditionalInfo: r.AdditionalInfo}
-	if out.Prefix == "" {
-		out.Prefix = c.options.ResourcePrefix
-	}
-	if out.Prefix == "" {
-		out.Prefix = desired.DevicePluginPrefix
-	}
-	if r.ExcludeTopology {
-		out.ExcludeTopology = &r.ExcludeTopology
-	}
-	if r.DeviceType != "" && !strings.EqualFold(r.DeviceType, desired.NetDevice) {
-		return out, fmt.Errorf("deviceType %s has no equivalent: Culvert gives out VFs", r.DeviceType)
-	}
-	if err := reportUnserved(in); err != nil {
-		return out, err
-	}
-	selectors, err := selectorsOf(r.Selectors)
-	if err != nil {
-		return out, err
-	}
-	if len(selectors) == 0 {
-		return out, errors.New("selectors: without them the pool has no device")
-	}
-	out.Selectors = selectors
-	_, err = desired.FromPolicy(o.Name, v1alpha1.NodePolicySpec{Pools: []v1alpha1.Pool{out}})
-	if err != nil {
-		return out, fmt.Errorf("%s: %w", where, err)
-	}
-	return out, nil
+// isDevicePlugin reports whether a text is a configuration of the device plugin, which reads its
+// keys in any case.
+func isDevicePlugin(text string) bool {
+	return strings.Contains(strings.ToLower(text), "resourcelist")
 }
 
-// reportUnserved returns an error that names the first selector without an equivalent.
-func reportUnserved(in map[string]any) error {
-	known := fieldsOf(KindConfigMap)
-	var selectors []map[string]any
-	switch s := folded(in, "selectors").(type) {
-	case map[string]any:
-		selectors = append(selectors, s)
-	case []any:
-		for _, item := range s {
-			if m, ok := item.(map[string]any); ok {
-				selectors = append(selectors, m)
+// devicePlugin makes a NodePolicy of a key of a ConfigMap. nodes have keys of their own.
+func (c *converter) devicePlugin(o Object, key string, nodes []string) {
+	field := "data." + key
+	pools, ok := c.devicePluginPools(o, key)
+	if !ok {
+		return
+	}
+	if len(pools) == 0 {
+		c.note(o, field, "not converted: it has no pool that is served")
+		return
+	}
+	spec, name := v1alpha1.NodePolicySpec{Pools: pools}, o.Name
+	switch {
+	case key != commonKey:
+		spec.NodeSelector, spec.Priority = map[string]string{hostname: key}, 1 // before those for all nodes
+		name += "-" + key
+	case len(nodes) > 0:
+		spec.NodeSelector = map[string]string{commonLabel: commonValue}
+		c.lose(o, field, "it is for all nodes but %s, which have keys of their own, and a NodePolicy cannot leave nodes out: label all others: kubectl label node NAME %s=%s",
+			strings.Join(nodes, ", "), commonLabel, commonValue)
+	}
+	name, err := c.addNodePolicy(name, spec, []string{o.String()})
+	if err != nil {
+		c.lose(o, field, "not converted: %v", err)
+		return
+	}
+	c.note(o, field, "becomes NodePolicy %s, whose pools take VFs with the driver that is bound to them, as the device plugin does; say how many VFs the PFs have in its pfs, where culvertd is to make them", name)
+}
+
+// devicePluginPools reads a configuration as culvertd does, and returns the pools of a NodePolicy that
+// have the same VFs. ok is false for a text that is refused as a whole.
+func (c *converter) devicePluginPools(o Object, key string) (pools []v1alpha1.Pool, ok bool) {
+	field := "data." + key
+	read, err := desired.ParseDevicePlugin(key, []byte(o.Data[key]), c.options.ResourcePrefix)
+	if err != nil {
+		c.lose(o, field, "not converted: %v", err)
+		return nil, false
+	}
+	for _, w := range read.Warnings {
+		// A warning about an entry as a whole means that it makes no pool. The device plugin ignores
+		// unknown keys too.
+		c.note(o, strings.TrimSuffix(field+"."+w.Path, "."), "%s", w.Text)
+		c.Notes[len(c.Notes)-1].Lost = !strings.Contains(w.Path, "].")
+	}
+	for _, p := range read.Pools {
+		switch {
+		case p.Unserved != "":
+			c.lose(o, field, "pool %s is not converted: %s", p.FullName(), p.Unserved)
+		case len(p.Selectors) == 0:
+			c.lose(o, field, "pool %s is not converted: selectors: without them the pool has no device", p.FullName())
+		default:
+			made := poolOf(p)
+			if err := requireSame(p, made); err != nil {
+				// Without it, the later pools would get its VFs.
+				c.lose(o, field, "not converted: pool %s: %v", p.FullName(), err)
+				return nil, false
 			}
+			pools = append(pools, made)
 		}
 	}
-	for _, m := range selectors {
-		for _, f := range known {
-			key, ok := strings.CutPrefix(f.Path, "selectors.")
-			if value := folded(m, key); ok && f.To == "" && !f.isHarmless(value) {
-				return fmt.Errorf("selectors.%s has no equivalent: %s", key, f.Why)
-			}
-		}
+	return pools, true
+}
+
+// requireSame returns an error if culvertd would read a NodePolicy's pool as another one than the
+// pool of the device plugin that it was made of.
+func requireSame(p desired.Pool, made v1alpha1.Pool) error {
+	read, err := desired.FromPolicy(p.Name, v1alpha1.NodePolicySpec{Pools: []v1alpha1.Pool{made}})
+	if err != nil {
+		return err
+	}
+	same := read.Pools[0]
+	same.From = p.From
+	if !reflect.DeepEqual(same, p) {
+		return errors.New("a NodePolicy's pool would have other VFs: keep the ConfigMap")
 	}
 	return nil
 }
 
-// folded returns the value of a key in any case, as the device plugin reads it.
-func folded(values map[string]any, key string) any {
-	for k, v := range values {
-		if strings.EqualFold(k, key) {
-			return v
-		}
+// poolOf returns the pool of a NodePolicy that takes the VFs which a pool of the device plugin
+// takes.
+func poolOf(p desired.Pool) v1alpha1.Pool {
+	asBound := true
+	out := v1alpha1.Pool{Name: p.Name, Prefix: p.Prefix, AsBound: &asBound, ExcludeTopology: trueOrNil(p.ExcludeTopology), AdditionalInfo: p.AdditionalInfo}
+	for _, s := range p.Selectors {
+		out.Selectors = append(out.Selectors, v1alpha1.Selector{
+			Vendors: s.Vendors, Devices: s.Devices, Drivers: s.Drivers, LinkTypes: s.LinkTypes,
+			PCIAddresses: texts(s.PCIAddresses), ACPIIndexes: texts(s.ACPIIndexes),
+			PFNames: parts(s.PFNames), RootDevices: parts(s.RootDevices),
+			IsRDMA: trueOrNil(s.IsRDMA), NeedVhostNet: trueOrNil(s.NeedVhostNet),
+		})
 	}
-	return nil
+	return out
 }
 
-// selectorsOf reads a map of selectors, or a list of them.
-func selectorsOf(raw json.RawMessage) ([]v1alpha1.Selector, error) {
-	var out []v1alpha1.Selector
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
+func texts[T any](values []T) (out []string) {
+	for _, v := range values {
+		out = append(out, fmt.Sprint(v))
 	}
-	if raw[0] == '{' {
-		raw = json.RawMessage("[" + string(raw) + "]")
+	return out
+}
+
+// parts returns values of pfNames or rootDevices as people write them: a PF, then the indexes of
+// some of its VFs.
+func parts[T any](values []desired.Part[T]) (out []string) {
+	for _, p := range values {
+		var indexes []string
+		for _, r := range p.Indexes {
+			text := fmt.Sprint(r.First)
+			if r.Last != r.First {
+				text += fmt.Sprint("-", r.Last)
+			}
+			indexes = append(indexes, text)
+		}
+		text := fmt.Sprint(p.PF)
+		if len(indexes) > 0 {
+			text += "#" + strings.Join(indexes, ",")
+		}
+		out = append(out, text)
 	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, fmt.Errorf("selectors: %w", err)
-	}
-	return out, nil
+	return out
 }

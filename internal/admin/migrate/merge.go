@@ -137,23 +137,18 @@ func (p policy) partOf(s pfSelector) part {
 	return out
 }
 
-// entry has the number of VFs and the MTU that the operator wants for the PFs of a selector.
+// entry has the number of VFs that the operator wants for the PFs of a selector.
 type entry struct {
 	pfSelector
-	vfs, mtu int
+	vfs int
 }
 
 // rule returns the entry of pfs. No policy of the operator waits for carrier.
 func (e entry) rule() v1alpha1.PFRule {
-	out := v1alpha1.PFRule{
+	return v1alpha1.PFRule{
 		Name: e.name, PCIAddress: e.address, Vendor: e.vendor, Device: e.device,
 		VFs: intstr.FromInt32(int32(e.vfs)), NeedCarrier: new(bool),
 	}
-	if e.mtu > 0 {
-		mtu := int32(e.mtu)
-		out.MTU = &mtu
-	}
-	return out
 }
 
 // mergePF merges the policies of a node for the PFs of a selector as the operator does. The
@@ -176,9 +171,9 @@ func mergePF(policies []policy, s pfSelector) entry {
 			return o.resource == own.resource || o.first <= own.last && own.first <= o.last
 		})
 		if len(kept) == 0 && (i == 0 || ordered[i-1].Priority != p.Priority) {
-			out.vfs, out.mtu = 0, 0
+			out.vfs = 0
 		}
-		out.vfs, out.mtu = max(out.vfs, p.NumVFs), max(out.mtu, p.MTU)
+		out.vfs = max(out.vfs, p.NumVFs)
 		kept = append(kept, own)
 		parts = kept
 	}
@@ -209,7 +204,7 @@ func dropImplied(all []entry) []entry {
 	var out []entry
 	for _, e := range slices.Backward(all) {
 		next := slices.IndexFunc(out, func(o entry) bool { return e.isPartOf(o.pfSelector) })
-		if next < 0 || out[next].vfs != e.vfs || out[next].mtu != e.mtu {
+		if next < 0 || out[next].vfs != e.vfs {
 			out = slices.Insert(out, 0, e)
 		}
 	}

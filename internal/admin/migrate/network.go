@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/network/strictjson"
 )
 
 // networkSpec has the fields of a SriovNetwork.
@@ -33,7 +35,7 @@ type plugin struct {
 	CNIVersion   string          `json:"cniVersion,omitempty"`
 	Name         string          `json:"name,omitempty"`
 	Type         string          `json:"type"`
-	VLAN         int             `json:"vlan,omitempty"`
+	VLAN         *int            `json:"vlan,omitempty"`
 	VLANQoS      int             `json:"vlanQoS,omitempty"`
 	VLANProto    string          `json:"vlanProto,omitempty"`
 	SpoofChk     string          `json:"spoofchk,omitempty"`
@@ -45,8 +47,8 @@ type plugin struct {
 	IPAM         json.RawMessage `json:"ipam,omitempty"`
 }
 
-// list is the configuration of a network of several plugins.
-type list struct {
+// chain is the configuration of a network of several plugins.
+type chain struct {
 	CNIVersion string            `json:"cniVersion"`
 	Name       string            `json:"name"`
 	Plugins    []json.RawMessage `json:"plugins"`
@@ -95,8 +97,11 @@ func (c *converter) network(o Object) {
 // config returns spec.config of the network.
 func (s networkSpec) config(name string) (string, error) {
 	p := plugin{
-		CNIVersion: networkVersion, Name: name, Type: netconf.TypeSRIOV, VLAN: s.VLAN, VLANQoS: s.VLANQoS, VLANProto: s.VLANProto,
+		CNIVersion: networkVersion, Name: name, Type: netconf.TypeSRIOV, VLANQoS: s.VLANQoS, VLANProto: s.VLANProto,
 		SpoofChk: s.SpoofChk, Trust: s.Trust, LinkState: s.LinkState, MinTxRate: s.MinTxRate, MaxTxRate: s.MaxTxRate,
+	}
+	if s.VLAN != 0 || s.VLANQoS != 0 || s.VLANProto != "" {
+		p.VLAN = &s.VLAN // the operator always writes it, and the other keys need it
 	}
 	for _, text := range []struct {
 		field, value string
@@ -108,23 +113,40 @@ func (s networkSpec) config(name string) (string, error) {
 		if !json.Valid([]byte(text.value)) {
 			return "", fmt.Errorf("spec.%s: not JSON: correct it", text.field)
 		}
+		if err := requireOnce(text.field, []byte(text.value)); err != nil {
+			return "", err
+		}
 		*text.to = json.RawMessage(text.value)
 	}
 	if s.MetaPlugins == "" {
 		return indented(p)
 	}
-	l := list{CNIVersion: p.CNIVersion, Name: p.Name}
+	l := chain{CNIVersion: p.CNIVersion, Name: p.Name}
 	p.CNIVersion, p.Name = "", ""
 	first, err := json.Marshal(p)
 	if err != nil {
 		return "", err
 	}
 	var more []json.RawMessage
-	if err := json.Unmarshal([]byte("["+s.MetaPlugins+"]"), &more); err != nil {
+	text := []byte("[" + s.MetaPlugins + "]")
+	if err := json.Unmarshal(text, &more); err != nil {
 		return "", fmt.Errorf("spec.metaPlugins: want configurations of plugins, with commas between them: %w", err)
+	}
+	if err := requireOnce("metaPlugins", text); err != nil {
+		return "", err
 	}
 	l.Plugins = append(append(l.Plugins, first), more...)
 	return indented(l)
+}
+
+// requireOnce refuses a field whose JSON has a key twice: programs read one of the values, and ignore
+// the other.
+func requireOnce(field string, text []byte) error {
+	twice := strictjson.FindRepeated(text)
+	if len(twice) == 0 {
+		return nil
+	}
+	return fmt.Errorf("spec.%s: %s is given twice, and one value would be lost: take one out; two plugins are two objects, with a comma between them", field, strings.Join(twice, ", "))
 }
 
 func indented(v any) (string, error) {

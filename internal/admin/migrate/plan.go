@@ -31,6 +31,8 @@ func MakePlan(c Cluster, options Options) Plan {
 	options.ResourcePrefix = cmp.Or(options.ResourcePrefix, s.prefix)
 	converted := Convert(c.wanted(), options)
 	for _, n := range converted.Notes {
+		// drainSteps has the step, and culvertd reads the ConfigMap of the device plugin itself.
+		n.Lost = n.Lost && !n.isAboutDrains() && !strings.Contains(n.Text, commonLabel)
 		p.add(n)
 	}
 	if c.hasOperatorObjects() {
@@ -67,7 +69,7 @@ func (c Cluster) wanted() []Object {
 
 // hasResourceList reports whether a ConfigMap is one of a device plugin.
 func hasResourceList(o Object) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(o.Data)), func(text string) bool { return strings.Contains(text, "resourceList") })
+	return slices.ContainsFunc(slices.Collect(maps.Values(o.Data)), isDevicePlugin)
 }
 
 // hasOperatorObjects reports whether objects of the operator are there.

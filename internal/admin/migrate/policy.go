@@ -33,16 +33,12 @@ type policySpec struct {
 		DeviceID    string   `json:"deviceID"`
 		RootDevices []string `json:"rootDevices"`
 		PFNames     []string `json:"pfNames"`
-		NetFilter   string   `json:"netFilter"`
 	} `json:"nicSelector"`
 	DeviceType        string `json:"deviceType"`
 	NeedVhostNet      bool   `json:"needVhostNet"`
 	ExcludeTopology   bool   `json:"excludeTopology"`
 	ExternallyManaged bool   `json:"externallyManaged"`
 	IsRDMA            bool   `json:"isRdma"`
-	LinkType          string `json:"linkType"`
-	VDPAType          string `json:"vdpaType"`
-	ESwitchMode       string `json:"eSwitchMode"`
 }
 
 // policy is a SriovNetworkNodePolicy that is converted.
@@ -62,12 +58,6 @@ func (c *converter) policy(o Object) []policy {
 	switch {
 	case o.Name == defaultPolicy:
 		c.note(o, "", "not converted: the operator ignores the policy of this name too")
-		return nil
-	case strings.EqualFold(p.LinkType, "ib"):
-		c.lose(o, "spec.linkType", "not converted: %s", infiniband)
-		return nil
-	case p.ESwitchMode == "switchdev", p.VDPAType != "":
-		c.lose(o, "", "not converted: its VFs would be others than it means")
 		return nil
 	case p.NumVFs <= 0 && !p.ExternallyManaged:
 		c.lose(o, "spec.numVfs", "not converted: with %d VFs the operator gives out the PF itself, and Culvert gives out VFs", p.NumVFs)
@@ -304,16 +294,42 @@ func (c *converter) addPool(spec *v1alpha1.NodePolicySpec, p policy, entries []e
 		}
 	}
 	s.IsRDMA, s.NeedVhostNet = trueOrNil(p.IsRDMA), trueOrNil(p.NeedVhostNet)
+	pool := v1alpha1.Pool{
+		Name: p.ResourceName, Prefix: c.options.operatorPrefix(), DeviceType: p.DeviceType,
+		ExcludeTopology: trueOrNil(p.ExcludeTopology), Selectors: []v1alpha1.Selector{s},
+	}
+	if p.MTU != 0 {
+		mtu := int32(p.MTU)
+		pool.MTU = &mtu
+	}
 	for i := range spec.Pools {
 		if spec.Pools[i].Name == p.ResourceName {
+			c.reportOthers(p, spec.Pools[i], pool)
 			spec.Pools[i].Selectors = append(spec.Pools[i].Selectors, s)
 			return
 		}
 	}
-	spec.Pools = append(spec.Pools, v1alpha1.Pool{
-		Name: p.ResourceName, Prefix: c.options.operatorPrefix(), DeviceType: p.DeviceType,
-		ExcludeTopology: trueOrNil(p.ExcludeTopology), Selectors: []v1alpha1.Selector{s},
-	})
+	spec.Pools = append(spec.Pools, pool)
+}
+
+// reportOthers names the settings of a policy in which the pool of its resource differs, since an
+// earlier policy made the pool.
+func (c *converter) reportOthers(p policy, made, wanted v1alpha1.Pool) {
+	text := func(number *int32) string {
+		if number == nil {
+			return "none"
+		}
+		return fmt.Sprint(*number)
+	}
+	for _, f := range []struct{ field, made, wanted string }{
+		{"mtu", text(made.MTU), text(wanted.MTU)},
+		{"deviceType", cmp.Or(made.DeviceType, desired.NetDevice), cmp.Or(wanted.DeviceType, desired.NetDevice)},
+		{"excludeTopology", fmt.Sprint(made.ExcludeTopology != nil), fmt.Sprint(wanted.ExcludeTopology != nil)},
+	} {
+		if f.made != f.wanted {
+			c.lose(p.object, "spec."+f.field, "%s: another policy of resource %s has %s, and a pool has one: its VFs get that; give the policies different resources", f.wanted, p.ResourceName, f.made)
+		}
+	}
 }
 
 // trueOrNil returns the value of a NodePolicy's switch that is off by default.

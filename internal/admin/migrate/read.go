@@ -2,10 +2,12 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -170,14 +172,43 @@ func objectsOf(file string, doc *yaml.Node) (out []Object) {
 		o = h.object()
 		o.From = from
 		if err != nil {
-			o.Err = fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, excerpt.Error(err))
+			o.Err = fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, describeTypes(err))
 		}
 	case err != nil:
-		o.Err = fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, excerpt.Error(err))
+		o.Err = fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, describeTypes(err))
 	default:
 		o.Err = fmt.Errorf("%s: %w: kind is missing: want objects of Kubernetes", from, vf.ErrInvalid)
 	}
 	return []Object{o}
+}
+
+// typeMistakes matches a message of package yaml about a value of another type.
+var typeMistakes = regexp.MustCompile("cannot unmarshal (!![a-z]+)(?: `([^`]*)`)? into ([^\n]+)")
+
+// describeTypes returns a message of package yaml with the types as people write them.
+func describeTypes(err error) string {
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) {
+		return excerpt.Error(err)
+	}
+	var out []string
+	for _, text := range wrong.Errors {
+		out = append(out, typeMistakes.ReplaceAllStringFunc(text, func(found string) string {
+			parts := typeMistakes.FindStringSubmatch(found)
+			value := map[string]string{"!!map": "a map", "!!seq": "a list"}[parts[1]]
+			if value == "" {
+				value = strconv.Quote(parts[2])
+			}
+			return value + ": want " + cmp.Or(typeNames[parts[3]], "a map")
+		}))
+	}
+	return excerpt.Line(strings.Join(out, "; "))
+}
+
+// typeNames has the types of head and its parts, as people call them. Other ones are maps.
+var typeNames = map[string]string{
+	"string": "a text: write it in quotes", "map[string]interface {}": "a map", "map[string]string": "a map of texts",
+	"[]yaml.Node": "a list", "migrate.head": "an object of Kubernetes",
 }
 
 func (h head) object() Object {
@@ -191,7 +222,7 @@ func (h head) object() Object {
 func Decode(kind string, raw []byte) (Object, error) {
 	var h head
 	if err := yaml.Unmarshal(raw, &h); err != nil {
-		return Object{}, fmt.Errorf("%s: %w: %s", kind, vf.ErrInvalid, excerpt.Error(err))
+		return Object{}, fmt.Errorf("%s: %w: %s", kind, vf.ErrInvalid, describeTypes(err))
 	}
 	o := h.object()
 	o.Kind = kind

@@ -51,7 +51,7 @@ func (c Cluster) steps(parts []Part, converts bool, options Options, s settings)
 	if !c.HasNetworks {
 		add("the kind of networks, which Multus brings elsewhere", "kubectl create -f dist/kubernetes/network-attachment-definitions.yaml")
 	}
-	edits := s.settingSteps(c.daemonArgs())
+	edits := append(s.settingSteps(c.daemonArgs()), c.drainSteps()...)
 	out = append(out, edits...)
 	if !c.Installed || len(edits) > 0 {
 		add("VFs that are there are taken over, and those that pods have stay theirs", "kubectl apply --server-side -f %s", manifest)

@@ -181,12 +181,13 @@ func (v *Verdict) judgePod(p api.Pod, all files) {
 // judgeOperator judges an object of the SR-IOV operator by the objects to which it is converted.
 func (v *Verdict) judgeOperator(o migrate.Object, all files) {
 	r := migrate.Convert([]migrate.Object{o}, migrate.Options{})
+	isSetting := o.Kind == migrate.KindPoolConfig || o.Kind == migrate.KindOperator // which become no object
 	for _, n := range r.Notes {
 		if !n.Lost {
 			continue
 		}
 		text := strings.TrimPrefix(n.String(), n.Object+": ")
-		if len(r.Manifests) == 0 {
+		if len(r.Manifests) == 0 && !isSetting {
 			v.addRefusal("%s", text)
 		} else {
 			v.addWarning("%s", text)

@@ -56,7 +56,23 @@ func TestVerdicts(t *testing.T) {
 			network("n", `{"type":"sriov","max-tx-rate":5}`),
 			"NetworkAttachmentDefinition n: works, with warnings\n  warning: spec.config: max-tx-rate 5: unknown key, ignored: did you mean max_tx_rate?\n",
 		},
-		"refused":     {network("n", `{"type":"culvert","max-tx-rate":5}`), "NetworkAttachmentDefinition n: refused\n  refused: spec.config: max-tx-rate: did you mean max_tx_rate? (unknown key, value 5)\n"},
+		"refused": {network("n", `{"type":"culvert","max-tx-rate":5}`), "NetworkAttachmentDefinition n: refused\n  refused: spec.config: max-tx-rate: did you mean max_tx_rate? (unknown key, value 5)\n"},
+		"a policy with a misspelt selector": {
+			"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, nicSelector: {vendor: '15b3', pfName: [enp3s0f0]}}\n",
+			"SriovNetworkNodePolicy p: refused\n  refused: spec.nicSelector.pfName: not converted: unknown field: did you mean pfNames?\n",
+		},
+		"a setting of the operator": {
+			"kind: SriovOperatorConfig\nmetadata: {name: default}\nspec: {enableOvsOffload: true}\n",
+			"SriovOperatorConfig default: works, with warnings\n  warning: spec.enableOvsOffload: no equivalent: Culvert does not switch NICs to switchdev mode\n",
+		},
+		"two types in a plugin": {
+			network("n", `{"cniVersion":"1.0.0","plugins":[{"type":"sriov","vlan":5},{"type":"rdma","type":"sbr"}]}`),
+			"NetworkAttachmentDefinition n: refused\n  refused: spec.config: invalid: plugins[1].type is given twice: two plugins are two objects of plugins, with a comma between them\n",
+		},
+		"a key twice": {
+			network("n", `{"cniVersion":"1.0.0","plugins":[{"type":"sriov","vlan":5,"vlan":6},{"type":"sbr"}]}`),
+			"NetworkAttachmentDefinition n: works, with warnings\n  warning: spec.config: plugins[0]: vlan 5: given twice; the last one counts\n",
+		},
 		"of others":   {network("n", `{"type":"bridge","nonsense":1}`), "NetworkAttachmentDefinition n: works\n"},
 		"not JSON":    {network("n", `{"type":`), "NetworkAttachmentDefinition n: refused\n  refused: spec.config: invalid: not a JSON object: unexpected end of JSON input\n"},
 		"on the node": {network("n", ``), "NetworkAttachmentDefinition n: works, with warnings\n  warning: its configuration is a file on the nodes, which cannot be judged here\n"},
@@ -131,12 +147,12 @@ NetworkAttachmentDefinition team/n: works
 		"a document that is none": {
 			network("n", `{"type":"sriov"}`) + "kind: Pod\nmetadata: {name: p\n---\n" + network("m", `{"type":"sriov"}`) + "- a\n---\nname: x\n",
 			"NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: yaml: line 7: did not find expected ',' or '}'\n" +
-				"NetworkAttachmentDefinition m: works\ndocument: refused\n  refused: file:16: invalid: yaml: unmarshal errors:;   line 16: cannot unmarshal !!seq into migrate.head\n" +
+				"NetworkAttachmentDefinition m: works\ndocument: refused\n  refused: file:16: invalid: line 16: a list: want an object of Kubernetes\n" +
 				"document: refused\n  refused: file:18: invalid: kind is missing: want objects of Kubernetes\n",
 		},
 		"an object of which a part cannot be read": {
 			"kind: List\nitems:\n- kind: NetworkAttachmentDefinition\n  metadata: {name: n, annotations: [a]}\n  spec: {config: '{\"type\":\"sriov\"}'}\n- kind: NetworkAttachmentDefinition\n  metadata: {name: m}\n  spec: {config: '{\"type\":\"sriov\"}'}\n",
-			"NetworkAttachmentDefinition n: refused\n  refused: file:3: invalid: yaml: unmarshal errors:;   line 4: cannot unmarshal !!seq into map[string]string\nNetworkAttachmentDefinition m: works\n",
+			"NetworkAttachmentDefinition n: refused\n  refused: file:3: invalid: line 4: a list: want a map of texts\nNetworkAttachmentDefinition m: works\n",
 		},
 		"JSON that ends early":    {`{"type": "sriov", `, "document: refused\n  refused: file: invalid: yaml: line 1: "},
 		"a configuration in YAML": {"kind: NetworkAttachmentDefinition\nmetadata: {name: n}\nspec: {config: {type: sriov}}\n", "NetworkAttachmentDefinition n: refused\n  refused: spec.config: want a text that has JSON: write config: '{...}'\n"},

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/network/strictjson"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -26,6 +28,9 @@ func ParseDefinition(n api.NetworkDefinition) (netconf.List, error) {
 		return netconf.List{}, nil
 	}
 	l, err := parseDefinition([]byte(n.Config), n.Name)
+	if err == nil {
+		err = requireOnePlugin([]byte(n.Config))
+	}
 	if err != nil {
 		return l, fmt.Errorf("spec.config: %w", err)
 	}
@@ -55,6 +60,20 @@ func parseDefinition(raw []byte, name string) (netconf.List, error) {
 		return parseList(raw, plugins)
 	}
 	return parseSingle(raw, p)
+}
+
+// decidingKey matches the keys that say which plugins a network has.
+var decidingKey = regexp.MustCompile(`(?i)^(type|plugins|plugins\[[0-9]+\]\.type)$`)
+
+// requireOnePlugin refuses a configuration that has the type of a plugin twice, or the list of
+// plugins: a runtime executes one of them, and the author wants both.
+func requireOnePlugin(raw []byte) error {
+	for _, key := range strictjson.FindRepeated(raw) {
+		if decidingKey.MatchString(key) {
+			return fmt.Errorf("%w: %s is given twice: two plugins are two objects of plugins, with a comma between them", vf.ErrInvalid, key)
+		}
+	}
+	return nil
 }
 
 // parseSingle reads the configuration of a single plugin as a list of one plugin.

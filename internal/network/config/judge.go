@@ -2,10 +2,12 @@ package config
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/network/strictjson"
 )
 
 // Judgement says whether nodes can use a NetworkAttachmentDefinition, as far as its text shows.
@@ -37,12 +39,31 @@ func Judge(n api.NetworkDefinition) Judgement {
 		j.Warnings = append(j.Warnings, "spec.config: culvertd refuses a pod that asks for this network, where it serves pods without Multus: "+err.Error())
 	}
 	j.judgeIPAMTypes()
+	j.judgeRepeated(n.Config)
 	for _, c := range j.Own {
 		for _, w := range c.Warnings {
 			j.Warnings = append(j.Warnings, "spec.config: "+w)
 		}
 	}
 	return j
+}
+
+// judgeRepeated warns of keys that other plugins' configurations have twice. Own has the warnings about
+// Culvert's plugins.
+func (j *Judgement) judgeRepeated(text string) {
+	isOwn := func(key string) bool {
+		for i, p := range j.List.Plugins {
+			if p.IsOwn() && (len(j.List.Plugins) == 1 && !strings.HasPrefix(key, "plugins[") || strings.HasPrefix(key, fmt.Sprintf("plugins[%d].", i))) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, key := range strictjson.FindRepeated([]byte(text)) {
+		if j.Err == nil && !isOwn(key) {
+			j.Warnings = append(j.Warnings, fmt.Sprintf("spec.config: %s: given twice; the last one counts", key))
+		}
+	}
 }
 
 // judgeIPAMTypes refuses IPAM plugins that no node executes, and warns of those that only nodes

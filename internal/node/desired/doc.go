@@ -17,6 +17,7 @@
 //	- name: intel_sriov_netdevice
 //	  prefix: intel.com     # default culvert.dev
 //	  deviceType: netdevice # or vfio-pci
+//	  mtu: 1500             # of the pool's free VFs; that of the PF when not given
 //	  drift: mend           # or report
 //	  selectors:            # or a list of such maps
 //	    vendors: ["8086"]
@@ -82,6 +83,15 @@
 //	                  the device's character devices (/dev/infiniband)
 //	needVhostNet      true selects nothing: a pod gets the VF with /dev/vhost-net and
 //	                  /dev/net/tun
+//
+// mtu is the MTU of the pool's VFs while they are free. culvertd raises the MTU of their PF to it,
+// and never lowers the PF's for it: a PF without mtu keeps a larger one. So VFs of one PF can have
+// the MTU 9000 in one pool, and 1500 in another.
+//
+// asBound: true makes a pool that takes VFs as the SR-IOV device plugin takes them. drivers is
+// then the driver that is bound to a VF now, and pfNames are whole names in any case. culvertd
+// binds no driver for such a pool, so deviceType is left out. culvert migrate convert makes a
+// pool with asBound of each pool of that plugin.
 //
 // drift decides about a VF with an owner when another program changes its VLAN, spoof check,
 // trust, rates or link state. mend, the default, sets them again and reports the change.

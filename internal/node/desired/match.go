@@ -44,7 +44,7 @@ func (s Spec) decidePF(pf vf.PF) (want PFSpec, managed, contested bool) {
 			return PFSpec{}, false, true
 		}
 	}
-	return rules[0].Want.resolveVFs(pf), true, false
+	return s.raiseMTU(rules[0].Want.resolveVFs(pf), pf), true, false
 }
 
 // decidingRules returns the first rule that matches pf, and the first matching rule of each other

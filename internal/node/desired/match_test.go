@@ -320,3 +320,19 @@ func TestWhereDeclared(t *testing.T) {
 		}
 	}
 }
+
+// A pool with asBound takes VFs by the driver that is bound to them, as a pool of the device plugin's
+// file does, and binds none.
+func TestAsBoundInHostYAML(t *testing.T) {
+	s := parse(t, `
+pools:
+- {name: kernel, asBound: true, selectors: {drivers: [igbvf]}}
+- {name: user, asBound: true, selectors: {drivers: [vfio-pci]}}
+`)
+	for driver, want := range map[string]string{"igbvf": "kernel", vf.DriverVFIO: "user", "uio_pci_generic": ""} {
+		p, _ := s.PoolOf(igb, 0, vf.State{PCI: vf.PCIAddr{Bus: 1, Device: 16}, Driver: driver})
+		if p.Name != want || want != "" && p.DriverFor(driver) != map[string]string{"kernel": vf.DriverDefault, "user": vf.DriverVFIO}[want] {
+			t.Errorf("a VF with %s: pool %q, want %q, bound to %q", driver, p.Name, want, p.DriverFor(driver))
+		}
+	}
+}

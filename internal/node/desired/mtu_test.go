@@ -31,7 +31,8 @@ func TestMTUOfMembers(t *testing.T) {
 			if got := want.ChangesMTU(pf); got != tt.changes {
 				t.Errorf("culvertd sets it: %t", got)
 			}
-			if got := want.MTUOfVFs(pf); got != tt.ofVFs {
+			spec := Spec{PFs: []PFRule{{Name: pf.Name, Want: want}}}
+			if got := spec.MTUOfVF(pf, 0, vf.State{}); got != tt.ofVFs {
 				t.Errorf("VFs get %d, want %d", got, tt.ofVFs)
 			}
 			reason, next, ok := want.OtherMTU(pf)

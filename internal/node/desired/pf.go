@@ -35,8 +35,10 @@ type PFRule struct {
 type PFSpec struct {
 	// VFs is the wanted number; it may exceed the PF's, which Check reports.
 	VFs int
-	// MTU in bytes; 0 leaves it alone.
+	// MTU in bytes; 0 leaves it alone. ForPF returns the larger one of a pool that has VFs of the PF.
 	MTU int
+	// VFMTU is the MTU of VFs whose pool has none; ForPF sets it.
+	VFMTU int
 	// Addresses are added to the PF's interface, beside other addresses. Culvert removes an address
 	// that it added once the address is no longer wanted.
 	Addresses []netip.Prefix

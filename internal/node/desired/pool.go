@@ -25,9 +25,12 @@ type Pool struct {
 	Selectors []Selector
 	// AsBound: the pool takes VFs with the driver that is bound to them and culvertd
 	// binds none for it, as the SR-IOV network device plugin does. Selector.Drivers
-	// then means the driver that is bound now, and DeviceType is a forecast: KindOf returns the
-	// kind as which a VF is given out.
+	// then means the driver that is bound now, and Selector.PFNames are names as that plugin reads
+	// them. DeviceType is a forecast: KindOf returns the kind as which a VF is given out.
 	AsBound bool
+	// MTU is that of the pool's free VFs in bytes; 0 stands for PFSpec.MTU. culvertd raises the MTU
+	// of a PF to that of its pools, and lowers it for none.
+	MTU int
 	// Unserved is the reason why Culvert gives out no VF under this name, with the part of the
 	// entry that it does not serve. It is empty for a pool that is served.
 	Unserved string
@@ -113,7 +116,7 @@ type dialect struct {
 }
 
 var hostDialect = dialect{name: "name", prefix: "prefix", defaultPrefix: DefaultPrefix,
-	keys: []string{"name", "prefix", "deviceType", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow"}}
+	keys: []string{"name", "prefix", "deviceType", "asBound", "mtu", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow"}}
 
 func (r *reader) readPool(v at, d dialect) Pool {
 	p := Pool{Prefix: d.defaultPrefix, AsBound: d.asBound, From: r.locationOf(v)}
@@ -132,6 +135,12 @@ func (r *reader) readPool(v at, d dialect) Pool {
 	if f, ok := fields["excludeTopology"]; ok {
 		p.ExcludeTopology = r.readBool(f)
 	}
+	if f, ok := fields["asBound"]; ok {
+		p.AsBound = r.readBool(f)
+	}
+	if f, ok := fields["mtu"]; ok {
+		p.MTU = parseScalar(r, f, mtuForm)
+	}
 	if f, ok := fields["cdi"]; ok {
 		p.CDI = r.readBool(f)
 	}
@@ -145,6 +154,8 @@ func (r *reader) readPool(v at, d dialect) Pool {
 	where := v
 	switch f, ok := fields["deviceType"]; {
 	case !ok:
+	case p.AsBound && !d.asBound:
+		r.addError(f, "leave it out: a pool with asBound takes VFs with the driver that is bound to them")
 	case !d.asBound:
 		p.DeviceType = parseScalar(r, f, deviceTypeForm)
 		where = f

@@ -162,7 +162,7 @@ func (p *PFPlan) planVF(spec desired.Spec, v vf.State, rec *journal.Record) {
 	if want := vf.StableMAC(p.PF.ID, v.ID.Index); v.Admin.MAC != want {
 		p.addChange(v.ID.Index, "mac", cmp.Or(v.Admin.MAC.String(), "none"), want.String())
 	}
-	if mtu := p.Want.MTUOfVFs(p.PF); p.Managed && rec != nil && rec.Phase == vf.PhaseFree && hasOtherMTU(mtu, rec.Baseline) {
+	if mtu := spec.MTUOfVF(p.PF, v.ID.Index, v); rec != nil && rec.Phase == vf.PhaseFree && hasOtherMTU(mtu, rec.Baseline) {
 		p.addChange(v.ID.Index, "mtu", fmt.Sprint(rec.Baseline.MTU), fmt.Sprint(mtu))
 	}
 	if want, ok := driverChange(p.Want, pool, pooled, v); ok {

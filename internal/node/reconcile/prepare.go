@@ -76,8 +76,7 @@ func (r *Reconciler) nextTask(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	case rec.Phase == vf.PhaseFree && (changesBaseline(r.prepareSteps(spec, pf, v), rec.Baseline) || isReboundOutside(spec, pf, v, rec.Baseline)):
 		return func() error { return r.replaceBaseline(ctx, spec, pf, v) }
 	case rec.Phase == vf.PhaseFree:
-		want, _ := spec.ForPF(pf)
-		if mtu := want.MTUOfVFs(pf); hasOtherMTU(mtu, rec.Baseline) {
+		if mtu := spec.MTUOfVF(pf, v.ID.Index, v); hasOtherMTU(mtu, rec.Baseline) {
 			return func() error { return r.resizeMTU(ctx, v, mtu) }
 		}
 	}
@@ -200,8 +199,7 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 		return err
 	}
 	rec.Phase, rec.Baseline = vf.PhaseFree, vf.BaselineOf(st)
-	want, _ := spec.ForPF(pf)
-	if mtu := want.MTUOfVFs(pf); hasOtherMTU(mtu, rec.Baseline) {
+	if mtu := spec.MTUOfVF(pf, v.ID.Index, st); hasOtherMTU(mtu, rec.Baseline) {
 		// A VF whose driver refuses the MTU can still be given out. Status reports the problem.
 		if err = r.setMTU(ctx, v, mtu); err == nil {
 			rec.Baseline.MTU = mtu
