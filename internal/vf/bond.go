@@ -120,7 +120,8 @@ func ParseAntiAffinity(s string) (AntiAffinity, error) {
 	return a, nil
 }
 
-// PrefersPF reports whether p is the primary PF of the bond, or the bond has no primary PF.
+// PrefersPF reports whether p is the primary PF of the bond, by any of its names or its PCI address,
+// or the bond has no primary PF.
 func (b Bond) PrefersPF(p PF) bool {
 	return b.Primary == "" || b.Primary == p.PCI.String() || slices.Contains(p.Names(), b.Primary)
 }
