@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
 
@@ -156,7 +157,7 @@ func selectorsOf(raw json.RawMessage) ([]v1alpha1.Selector, error) {
 	if raw[0] == '{' {
 		raw = json.RawMessage("[" + string(raw) + "]")
 	}
-	if err := json.Unmarshal(raw, &out); err != nil {
+	if err := excerpt.DecodeJSON(raw, func(text []byte) error { return json.Unmarshal(text, &out) }); err != nil {
 		return nil, fmt.Errorf("selectors: %w", err)
 	}
 	return out, nil
