@@ -98,9 +98,11 @@ func (r *reader) readSelector(v at) Selector {
 	}
 	if f, ok := fields["vendors"]; ok {
 		s.Vendors = readList(r, f, hexForm)
+		r.warnOfNumbers(f)
 	}
 	if f, ok := fields["devices"]; ok {
 		s.Devices = readList(r, f, hexForm)
+		r.warnOfNumbers(f)
 	}
 	if f, ok := fields["drivers"]; ok {
 		s.Drivers = readList(r, f, vfDriverForm)
@@ -134,6 +136,23 @@ func (r *reader) readSelector(v at) Selector {
 		s.LinkTypes = r.readLinkTypes(f)
 	}
 	return s
+}
+
+// warnOfNumbers warns of IDs without quotes in a file of the device plugin: that plugin leaves the
+// entry out, since it reads them as numbers.
+func (r *reader) warnOfNumbers(v at) {
+	if !r.lenient {
+		return
+	}
+	items := []at{v}
+	if v.Kind == yaml.SequenceNode {
+		items = r.readItems(v, "a list")
+	}
+	for _, item := range items {
+		if item.Kind == yaml.ScalarNode && (item.Tag == "!!int" || item.Tag == "!!float") {
+			r.addWarning(item, "%s is a number, read as its digits: write it in quotes, or the device plugin leaves the entry out", keyName(item.Value))
+		}
+	}
 }
 
 // warnOfNames warns of a value of pfNames that can be no name, such as a regular expression: the
