@@ -188,6 +188,64 @@ func TestDevicePluginPFNames(t *testing.T) {
 	}
 }
 
+// Configurations of several pools over three PFs of 8 VFs each. The first 4 VFs of each are bound to
+// iavf, the others to vfio-pci.
+func TestDevicePluginPools(t *testing.T) {
+	for text, want := range map[string]string{
+		`[{"resourceName":"rail1","selectors":{"pfNames":["eth1"]}},{"resourceName":"rail10","selectors":{"pfNames":["eth10"]}},{"resourceName":"rail11","selectors":{"pfNames":["eth11#0-3"]}}]`: "rail1: eth1 0-7; rail10: eth10 0-7; rail11: eth11 0-3",
+		`[{"resourceName":"ports","selectors":{"pfNames":["^eth1[01]$"]}}]`: "",
+		`[{"resourceName":"kernel","selectors":{"vendors":["8086"],"devices":["37cd"],"drivers":["iavf","i40evf"]}},{"resourceName":"user","selectors":{"vendors":["8086"],"devices":["37cd"],"drivers":["vfio-pci"]}}]`: "kernel: eth1 0-3, eth10 0-3, eth11 0-3; user: eth1 4-7, eth10 4-7, eth11 4-7",
+		`[{"resourceName":"x","resourcePrefix":"Intel.com","selectors":{"vendors":["8086"]}},{"resourceName":"k","selectors":{"pfNames":["storage"]}}]`:                                                                  "k: eth10 0-7",
+		`[{"resourceName":"r"},{"resourceName":"k","selectors":{"pfNames":["ETH1#7,9"]}}]`:                                                                                                                               "k: eth1 7-7",
+		`[{"resourceName":"whole","selectors":{"vendors":["8086"],"devices":["37d2"]}}]`:                                                                                                                                 "",
+		`[{"resourceName":"a_b","selectors":{"pfNames":["eth1"]}},{"resourceName":"a-b","selectors":{"pfNames":["eth10"]}}]`:                                                                                             "a_b: eth1 0-7; a-b: eth10 0-7",
+	} {
+		read, err := ParseDevicePlugin("config.json", []byte(`{"resourceList": `+text+`}`), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := Merge(Sources{DevicePlugin: read.Pools}, Spec{}, nil).Spec
+		if got := describePools(spec); got != want {
+			t.Errorf("%s:\n  %q, want %q", text, got, want)
+		}
+	}
+}
+
+// describePools lists the VFs of each pool on three PFs.
+func describePools(spec Spec) string {
+	all := map[string][]string{}
+	for i, name := range []string{"eth1", "eth10", "eth11"} {
+		pf := vf.PF{Name: name, PCI: vf.PCIAddr{Bus: uint8(i + 1)}, Vendor: "8086", Device: "37d2", Driver: "i40e"}
+		if name == "eth10" {
+			pf.AltNames = []string{"storage"}
+		}
+		first, last := map[string]int{}, map[string]int{}
+		for index := range 8 {
+			v := vf.State{PCI: vf.PCIAddr{Bus: uint8(i + 1), Device: 2, Function: uint8(index)}, Vendor: "8086", Device: "37cd", Driver: "iavf"}
+			if index > 3 {
+				v.Driver = vf.DriverVFIO
+			}
+			p, in := spec.PoolOf(pf, index, v)
+			if _, seen := first[p.Name]; in && !seen {
+				first[p.Name] = index
+			}
+			if in {
+				last[p.Name] = index
+			}
+		}
+		for pool, index := range first {
+			all[pool] = append(all[pool], fmt.Sprintf("%s %d-%d", name, index, last[pool]))
+		}
+	}
+	var out []string
+	for _, p := range spec.Pools {
+		if len(all[p.Name]) > 0 {
+			out = append(out, p.Name+": "+strings.Join(all[p.Name], ", "))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
 // The first value of rootDevices with the PF's address decides too.
 func TestDevicePluginRootDevices(t *testing.T) {
 	at := vf.PCIAddr{Bus: 1}
