@@ -60,10 +60,10 @@ type NodePolicySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.name) || has(self.mac) || has(self.pciAddress) || has(self.vendor) || has(self.device) || has(self.driver)",message="which PFs? Write name, mac, pciAddress, vendor, device or driver"
 type PFRule struct {
-	// The netdevice, or a pattern such as enp1s0f*.
+	// The netdevice, or a pattern such as enp1s0f*. An alternative name of the netdevice matches too.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MaxLength=127
 	Name string `json:"name,omitempty"`
 	// The PF's permanent address.
 	// +optional
@@ -241,7 +241,7 @@ type Selector struct {
 	// +optional
 	// +listType=atomic
 	ACPIIndexes []string `json:"acpiIndexes,omitempty"`
-	// A PF's netdevice or pattern, then optionally # and VF indexes: enp1s0f0#0,2-7.
+	// A PF's netdevice, an alternative name of it, or a pattern, then optionally # and VF indexes: enp1s0f0#0,2-7.
 	// +optional
 	// +listType=atomic
 	PFNames []string `json:"pfNames,omitempty"`

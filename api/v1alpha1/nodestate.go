@@ -127,6 +127,10 @@ type Counts struct {
 type PFState struct {
 	// The netdevice, or the PCI address of a PF that has none.
 	Name string `json:"name"`
+	// The alternative names of the netdevice, 16 at most. Selectors match them as they match the name.
+	// +optional
+	// +listType=set
+	AltNames []string `json:"altNames,omitempty"`
 	// The permanent MAC address.
 	ID     string `json:"id"`
 	PCI    string `json:"pciAddress"`

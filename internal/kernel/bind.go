@@ -102,7 +102,7 @@ func driverSatisfies(bound, wanted string) bool {
 // makesNetdev reports whether a driver makes a netdevice, rather than handing the device to
 // user space.
 func makesNetdev(driver string) bool {
-	return !strings.HasPrefix(driver, "vfio-") && !strings.HasPrefix(driver, "uio_") && driver != "igb_uio"
+	return !strings.HasPrefix(driver, "vfio-") && !vf.IsUIO(driver)
 }
 
 // probeVF makes the kernel probe the VF and checks that a driver is bound.

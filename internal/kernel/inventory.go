@@ -252,7 +252,7 @@ func linkWithVFs(c eyes, index int) (rtnl.Link, error) {
 // takeLink copies the attributes of link l into pf. The link belongs to the PCI function at.
 func (k *Kernel) takeLink(pf *vf.PF, at vf.PCIAddr, l rtnl.Link) {
 	pf.MAC, pf.MTU, pf.MaxMTU, pf.Up, pf.Carrier = l.MAC, l.MTU, l.MaxMTU, l.Up, l.Carrier
-	pf.CarrierLosses = l.Downs
+	pf.CarrierLosses, pf.AltNames = l.Downs, l.AltNames()
 	if l.Carrier {
 		// The file reads -1 or EINVAL if the driver does not know the speed.
 		speed, _ := readNumber(k.sys.pciPath(at, "net", l.Name, "speed"), 0)

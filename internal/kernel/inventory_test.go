@@ -45,6 +45,24 @@ func TestBrokenDevicesHideNone(t *testing.T) {
 	}
 }
 
+// A PF has the alternative names of its netdevice.
+func TestAltNamesOfPF(t *testing.T) {
+	body := make([]byte, unix.SizeofIfInfomsg)
+	body[4] = 2
+	body = rtnl.AppendString(body, unix.IFLA_IFNAME, "enp1s0")
+	body = rtnl.AppendAttr(body, unix.IFLA_PERM_ADDRESS, []byte{2, 0, 0, 0, 0, 1})
+	l, err := rtnl.ParseLink(rtnl.AppendNested(body, unix.IFLA_PROP_LIST, rtnl.AppendString(nil, unix.IFLA_ALT_IFNAME, "uplink")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := New(Options{SysRoot: treeOf(t, "host.txtar").root})
+	k.see = func(_ string, fn func(eyes) error) error { return fn(told{l}) }
+	pf, err := k.PF(t.Context(), pciAddr(t, "01:00.0"))
+	if diff := cmp.Diff([]string{"enp1s0", "uplink"}, pf.Names()); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestAbilitiesRead(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -120,9 +120,10 @@ func ParseAntiAffinity(s string) (AntiAffinity, error) {
 	return a, nil
 }
 
-// PrefersPF reports whether p is the primary PF of the bond, or the bond has no primary PF.
+// PrefersPF reports whether p is the primary PF of the bond, by any of its names or its PCI address,
+// or the bond has no primary PF.
 func (b Bond) PrefersPF(p PF) bool {
-	return b.Primary == "" || b.Primary == p.Name || b.Primary == p.Port || b.Primary == p.PCI.String()
+	return b.Primary == "" || b.Primary == p.PCI.String() || slices.Contains(p.Names(), b.Primary)
 }
 
 // SharedPart returns the part that two PFs share and VFs of a bond must not have in common, such

@@ -112,11 +112,12 @@ func TestParseAntiAffinity(t *testing.T) {
 
 // A person may name the primary PF by its netdevice, its port or its PCI address.
 func TestPrefersPF(t *testing.T) {
-	pf := PF{Name: "enp1s0", PCI: PCIAddr{Bus: 1}}
+	pf := PF{Name: "enp1s0", AltNames: []string{"uplink"}, PCI: PCIAddr{Bus: 1}}
 	split := PF{Port: "enp2s0f4", PCI: PCIAddr{Bus: 2}}
 	for primary, want := range map[string][2]bool{ // of pf and split
 		"": {true, true}, "enp1s0": {true, false}, "0000:01:00.0": {true, false},
 		"enp2s0f4": {false, true}, "0000:02:00.0": {false, true}, "enp9s0": {false, false},
+		"uplink": {true, false},
 	} {
 		b := Bond{Primary: primary}
 		if got := [2]bool{b.PrefersPF(pf), b.PrefersPF(split)}; got != want {

@@ -3,6 +3,7 @@ package vf
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Driver has the facts about a PF driver and its NICs that the kernel does not report: it answers
@@ -84,6 +85,21 @@ func DriverOf(name string) Driver {
 // DrivesVFs reports whether a netdevice driver is known to serve the VFs of a PF driver.
 func DrivesVFs(name string) bool {
 	return slices.ContainsFunc(drivers, func(d Driver) bool { return slices.Contains(d.VFDrivers, name) })
+}
+
+// IsUIO reports whether a driver hands a device to user space by /dev/uioN, which no IOMMU guards.
+func IsUIO(driver string) bool {
+	return driver == "uio" || driver == "igb_uio" || strings.HasPrefix(driver, "uio_")
+}
+
+// DrivesOnlyPFs reports whether a driver is known to serve PFs, and to serve no VF.
+func DrivesOnlyPFs(name string) bool { return DriverOf(name).Name != "" && !DrivesVFs(name) }
+
+// IsPFModel reports whether a model of NIC is known to be a PF. An empty vendor stands for any.
+func IsPFModel(vendor, device string) bool {
+	return slices.ContainsFunc(drivers, func(d Driver) bool {
+		return (vendor == "" || slices.Contains(d.Vendors, vendor)) && slices.Contains(d.PFDevices, device)
+	})
 }
 
 // IsVF reports whether a NIC is a VF, by its driver or its model. A guest sees a VF without its

@@ -197,6 +197,47 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// Configurations of the device plugin may select PFs, by their models or their drivers.
+func TestIsPFModel(t *testing.T) {
+	for _, tt := range []struct {
+		vendor, device string
+		want           bool
+	}{
+		{"15b3", "1017", true}, {"", "1017", true}, {"15b3", "1018", false}, {"8086", "1017", false}, {"8086", "1572", true},
+		{"8086", "1592", true}, {"8086", "154c", false}, {"8086", "1889", false}, {"1dd8", "1002", true}, {"1dd8", "1003", false}, {"", "", false},
+	} {
+		if got := IsPFModel(tt.vendor, tt.device); got != tt.want {
+			t.Errorf("%s:%s is a PF: %t", tt.vendor, tt.device, got)
+		}
+	}
+	for name, want := range map[string]bool{"ixgbe": true, "i40e": true, "ionic": false, "mlx5_core": false, "iavf": false, DriverVFIO: false, "": false} {
+		if got := DrivesOnlyPFs(name); got != want {
+			t.Errorf("%q drives only PFs: %t", name, got)
+		}
+	}
+}
+
+// No model is both a PF's and a VF's.
+func TestModelsAreDistinct(t *testing.T) {
+	for _, d := range drivers {
+		for _, device := range d.PFDevices {
+			for _, vendor := range d.Vendors {
+				if (NIC{Vendor: vendor, Device: device}).IsVF() {
+					t.Errorf("%s:%s is a PF and a VF", vendor, device)
+				}
+			}
+		}
+	}
+}
+
+func TestIsUIO(t *testing.T) {
+	for name, want := range map[string]bool{"uio": true, "igb_uio": true, "uio_pci_generic": true, "uiox": false, DriverVFIO: false, "igbvf": false, "": false} {
+		if got := IsUIO(name); got != want {
+			t.Errorf("%q is a driver of UIO: %t", name, got)
+		}
+	}
+}
+
 // host.yaml may bind a driver to a VF by its name. The name of a PF driver is no such name, except
 // for drivers that serve both.
 func TestDrivesVFs(t *testing.T) {

@@ -41,10 +41,16 @@ var drivers = []Driver{
 		ClearsMAC: OnlyIfSet,
 	}, {
 		Name: "i40e", VFDrivers: []string{"iavf", "i40evf"}, OnlySRIOV: true,
+		Vendors: []string{"8086"}, // i40e_devids.h: X710, XL710, XXV710, X722
+		PFDevices: []string{"104e", "104f", "0cf8", "0d58", "1572", "1580", "1581", "1583", "1584", "1585", "1586", "1587", "1588", "1589",
+			"158a", "158b", "15ff", "37ce", "37cf", "37d0", "37d1", "37d2", "37d3"},
 		Lacks:  []Setting{SetVLANProto, SetMinTxRate, SetRSSQuery},
 		Lowest: 50, Raises: true, Step: 50, UpToLink: true, NeedsLink: true,
 	}, {
 		Name: "ice", VFDrivers: []string{"iavf"}, OnlySRIOV: true,
+		Vendors: []string{"8086"}, // ice_devids.h: E810, E822, E823, E825, E830
+		PFDevices: []string{"1591", "1592", "1593", "1599", "159a", "159b", "124c", "124d", "124e", "124f", "151d", "188a", "188b", "188c", "188d", "188e",
+			"1890", "1891", "1892", "1893", "1894", "1897", "1898", "1899", "189a", "12d1", "12d2", "12d3", "12d5", "579c", "579d", "579e", "579f"},
 		Lacks:  []Setting{SetVLANProto, SetRSSQuery},
 		Lowest: 1, UpToLink: true,
 	}, {

@@ -127,6 +127,8 @@ type PF struct {
 	Autoprobe Tri       `json:"autoprobe,omitzero"`
 	Abilities Abilities `json:"abilities"`
 	RDMA      bool      `json:"rdma,omitempty"` // whether the PF has an RDMA device
+	// AltNames are the alternative names of the netdevice, or of the port (IFLA_ALT_IFNAME, Linux 5.5).
+	AltNames []string `json:"altNames,omitempty"`
 	// Port is the netdevice that has the link (carrier, speed, MTU, admin state) of a PF that has
 	// none of its own: on Chelsio cards VFs belong to functions 0 to 3 and the ports to function
 	// 4. Port is empty for other PFs.
@@ -151,6 +153,12 @@ func (p PF) VF(index int) (State, bool) {
 		}
 	}
 	return State{}, false
+}
+
+// Names returns the names by which people may select the PF: its netdevice, its port, and their
+// alternative names.
+func (p PF) Names() []string {
+	return slices.DeleteFunc(append([]string{p.Name, p.Port}, p.AltNames...), func(name string) bool { return name == "" })
 }
 
 // Label returns the name of a PF in messages: its netdevice, else its PCI address.

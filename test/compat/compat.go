@@ -4,6 +4,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,7 +25,9 @@ type Group struct {
 	Least int `yaml:"least"`
 	// Floor is the number of cases that must have the peer's outcome. It only rises: raise it
 	// in the change that makes more cases the same.
-	Floor int    `yaml:"floor"`
+	Floor int `yaml:"floor"`
+	// Ran is the test that runs the peer's own code on the cases without a source; empty: none does.
+	Ran   string `yaml:"ran"`
 	Cases []Case `yaml:"cases"`
 
 	run runner
@@ -34,9 +37,12 @@ type Group struct {
 type Case struct {
 	Name string `yaml:"name"`
 	// From is the repository and the path in it that show the outcome.
-	From  string    `yaml:"from"`
-	Input yaml.Node `yaml:"input"`
-	Peer  Outcome   `yaml:"peer"`
+	From string `yaml:"from"`
+	// Source is the file of the peer and the function in it that decide the outcome, of a case
+	// whose outcome was read there and not run. Another repository stands before the file.
+	Source string    `yaml:"source"`
+	Input  yaml.Node `yaml:"input"`
+	Peer   Outcome   `yaml:"peer"`
 	// Different says why Culvert's outcome is another on purpose.
 	Different string `yaml:"different"`
 }
@@ -115,7 +121,11 @@ func Groups() ([]Group, error) {
 	return out, nil
 }
 
-// checkCases refuses cases that have the same name or input.
+// sourceForm matches Case.Source: the repository unless it is the peer's, the file and the function.
+var sourceForm = regexp.MustCompile(`^([\w.-]+/[\w.-]+ )?[\w./-]+\.go \w+$`)
+
+// checkCases refuses cases that have the same name or input, and those that were not run and do not
+// say where their outcome was read.
 func (g Group) checkCases() error {
 	var errs []error
 	names, inputs := map[string]bool{}, map[string]string{}
@@ -128,6 +138,8 @@ func (g Group) checkCases() error {
 			err = fmt.Errorf("case %q: peer: missing", c.Name)
 		case len(strings.Fields(c.From)) < 2 || !strings.Contains(c.From, "/"):
 			err = fmt.Errorf("case %q: from: want owner/repository and a path", c.Name)
+		case (g.Ran == "" || c.Source != "") && !sourceForm.MatchString(c.Source):
+			err = fmt.Errorf("case %q: source: want the file and the function that decide, such as pkg/config/config.go LoadConf", c.Name)
 		case inputs[string(text)] != "":
 			err = fmt.Errorf("case %q has the input of case %q", c.Name, inputs[string(text)])
 		}
@@ -156,6 +168,16 @@ func (g Group) Run() []Result {
 		out = append(out, r)
 	}
 	return out
+}
+
+// CountRead returns how many cases have an outcome that was read in the peer's code, and not run.
+func (g Group) CountRead() (n int) {
+	for _, c := range g.Cases {
+		if c.Source != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // Count returns how many results have a verdict.

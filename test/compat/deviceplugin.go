@@ -17,6 +17,8 @@ import (
 //	ens1f0  8086:1572 i40e       VFs 154c: 0 to 5 bound to iavf, 6 and 7 to vfio-pci
 //	ens1f1  8086:1572 i40e       VFs 154c: 0 to 3 bound to vfio-pci
 //	ens2f0  15b3:1017 mlx5_core  VFs 1018: 0 to 3 bound to mlx5_core, each with an RDMA device
+//	ens3f0  19e5:0222 hns3       VFs a22f: 0 and 1 bound to igb_uio
+//	ens4f0  1dd8:1002 ionic      no VFs
 func testHardware() []vf.PF {
 	pf := func(name, pci, vendor, device, driver string) vf.PF {
 		a, _ := vf.ParsePCIAddr(pci)
@@ -37,6 +39,8 @@ func testHardware() []vf.PF {
 		add(pf("ens1f0", "0000:3b:00.0", "8086", "1572", "i40e"), "0000:3b:02.0", "154c", "iavf", "iavf", "iavf", "iavf", "iavf", "iavf", vf.DriverVFIO, vf.DriverVFIO),
 		add(pf("ens1f1", "0000:3b:00.1", "8086", "1572", "i40e"), "0000:3b:0a.0", "154c", vf.DriverVFIO, vf.DriverVFIO, vf.DriverVFIO, vf.DriverVFIO),
 		withRDMA(add(pf("ens2f0", "0000:5e:00.0", "15b3", "1017", "mlx5_core"), "0000:5e:00.2", "1018", "mlx5_core", "mlx5_core", "mlx5_core", "mlx5_core")),
+		add(pf("ens3f0", "0000:7d:00.0", "19e5", "0222", "hns3"), "0000:7d:01.0", "a22f", "igb_uio", "igb_uio"),
+		pf("ens4f0", "0000:81:00.0", "1dd8", "1002", "ionic"),
 	}
 }
 

@@ -15,6 +15,10 @@ outcome with that project's. The cases are in [test/compat](../test/compat): eac
 our own, the other project's outcome and where it shows it. ` + "`tools/go test ./test/compat -v`" + `
 prints the same table and every case with another outcome.
 
+A test runs the other project's own code on the cases under "peer run". Its parts for the cases
+under "read, not run" are not to be had as Go modules, or need a cluster or a NIC. Each of these
+cases names the file and the function of the other project in which its outcome was read.
+
 One default differs. Culvert lets a pod use a network of another namespace only where [namespace
 isolation](kubernetes.md#which-pods-may-use-which-networks) admits it. Multus does so only with
 ` + "`namespaceIsolation`" + `.
@@ -24,8 +28,8 @@ plugins. Multus executes one of the two, and says nothing of the other.
 
 <!-- Written by tools/refdoc from the cases of test/compat: change them there. -->
 
-| group | compared with | cases | same | deliberately different | not yet | same, of all |
-|---|---|---|---|---|---|---|
+| group | compared with | cases | peer run | read, not run | same | deliberately different | not yet | same, of all |
+|---|---|---|---|---|---|---|---|---|
 `
 
 // compatibilityPage returns a table of the groups, and lists the cases of each group with
@@ -40,7 +44,7 @@ func compatibilityPage() ([]byte, error) {
 	for _, g := range groups {
 		results := g.Run()
 		same := compat.Count(results, compat.Same)
-		fmt.Fprintf(&table, "| %s | %s | %d | %d | %d | %d | %d %% |\n", g.Title, g.Peer, len(results), same,
+		fmt.Fprintf(&table, "| %s | %s | %d | %d | %d | %d | %d | %d | %d %% |\n", g.Title, g.Peer, len(results), len(results)-g.CountRead(), g.CountRead(), same,
 			compat.Count(results, compat.Different), compat.Count(results, compat.NotYet), 100*same/len(results))
 		if same < len(results) {
 			writeOthers(&rest, g, results)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
 
@@ -90,10 +91,10 @@ func (p policy) findMistake(options Options) error {
 // decode fills a struct with the values of a spec.
 func decode(values map[string]any, into any) error {
 	raw, err := json.Marshal(values)
-	if err == nil {
-		err = json.Unmarshal(raw, into)
+	if err != nil {
+		return err
 	}
-	return err
+	return excerpt.DecodeJSON(raw, func(text []byte) error { return json.Unmarshal(text, into) })
 }
 
 // nodePolicies makes a NodePolicy of the policies of each nodeSelector. Policies of several

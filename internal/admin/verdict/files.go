@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
@@ -76,9 +77,12 @@ func policyOf(o migrate.Object) (out v1alpha1.NodePolicySpec, err error) {
 	if err != nil {
 		return out, fmt.Errorf("spec: %w", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&out); err != nil {
+	err = excerpt.DecodeJSON(raw, func(text []byte) error {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		return d.Decode(&out)
+	})
+	if err != nil {
 		return out, fmt.Errorf("spec: %w", err)
 	}
 	return out, nil

@@ -74,6 +74,9 @@ func (v *Verdict) devicePlugin(key string, text []byte) {
 	if err != nil {
 		v.addRefusal("%v", err)
 	}
+	for _, e := range read.Refused {
+		v.addWarning("an entry is refused, and the others are served: %v", e)
+	}
 	for _, w := range read.Warnings {
 		v.addWarning("%v", w)
 	}

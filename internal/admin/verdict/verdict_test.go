@@ -109,6 +109,31 @@ Pod p: refused
 			`{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}, {"resourceName": "b", "deviceType": "accelerator"}]}`,
 			"ConfigMap file: works, with warnings\n  warning: pool intel.com/b is not served: config.json:1: ",
 		},
+		"names of PFs": {
+			`{"resourceList": [{"resourceName": "ports", "selectors": {"pfNames": ["^ens1f[01]$"]}}]}`,
+			"ConfigMap file: works, with warnings\n  warning: config.json:1: resourceList[0].selectors.pfNames \"^ens1f[01]$\" matches no PF, since whole names are compared: ",
+		},
+		"an entry with a bad prefix": {
+			`{"resourceList":[{"resourceName":"x","resourcePrefix":"Intel.com","selectors":{"vendors":["15b3"]}},{"resourceName":"k","selectors":{"drivers":["iavf"]}}]}`,
+			"ConfigMap file: works, with warnings\n  warning: an entry is refused, and the others are served: config.json:1: resourceList[0].resourcePrefix \"Intel.com\": want a domain name in lower case such as intel.com\n",
+		},
+		"no selectors": {
+			`{"resourceList":[{"resourceName":"r"}]}`,
+			"ConfigMap file: works, with warnings\n  warning: pool intel.com/r is not served: config.json:1: resourceList[0]: selectors are missing, so it has no VF: ",
+		},
+		"a pool of PFs": {
+			`{"resourceList":[{"resourceName":"pf","selectors":{"vendors":["15b3"],"devices":["1017"]}}]}`,
+			"ConfigMap file: works, with warnings\n  warning: config.json:1: resourceList[0]: pool intel.com/pf is of PFs (vendors 15b3; devices 1017), which the device plugin gives out while they have no VFs; Culvert gives out VFs only, so the pool stays empty\n",
+		},
+		"IDs without quotes": {
+			"kind: SriovNetworkNodePolicy\nmetadata: {name: unq}\nspec: {numVfs: 8, resourceName: unq, nicSelector: {vendor: 8086, deviceID: 1572, rootDevices: [0000:65:00.0]}}\n---\n" +
+				"kind: NodePolicy\nmetadata: {name: p}\nspec: {pfs: [{vendor: 8086, vfs: 7}]}\n---\n" +
+				"kind: NodePolicy\nmetadata: {name: q}\nspec: {pools: [{name: a, selectors: [{devices: [1572]}]}]}\n",
+			"SriovNetworkNodePolicy unq: refused\n  refused: spec: not converted: nicSelector.deviceID is a number: write it as a text, in quotes, such as \"8086\"; nicSelector.vendor is a number: write it as a text, in quotes, such as \"8086\"\n" +
+				"NodePolicy p: refused\n  refused: spec: pfs.vendor is a number: write it as a text, in quotes, such as \"8086\"\n" +
+				"NodePolicy q: refused\n  refused: spec: pools.selectors.devices is a number: write it as a text, in quotes, such as \"8086\"\n",
+		},
+		"IDs without quotes in files of which the text counts": {"pfs: [{vendor: 8086, device: 0572, vfs: 7}]\npools: [{name: a, selectors: {vendors: [8086], devices: [1e10]}}]\n", "host.yaml file: works\n"},
 		"a CNI file":          {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"culvert","x":1}]}`, "NetworkAttachmentDefinition file: refused\n  refused: spec.config: plugins[1]: x: unknown key"},
 		"a NodePolicy":        {"kind: NodePolicy\nmetadata: {name: p}\nspec: {pfs: [{name: 'enp*', vfs: 7}], pools: [{name: a, prefix: x.io}]}\n", "NodePolicy p: works\n"},
 		"a NodePolicy, wrong": {"kind: NodePolicy\nmetadata: {name: p}\nspec: {pfs: [{name: 'enp*', vfs: -1}]}\n", "NodePolicy p: refused\n  refused: NodePolicy p: pfs[0].vfs"},

@@ -13,12 +13,12 @@ import (
 // not know are zero.
 func TestToPF(t *testing.T) {
 	whole := v1alpha1.PFState{
-		Name: "enp1s0f0", ID: "90:e2:ba:00:00:11", PCI: "0000:01:00.0", Vendor: "8086", Device: "10c9", Driver: "igb", NUMA: 1,
+		Name: "enp1s0f0", AltNames: []string{"uplink"}, ID: "90:e2:ba:00:00:11", PCI: "0000:01:00.0", Vendor: "8086", Device: "10c9", Driver: "igb", NUMA: 1,
 		Carrier: true, Flapping: true, SpeedMbps: 1000, MTU: 1500, MaxMTU: 9216, TotalVFs: 7, NumVFs: 2, RDMA: true, Error: "gone",
 		Faults: []string{"a fault"}, Master: &v1alpha1.PFMaster{Name: "bond0", Kind: "bond", Mode: "active-backup"}, Unable: []string{"link_state"},
 	}
 	want := vf.PF{
-		Name: "enp1s0f0", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 0x11}}, PCI: vf.PCIAddr{Bus: 1}, Vendor: "8086", Device: "10c9", Driver: "igb",
+		Name: "enp1s0f0", AltNames: []string{"uplink"}, ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 0x11}}, PCI: vf.PCIAddr{Bus: 1}, Vendor: "8086", Device: "10c9", Driver: "igb",
 		NUMA: 1, IOMMUGroup: -1, Up: true, Carrier: true, Flapping: true, SpeedMbps: 1000, MTU: 1500, MaxMTU: 9216, TotalVFs: 7, NumVFs: 2, RDMA: true, Err: "gone",
 		Faults: []vf.Fault{"a fault"}, Master: &vf.Master{Name: "bond0", Kind: "bond", Mode: "active-backup"}, Abilities: vf.Abilities{vf.SetLinkState: vf.No},
 	}

@@ -1,11 +1,16 @@
 package nodestate
 
 import (
+	"slices"
+
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
 )
+
+// maxAltNames bounds the alternative names of a PF in a NodeState.
+const maxAltNames = 16
 
 // FromPF converts a PF of a node's status to a PF of its NodeState.
 func FromPF(pf api.PF) v1alpha1.PFState {
@@ -13,6 +18,9 @@ func FromPF(pf api.PF) v1alpha1.PFState {
 		Name: pf.Name, ID: pf.ID.String(), PCI: pf.PCI.String(), Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int32(pf.NUMA),
 		Carrier: pf.Carrier, Flapping: pf.Flapping, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
 		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Err, MaxReason),
+	}
+	if len(pf.AltNames) > 0 {
+		o.AltNames = slices.Clone(pf.AltNames[:min(len(pf.AltNames), maxAltNames)])
 	}
 	if pf.Flapping {
 		o.Carrier, o.SpeedMbps = false, 0 // else each change of the link would be a write
@@ -39,7 +47,7 @@ func FromPF(pf api.PF) v1alpha1.PFState {
 // compared with. An address that culvertd did not know stays zero.
 func ToPF(s v1alpha1.PFState) vf.PF {
 	pf := vf.PF{
-		Name: s.Name, Vendor: s.Vendor, Device: s.Device, Driver: s.Driver, NUMA: int(s.NUMA), IOMMUGroup: -1,
+		Name: s.Name, AltNames: slices.Clone(s.AltNames), Vendor: s.Vendor, Device: s.Device, Driver: s.Driver, NUMA: int(s.NUMA), IOMMUGroup: -1,
 		Up: s.Carrier, Carrier: s.Carrier, Flapping: s.Flapping, SpeedMbps: int(s.SpeedMbps), MTU: int(s.MTU), MaxMTU: int(s.MaxMTU),
 		TotalVFs: int(s.TotalVFs), NumVFs: int(s.NumVFs), RDMA: s.RDMA, Err: s.Error,
 	}

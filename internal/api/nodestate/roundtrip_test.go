@@ -17,7 +17,7 @@ func TestFieldsOfPFs(t *testing.T) {
 	wanted := int32(7)
 	// A flapping link is written as one without carrier and speed: see TestFlappingPF.
 	state := v1alpha1.PFState{
-		Name: "enp1s0f0", ID: "90:e2:ba:00:00:11", PCI: "0000:01:00.0", Vendor: "8086", Device: "10c9", Driver: "igb", NUMA: 1,
+		Name: "enp1s0f0", AltNames: []string{"uplink"}, ID: "90:e2:ba:00:00:11", PCI: "0000:01:00.0", Vendor: "8086", Device: "10c9", Driver: "igb", NUMA: 1,
 		Carrier: true, SpeedMbps: 1000, MTU: 1500, MaxMTU: 9216, TotalVFs: 7, WantedVFs: &wanted, NumVFs: 2, RDMA: true, Error: "gone", Segment: "storage",
 		Faults: []string{"PCIe"}, Master: &v1alpha1.PFMaster{Name: "bond0", Kind: "bond", Mode: "active-backup"}, Unable: []string{"trust"},
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api/nodestate"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -28,7 +29,7 @@ type nodePolicies struct {
 // Handle is admission.Handler.
 func (n *nodePolicies) Handle(ctx context.Context, req admission.Request) admission.Response {
 	var p v1alpha1.NodePolicy
-	if err := json.Unmarshal(req.Object.Raw, &p); err != nil {
+	if err := excerpt.DecodeJSON(req.Object.Raw, func(text []byte) error { return json.Unmarshal(text, &p) }); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the policy: %w", err))
 	}
 	spec, err := desired.FromPolicy(p.Name, p.Spec)

@@ -64,6 +64,16 @@ func (a Attr) describeValue() string {
 	return Digest(a.Value)
 }
 
+// AltNames returns the alternative names of the link, sorted.
+func (l Link) AltNames() (out []string) {
+	for _, a := range l.others {
+		if a.Type == unix.IFLA_PROP_LIST {
+			out = append(out, a.listAltnames()...)
+		}
+	}
+	return out
+}
+
 func (a Attr) listAltnames() []string {
 	var out []string
 	names, _ := Attrs(a.Value) // if the value is cut short, only the names before the cut

@@ -83,6 +83,16 @@ func TestI2AttributesOfLink(t *testing.T) {
 	}
 }
 
+func TestAltNames(t *testing.T) {
+	names := AppendNested(nil, unix.IFLA_PROP_LIST, AppendString(AppendString(nil, unix.IFLA_ALT_IFNAME, "uplink"), unix.IFLA_ALT_IFNAME, "eth7"))
+	for want, body := range map[string][]byte{"": linkHeader(2, 0, 0), "eth7 uplink": append(linkHeader(2, 0, 0), names...)} {
+		l, err := ParseLink(body)
+		if got := strings.Join(l.AltNames(), " "); got != want || err != nil {
+			t.Errorf("%q, want %q: %v", got, want, err)
+		}
+	}
+}
+
 // A list without all VFs is no list: the attribute's length has 16 bits.
 func TestParseLinkCut(t *testing.T) {
 	admin := func(index int) []byte {

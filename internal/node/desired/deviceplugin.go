@@ -3,6 +3,7 @@ package desired
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +24,11 @@ type DevicePlugin struct {
 	// Pools are in the order of the file. A pool that Culvert cannot serve is among
 	// them with the reason in Unserved.
 	Pools []Pool
-	// Warnings are about the ignored parts: unknown keys, and entries that make no pool.
+	// Refused are the reasons why entries make no pool: they have no valid name, or a name that an
+	// earlier entry has.
+	Refused []Error
+	// Warnings are about the ignored parts, entries that make no pool on purpose, and parts with
+	// another effect than they seem to have.
 	Warnings []Error
 }
 
@@ -33,13 +38,13 @@ type DevicePlugin struct {
 // that plugin, and keeps the driver that it has (Pool.AsBound).
 //
 // An entry that cannot be served becomes a pool with the reason in Unserved, and the other entries
-// are served. Such entries have mistakes, the selectors auxTypes, ddpProfiles, pKeys or vdpaType,
-// link types other than ether, or the device types accelerator and auxNetDevice. These selectors
-// may be there if they are empty or false. An entry whose selectors are an empty list makes no
-// pool.
+// are served. Such entries have mistakes or no selectors, the selectors auxTypes, ddpProfiles, pKeys
+// or vdpaType, no link type ether, only drivers of UIO, or the device types accelerator and
+// auxNetDevice. These selectors may be there if they are empty or false. An entry whose selectors
+// are an empty list makes no pool. An entry without a valid name is in Refused.
 //
-// An error, which wraps vf.ErrInvalid, means that the text is not a list of
-// entries with names of their own; that plugin refuses such a text as a whole, too.
+// An error, which wraps vf.ErrInvalid, means that the text is not a list of entries; that plugin
+// refuses such a text, too.
 func ParseDevicePlugin(file string, content []byte, prefix string) (DevicePlugin, error) {
 	if len(content) > maxSize {
 		return DevicePlugin{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
@@ -54,59 +59,109 @@ func ParseDevicePlugin(file string, content []byte, prefix string) (DevicePlugin
 	if root == nil {
 		r.addError(at{Node: &yaml.Node{}}, "it is empty: want {\"resourceList\": [...]}")
 	} else if fields, ok := r.readFields(at{Node: root}, "resourceList"); ok {
-		out.Pools = r.devicePluginPools(r.readItems(fields["resourceList"].orNothing(), "a list of pools"), prefix)
+		out = r.devicePluginPools(r.readItems(fields["resourceList"].orNothing(), "a list of pools"), prefix)
 	}
 	if len(r.errs) > 0 {
 		return DevicePlugin{}, r.joinErrors()
 	}
-	out.Warnings = r.warnings
-	if more := len(r.warnings) - maxErrors; more > 0 {
-		out.Warnings = append(slices.Clip(r.warnings[:maxErrors]), Error{File: file, Text: fmt.Sprintf("and %d more", more)})
-	}
+	out.Warnings = limitErrors(file, r.warnings)
+	out.Refused = limitErrors(file, out.Refused)
 	return out, nil
 }
 
-// devicePluginPools reads the entries, each on its own.
-func (r *reader) devicePluginPools(items []at, prefix string) (pools []Pool) {
+// limitErrors returns the first errors of a list, and how many more there are.
+func limitErrors(file string, all []Error) []Error {
+	if more := len(all) - maxErrors; more > 0 {
+		return append(slices.Clip(all[:maxErrors]), Error{File: file, Text: fmt.Sprintf("and %d more", more)})
+	}
+	return all
+}
+
+// devicePluginPools reads the entries, each on its own. Warnings go to r.
+func (r *reader) devicePluginPools(items []at, prefix string) (out DevicePlugin) {
 	d := dialect{"resourceName", "resourcePrefix", cmp.Or(prefix, DevicePluginPrefix), devicePluginKeys, true}
 	seen := takenNames{}
 	for _, item := range items {
 		entry := &reader{file: r.file, lenient: true}
 		p := entry.readPool(item, d)
-		r.warnings = append(r.warnings, entry.warnings...)
 		switch {
 		case p.Name == "" || p.Prefix == "":
-			r.errs = append(r.errs, entry.errs...)
+			out.Refused = append(out.Refused, entry.ownErrors()...)
 			continue
 		case isEmptyList(item, "selectors"):
 			r.addWarning(item, "pool %s is not made: its list of selectors is empty, so it has no VF", p.FullName())
 			continue
 		}
-		switch why := r.claimName(seen, item, p); {
-		case why == "":
-		case seen[p.variableName()].full == p.FullName():
-			r.addError(item, "%s", why)
+		why, first := r.claimName(seen, item, p), seen[p.variableName()].full
+		switch {
+		case why != "" && first == p.FullName():
+			out.Refused = append(out.Refused, r.newError(item, "%s", why))
 			continue
-		default: // that plugin serves both, since it does not give them to one container
-			r.addWarning(item, "%s; no pool is made of this entry", why)
-			continue
+		case why != "":
+			r.addWarning(item, "pool %s has the variable PCIDEVICE_%s of pool %s: a container with VFs of both finds those of one there", p.FullName(), p.variableName(), first)
 		}
+		if len(entry.errs) == 0 {
+			entry.judgeSelectors(item, p)
+		}
+		r.warnings = append(r.warnings, entry.warnings...)
 		if len(entry.errs) > 0 {
 			p.Selectors, p.Unserved = nil, excerpt.Error(entry.joinErrors())
 		}
-		pools = append(pools, p)
+		out.Pools = append(out.Pools, p)
 	}
-	return pools
+	return out
+}
+
+// ownErrors returns the errors as values, in the order of their lines.
+func (r *reader) ownErrors() (out []Error) {
+	for _, err := range r.errs {
+		var e Error
+		if errors.As(err, &e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// judgeSelectors refuses an entry without selectors, at which that plugin crashes, and one of VFs
+// that are bound to drivers of UIO. It warns of selectors that seem to select other VFs than they
+// do.
+func (r *reader) judgeSelectors(item at, p Pool) {
+	if v := lastValue(item, "selectors"); v == nil || isNull(at{Node: v}) {
+		r.addError(item, `selectors are missing, so it has no VF: name its VFs, e.g. "selectors": {"drivers": ["iavf"]}`)
+		return
+	}
+	if len(p.Selectors) == 0 || slices.ContainsFunc(p.Selectors, Selector.isEmpty) {
+		r.addWarning(item, "pool %s takes every VF that no earlier pool has, since its selectors are empty", p.FullName())
+	}
+	if drivers := p.driversOfUIO(); len(drivers) > 0 {
+		say := r.addWarning
+		if !slices.ContainsFunc(p.Selectors, func(s Selector) bool { return !s.onlyUIO() }) {
+			say = r.addError
+		}
+		say(item, "drivers %s: Culvert gives out no VF that is bound to them, and mounts no /dev/uio: bind vfio-pci, which the IOMMU guards", strings.Join(drivers, ", "))
+	}
+	if len(p.Selectors) > 0 && !slices.ContainsFunc(p.Selectors, func(s Selector) bool { return !s.namesPFs() }) {
+		r.addWarning(item, "pool %s is of PFs (%s), which the device plugin gives out while they have no VFs; Culvert gives out VFs only, so the pool stays empty",
+			p.FullName(), p.Selectors[0].describeModels())
+	}
 }
 
 // isEmptyList reports whether a map has the key with an empty list.
 func isEmptyList(v at, key string) bool {
+	value := lastValue(v, key)
+	return value != nil && value.Kind == yaml.SequenceNode && len(value.Content) == 0
+}
+
+// lastValue returns the value of a key in any case, the last if the key is given twice; nil if it is
+// not there.
+func lastValue(v at, key string) (out *yaml.Node) {
 	for i := 0; i+1 < len(v.Content); i += 2 {
-		if strings.EqualFold(v.Content[i].Value, key) && v.Content[i+1].Kind == yaml.SequenceNode {
-			return len(v.Content[i+1].Content) == 0
+		if strings.EqualFold(v.Content[i].Value, key) {
+			out = v.Content[i+1]
 		}
 	}
-	return false
+	return out
 }
 
 // orNothing returns v, or nothing where the key was not given.

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -35,6 +37,9 @@ func TestParseDevicePlugin(t *testing.T) {
 			var lines []string
 			for _, p := range read.Pools {
 				lines = append(lines, told(p))
+			}
+			for _, e := range read.Refused {
+				lines = append(lines, "refused: "+e.Error())
 			}
 			for _, w := range read.Warnings {
 				lines = append(lines, "warning: "+w.Error())
@@ -109,13 +114,13 @@ func FuzzParseDevicePlugin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		read, err := ParseDevicePlugin("config.json", content, "")
 		if err != nil {
-			if len(read.Pools)+len(read.Warnings) > 0 {
+			if len(read.Pools)+len(read.Refused)+len(read.Warnings) > 0 {
 				t.Errorf("%+v and %v", read, err)
 			}
 			refusedWell(t, err, content)
 			return
 		}
-		for _, w := range read.Warnings {
+		for _, w := range slices.Concat(read.Refused, read.Warnings) {
 			refusedWell(t, w, content)
 		}
 		spec := Spec{Pools: read.Pools}
@@ -143,7 +148,7 @@ func TestDevicePluginPoolsTakeVFsAsBound(t *testing.T) {
 	read, err := ParseDevicePlugin("config.json", []byte(`{"resourceList": [
 		{"resourceName": "net", "selectors": {"drivers": ["iavf"]}},
 		{"resourceName": "dpdk", "resourcePrefix": "x.org", "selectors": {"drivers": ["vfio-pci"]}},
-		{"resourceName": "rest"}]}`), "my.org")
+		{"resourceName": "rest", "selectors": {}}]}`), "my.org")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +168,94 @@ func TestDevicePluginPoolsTakeVFsAsBound(t *testing.T) {
 	}
 }
 
-// pfNames of the device plugin are names in any case or regular expressions.
+// pfNames of the device plugin are whole names in any case, also alternative ones. The first value
+// that names the PF decides about its VFs, as in that plugin.
 func TestDevicePluginPFNames(t *testing.T) {
-	for value, want := range map[string]bool{"ens1f0": true, "ENS1F0NP0": true, "^ens1f[01]np": true, "ens1f1": false, "^ens1f0$": false, "[": false} {
-		s := Selector{PFNames: []Part[string]{{PF: value}}}
-		if got := s.matchesVF(Pool{AsBound: true}, vf.PF{Name: "ens1f0np0"}, 0, vf.State{}); got != want {
-			t.Errorf("%s: %v, want %v", value, got, want)
+	for values, want := range map[string]bool{
+		"ens1f0np0": true, "ENS1F0NP0": true, "ens1f0np0#1": true, "ens1f0np0#0,2-7": false, "uplink": true, "Uplink#1-2": true,
+		"ens1f0": false, "ens1f0np": false, "ens1f0np01": false, "^ens1f[01]np": false, "ens1f*": false, "[": false, ".*": false,
+		"ens1f0np0#0 ens1f0np0#1": false, "ens1f0np0#1 ens1f0np0#0": true, "eth0 ens1f0np0": true, "uplink#0 ens1f0np0": false,
+	} {
+		var names []Part[string]
+		for _, value := range strings.Fields(values) {
+			p, _ := readPart(&reader{lenient: true}, at{Node: &yaml.Node{Kind: yaml.ScalarNode, Value: value}}, partTextForm)
+			names = append(names, p)
+		}
+		s := Selector{PFNames: names}
+		if got := s.matchesVF(Pool{AsBound: true}, vf.PF{Name: "ens1f0np0", AltNames: []string{"uplink"}}, 1, vf.State{}); got != want {
+			t.Errorf("%s: %v, want %v", values, got, want)
+		}
+	}
+}
+
+// Configurations of several pools over three PFs of 8 VFs each. The first 4 VFs of each are bound to
+// iavf, the others to vfio-pci.
+func TestDevicePluginPools(t *testing.T) {
+	for text, want := range map[string]string{
+		`[{"resourceName":"rail1","selectors":{"pfNames":["eth1"]}},{"resourceName":"rail10","selectors":{"pfNames":["eth10"]}},{"resourceName":"rail11","selectors":{"pfNames":["eth11#0-3"]}}]`: "rail1: eth1 0-7; rail10: eth10 0-7; rail11: eth11 0-3",
+		`[{"resourceName":"ports","selectors":{"pfNames":["^eth1[01]$"]}}]`: "",
+		`[{"resourceName":"kernel","selectors":{"vendors":["8086"],"devices":["37cd"],"drivers":["iavf","i40evf"]}},{"resourceName":"user","selectors":{"vendors":["8086"],"devices":["37cd"],"drivers":["vfio-pci"]}}]`: "kernel: eth1 0-3, eth10 0-3, eth11 0-3; user: eth1 4-7, eth10 4-7, eth11 4-7",
+		`[{"resourceName":"x","resourcePrefix":"Intel.com","selectors":{"vendors":["8086"]}},{"resourceName":"k","selectors":{"pfNames":["storage"]}}]`:                                                                  "k: eth10 0-7",
+		`[{"resourceName":"r"},{"resourceName":"k","selectors":{"pfNames":["ETH1#7,9"]}}]`:                                                                                                                               "k: eth1 7-7",
+		`[{"resourceName":"whole","selectors":{"vendors":["8086"],"devices":["37d2"]}}]`:                                                                                                                                 "",
+		`[{"resourceName":"a_b","selectors":{"pfNames":["eth1"]}},{"resourceName":"a-b","selectors":{"pfNames":["eth10"]}}]`:                                                                                             "a_b: eth1 0-7; a-b: eth10 0-7",
+	} {
+		read, err := ParseDevicePlugin("config.json", []byte(`{"resourceList": `+text+`}`), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := Merge(Sources{DevicePlugin: read.Pools}, Spec{}, nil).Spec
+		if got := describePools(spec); got != want {
+			t.Errorf("%s:\n  %q, want %q", text, got, want)
+		}
+	}
+}
+
+// describePools lists the VFs of each pool on three PFs.
+func describePools(spec Spec) string {
+	all := map[string][]string{}
+	for i, name := range []string{"eth1", "eth10", "eth11"} {
+		pf := vf.PF{Name: name, PCI: vf.PCIAddr{Bus: uint8(i + 1)}, Vendor: "8086", Device: "37d2", Driver: "i40e"}
+		if name == "eth10" {
+			pf.AltNames = []string{"storage"}
+		}
+		first, last := map[string]int{}, map[string]int{}
+		for index := range 8 {
+			v := vf.State{PCI: vf.PCIAddr{Bus: uint8(i + 1), Device: 2, Function: uint8(index)}, Vendor: "8086", Device: "37cd", Driver: "iavf"}
+			if index > 3 {
+				v.Driver = vf.DriverVFIO
+			}
+			p, in := spec.PoolOf(pf, index, v)
+			if _, seen := first[p.Name]; in && !seen {
+				first[p.Name] = index
+			}
+			if in {
+				last[p.Name] = index
+			}
+		}
+		for pool, index := range first {
+			all[pool] = append(all[pool], fmt.Sprintf("%s %d-%d", name, index, last[pool]))
+		}
+	}
+	var out []string
+	for _, p := range spec.Pools {
+		if len(all[p.Name]) > 0 {
+			out = append(out, p.Name+": "+strings.Join(all[p.Name], ", "))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// The first value of rootDevices with the PF's address decides too.
+func TestDevicePluginRootDevices(t *testing.T) {
+	at := vf.PCIAddr{Bus: 1}
+	s := Selector{RootDevices: []Part[vf.PCIAddr]{{PF: at, Indexes: []Range{{0, 1}}}, {PF: at, Indexes: []Range{{4, 5}}}}}
+	for index, want := range map[int]bool{0: true, 1: true, 4: false} {
+		if got := s.matchesVF(Pool{AsBound: true}, vf.PF{PCI: at}, index, vf.State{}); got != want {
+			t.Errorf("VF %d of the device plugin's pool: %v", index, got)
+		}
+		if got := s.matchesVF(Pool{}, vf.PF{PCI: at}, index, vf.State{}); !got {
+			t.Errorf("VF %d of a pool of Culvert's: %v", index, got)
 		}
 	}
 }

@@ -31,8 +31,8 @@
 //
 // An entry selects PFs by one or more of these keys, all of which must match:
 //
-//	name            a netdevice name or a pattern: * stands for any text, ? for one
-//	                character, [0-3] for one of these
+//	name            a netdevice name, also an alternative one (altname of ip link), or a
+//	                pattern: * stands for any text, ? for one character, [0-3] for one of these
 //	mac             the permanent address
 //	pciAddress      of the PF
 //	vendor, device  four hexadecimal digits each
@@ -75,8 +75,8 @@
 //	drivers           see Selector
 //	pciAddresses      of the VF
 //	acpiIndexes       the firmware's own numbers, /sys/bus/pci/devices/*/acpi_index
-//	pfNames           a PF's netdevice or pattern, then optionally # and VF
-//	                  indexes: enp1s0f0#0,2-7
+//	pfNames           a PF's netdevice, also by an alternative name, or a pattern, then
+//	                  optionally # and VF indexes: enp1s0f0#0,2-7
 //	rootDevices       a PF's PCI address, optionally with # and VF indexes
 //	linkTypes         ether
 //	isRdma            true selects VFs that have an RDMA device; a pod gets the VF with
@@ -153,4 +153,11 @@
 // additionalInfo and selectors. Its pools take VFs with the driver that is bound to them,
 // and culvertd binds no driver for them. When culvertd cannot serve an entry, it still serves
 // the others. It ignores an unknown key with a warning.
+//
+// Some values mean what they mean to that plugin. pfNames are whole names in any case, no
+// patterns. The first value of pfNames or rootDevices that names a PF decides which of its VFs
+// are meant. linkTypes with ether among others means ether. An entry without selectors has no
+// VF, and selectors without a condition take every VF. Two pools whose names give one variable
+// PCIDEVICE_... are both served, with a warning. culvertd gives out no VF that is bound to a
+// driver of UIO, and no PF.
 package desired

@@ -19,25 +19,25 @@ type form[T any] struct {
 
 // Forms of the scalars of host.yaml, NodePolicies and the device plugin's files.
 var (
-	pfNameForm         = form[string]{"a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern}
-	pfMACForm          = form[vf.MAC]{"the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC}
-	pciForm            = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", parsePCIAddr}
-	hexForm            = form[string]{"four hexadecimal digits such as 8086", parseHex}
-	pfDriverForm       = form[string]{"a driver's name such as igb", parseDriver}
-	vfsForm            = form[int]{"a number from 0 to 65535, or max", parseVFs}
-	mtuForm            = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
-	segmentForm        = form[vf.Segment]{vf.WantSegment, vf.ParseSegment}
-	hostAddressForm    = form[netip.Prefix]{"an address with its prefix length such as 172.16.91.1/24", parseHostAddress}
-	poolNameForm       = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
-	prefixForm         = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
-	deviceTypeForm     = form[string]{"netdevice or vfio-pci", parseDeviceType}
-	driftForm          = form[Drift]{"mend or report", parseDrift}
-	vfDriverForm       = form[string]{"a driver's name such as igbvf", parseDriver}
-	acpiIndexForm      = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
-	linkTypeForm       = form[string]{"ether (infiniband is not served)", parseLinkType}
-	partNameForm       = form[string]{"a netdevice name or pattern", parsePattern}
-	partExpressionForm = form[string]{"a netdevice name or a regular expression", parseExpression}
-	partPCIForm        = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", parsePCIAddr}
+	pfNameForm      = form[string]{"a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern}
+	pfMACForm       = form[vf.MAC]{"the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC}
+	pciForm         = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", parsePCIAddr}
+	hexForm         = form[string]{"four hexadecimal digits such as 8086", parseHex}
+	pfDriverForm    = form[string]{"a driver's name such as igb", parseDriver}
+	vfsForm         = form[int]{"a number from 0 to 65535, or max", parseVFs}
+	mtuForm         = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
+	segmentForm     = form[vf.Segment]{vf.WantSegment, vf.ParseSegment}
+	hostAddressForm = form[netip.Prefix]{"an address with its prefix length such as 172.16.91.1/24", parseHostAddress}
+	poolNameForm    = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
+	prefixForm      = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
+	deviceTypeForm  = form[string]{"netdevice or vfio-pci", parseDeviceType}
+	driftForm       = form[Drift]{"mend or report", parseDrift}
+	vfDriverForm    = form[string]{"a driver's name such as igbvf", parseDriver}
+	acpiIndexForm   = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
+	linkTypeForm    = form[string]{"ether (infiniband is not served)", parseLinkType}
+	partNameForm    = form[string]{"a netdevice name or pattern", parsePattern}
+	partTextForm    = form[string]{"a netdevice name", parseNameText}
+	partPCIForm     = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", parsePCIAddr}
 )
 
 // maxVFs is the largest value of TotalVFs (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
@@ -96,20 +96,30 @@ func parseHostAddress(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// parseExpression reads a netdevice name or a regular expression. With an invalid expression, the
-// device plugin only reports that no name matches.
-func parseExpression(s string) (string, error) {
+// parseNameText reads a netdevice name of a file of the device plugin, for which a text that can be
+// no name is no error: no PF has it.
+func parseNameText(s string) (string, error) {
 	if s == "" || len(s) > 256 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", vf.ErrInvalid
 	}
 	return s, nil
 }
 
-// parsePattern reads a netdevice name or pattern: no longer than a name can
-// be unless it is a pattern (IFNAMSIZ 16, linux/if.h), no white space, no '/'.
+// maxName is the length of the longest name of a netdevice: an alternative one (ALTIFNAMSIZ 128,
+// linux/if.h).
+const maxName = 127
+
+// canBeName reports whether a text may be meant as the name of a netdevice. The kernel admits the
+// signs of regular expressions in names too, but udev and people give none such.
+func canBeName(s string) bool {
+	return len(s) <= maxName && !strings.ContainsFunc(s, notInName) && !strings.ContainsAny(s, `*?+^$|\[](){}`)
+}
+
+// parsePattern reads a name of a netdevice, or a pattern: no longer than a name can be unless it is
+// a pattern, no white space, no '/'.
 func parsePattern(s string) (string, error) {
 	_, err := path.Match(s, "")
-	if err == nil && (s == "" || strings.ContainsFunc(s, notInName) || (len(s) > 15 && !strings.ContainsAny(s, `*?[\`))) {
+	if err == nil && (s == "" || strings.ContainsFunc(s, notInName) || (len(s) > maxName && !strings.ContainsAny(s, `*?[\`))) {
 		err = vf.ErrInvalid
 	}
 	return s, err

@@ -3,7 +3,6 @@ package desired
 import (
 	"path"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -127,35 +126,39 @@ func (r PFRule) String() string {
 	return strings.Join(all, ", ")
 }
 
-// isPFName matches a value of pfNames. For the device plugin it is a name in any case, or a
-// regular expression that a part of the name matches.
-func (p Pool) isPFName(value string, pf vf.PF) bool {
+// selectsByName reports whether pfNames select a VF of a PF. For the device plugin a value is the
+// whole name in any case, and the first value that names the PF decides (deviceSelectors.go, getItem).
+func (p Pool) selectsByName(names []Part[string], pf vf.PF, index int) bool {
 	if !p.AsBound {
-		return isNameOf(value, pf)
+		return anyOf(names, func(w Part[string]) bool { return isNameOf(w.PF, pf) && w.containsVF(index) })
 	}
-	return slices.ContainsFunc([]string{pf.Name, pf.Port}, func(name string) bool {
-		switch {
-		case name == "":
-			return false
-		case strings.EqualFold(value, name) || strings.Contains(name, value):
-			return true
-		case regexp.QuoteMeta(value) == value:
-			return false
-		}
-		e, err := regexp.Compile(value)
-		return err == nil && e.MatchString(name)
-	})
+	return firstOf(names, func(w Part[string]) bool {
+		return slices.ContainsFunc(pf.Names(), func(name string) bool { return strings.EqualFold(w.PF, name) })
+	}, index)
 }
 
-// isNameOf matches the name of a PF's netdevice, or of the netdevice that has its link.
+// selectsByRoot reports whether rootDevices select a VF of a PF. For the device plugin the first
+// value with the PF's address decides.
+func (p Pool) selectsByRoot(roots []Part[vf.PCIAddr], pf vf.PF, index int) bool {
+	if !p.AsBound {
+		return anyOf(roots, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.containsVF(index) })
+	}
+	return firstOf(roots, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI }, index)
+}
+
+// firstOf reports whether the first part about a PF has a VF. An empty list asks nothing.
+func firstOf[T any](parts []Part[T], isAbout func(Part[T]) bool, index int) bool {
+	i := slices.IndexFunc(parts, isAbout)
+	return len(parts) == 0 || i >= 0 && parts[i].containsVF(index)
+}
+
+// isNameOf matches a name of a PF: that of its netdevice, of the netdevice that has its link, or an
+// alternative name of these.
 func isNameOf(pattern string, pf vf.PF) bool {
-	return isName(pattern, pf.Name) || isName(pattern, pf.Port)
-}
-
-// isName matches a netdevice's name; a PF without one has no name to match.
-func isName(pattern, name string) bool {
-	ok, err := path.Match(pattern, name)
-	return err == nil && ok && name != ""
+	return slices.ContainsFunc(pf.Names(), func(name string) bool {
+		ok, err := path.Match(pattern, name)
+		return err == nil && ok
+	})
 }
 
 // PoolOf returns the pool that a VF of pf is in: the first that matches, so
@@ -241,8 +244,8 @@ func (s Selector) matchesVF(p Pool, pf vf.PF, index int, v vf.State) bool {
 		anyOf(s.Drivers, driverMatcher(p, pf, v)) &&
 		anyOf(s.PCIAddresses, func(w vf.PCIAddr) bool { return w == v.PCI }) &&
 		anyOf(s.ACPIIndexes, func(w uint32) bool { return w == v.ACPIIndex }) &&
-		anyOf(s.PFNames, func(w Part[string]) bool { return p.isPFName(w.PF, pf) && w.containsVF(index) }) &&
-		anyOf(s.RootDevices, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.containsVF(index) }) &&
+		p.selectsByName(s.PFNames, pf, index) &&
+		p.selectsByRoot(s.RootDevices, pf, index) &&
 		(!s.IsRDMA || hasRDMA(p, pf, v))
 }
 

@@ -76,6 +76,55 @@ func TestPFRuleMatches(t *testing.T) {
 	}
 }
 
+// An alternative name of a PF's netdevice, or of its port, matches wherever a name does.
+func TestAlternativeNames(t *testing.T) {
+	pf, other := igb, igb
+	pf.AltNames = []string{"uplink-of-the-storage-network", "enx90e2ba000001"}
+	s := parse(t, `
+pfs: [{name: uplink-of-the-storage-network, vfs: 3}]
+pools:
+- {name: a, selectors: {pfNames: ["uplink-of-the-storage-network#0-1"]}}
+- {name: b, selectors: {pfNames: ["enx90*"]}}
+`)
+	if want, ok := s.ForPF(pf); !ok || want.VFs != 3 {
+		t.Errorf("%+v %t", want, ok)
+	}
+	if _, ok := s.ForPF(other); ok || len(s.Unmatched([]vf.PF{other})) != 1 || len(s.Unmatched([]vf.PF{pf})) != 0 {
+		t.Error("a PF without the name matches, or the PF with the name does not")
+	}
+	for i, want := range []string{"a", "a", "b"} {
+		if p, _ := s.PoolOf(pf, i, igbvf(i, "")); p.Name != want {
+			t.Errorf("VF %d is in %q, want %q", i, p.Name, want)
+		}
+	}
+	if p, in := s.PoolOf(other, 0, igbvf(0, "")); in {
+		t.Errorf("a VF of another PF is in %q", p.Name)
+	}
+}
+
+// A pool of the device plugin's file may select PFs themselves.
+func TestSelectsPF(t *testing.T) {
+	pf := igb
+	pf.AltNames, pf.RDMA = []string{"uplink"}, true
+	for selectors, want := range map[string]bool{
+		`{"vendors": ["8086"], "devices": ["10c9"]}`: true, `{"devices": ["10ca"]}`: false, `{"drivers": ["igb"], "isRdma": true}`: true,
+		`{"drivers": ["igbvf"]}`: false, `{"pfNames": ["uplink"]}`: true, `{"pfNames": ["enp1s0f0#0-3"]}`: false, `{"rootDevices": ["0000:01:00.0"]}`: true,
+		`{"pciAddresses": ["0000:01:00.0"]}`: true, `{"pciAddresses": ["0000:01:10.0"]}`: false, `{}`: false,
+		`[{"drivers": ["igbvf"]}, {"drivers": ["igb"]}]`: true, `{"acpiIndexes": ["7"]}`: false,
+	} {
+		read, err := ParseDevicePlugin("config.json", []byte(`{"resourceList": [{"resourceName": "a", "selectors": `+selectors+`}]}`), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read.Pools[0].SelectsPF(pf); got != want {
+			t.Errorf("%s selects the PF: %t", selectors, got)
+		}
+	}
+	if (Pool{Selectors: []Selector{{Drivers: []string{"igb"}}}}).SelectsPF(pf) {
+		t.Error("a pool of host.yaml selects a PF")
+	}
+}
+
 func TestUnmatched(t *testing.T) {
 	s := parse(t, "pfs: [{name: enp1s0f0, vfs: 1}, {name: enp9s0, driver: ice, vfs: 1}]")
 	got := s.Unmatched([]vf.PF{igb})

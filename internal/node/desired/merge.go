@@ -169,7 +169,19 @@ func (m *Merged) mergePools(s Sources, policies []Policy, before Spec) {
 			add(p)
 		}
 	}
-	add(s.DevicePlugin...)
+	m.addDevicePlugin(s.DevicePlugin)
+}
+
+// addDevicePlugin adds the pools of the device plugin's file whose full names are not taken. Like
+// that plugin, it serves pools whose names differ only as containers see them.
+func (m *Merged) addDevicePlugin(pools []Pool) {
+	for _, p := range pools {
+		isThere := slices.ContainsFunc(m.Spec.Pools, func(q Pool) bool { return q.FullName() == p.FullName() })
+		isContested := slices.ContainsFunc(m.Conflicts, func(c Conflict) bool { return c.Object == "pool "+p.FullName() })
+		if !isThere && !isContested {
+			m.Spec.Pools = append(m.Spec.Pools, p)
+		}
+	}
 }
 
 // describePool describes the device type and the selectors of a pool.

@@ -203,6 +203,14 @@ func (r *reader) readItems(v at, want string) []at {
 	return all
 }
 
+// itemsOrOne returns the values of a list; a single scalar stands for a list of one.
+func (r *reader) itemsOrOne(v at, want string) []at {
+	if v.Kind == yaml.ScalarNode && !isNull(v) {
+		return []at{v}
+	}
+	return r.readItems(v, want)
+}
+
 // readText returns a scalar as it is written, quoted or not: vendors: [8086] is
 // not a number. ok is false when v is something else or empty.
 func (r *reader) readText(v at, want string) (s string, ok bool) {
@@ -246,11 +254,8 @@ func parseScalar[T any](r *reader, v at, f form[T]) T {
 
 // readList reads a list of scalars; a single one stands for a list of one.
 func readList[T any](r *reader, v at, f form[T]) []T {
-	if v.Kind == yaml.ScalarNode && !isNull(v) {
-		return []T{parseScalar(r, v, f)}
-	}
 	var all []T
-	for _, item := range r.readItems(v, "a list of "+f.want) {
+	for _, item := range r.itemsOrOne(v, "a list of "+f.want) {
 		all = append(all, parseScalar(r, item, f))
 	}
 	return all

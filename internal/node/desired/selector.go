@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -32,7 +33,7 @@ type Selector struct {
 	Devices      []string
 	Drivers      []string
 	PCIAddresses []vf.PCIAddr
-	PFNames      []Part[string] // netdevice name or path.Match pattern
+	PFNames      []Part[string] // a name of the PF, or a path.Match pattern; in a pool that is AsBound only a name
 	RootDevices  []Part[vf.PCIAddr]
 	LinkTypes    []string // only ether, which every VF has
 	// ACPIIndexes are the firmware's own numbers of functions
@@ -97,9 +98,11 @@ func (r *reader) readSelector(v at) Selector {
 	}
 	if f, ok := fields["vendors"]; ok {
 		s.Vendors = readList(r, f, hexForm)
+		r.warnOfNumbers(f)
 	}
 	if f, ok := fields["devices"]; ok {
 		s.Devices = readList(r, f, hexForm)
+		r.warnOfNumbers(f)
 	}
 	if f, ok := fields["drivers"]; ok {
 		s.Drivers = readList(r, f, vfDriverForm)
@@ -119,17 +122,82 @@ func (r *reader) readSelector(v at) Selector {
 	if f, ok := fields["pfNames"]; ok {
 		form := partNameForm
 		if r.lenient {
-			form = partExpressionForm
+			form = partTextForm
 		}
 		s.PFNames = readParts(r, f, form)
+		r.warnOfNames(f, s.PFNames)
+		warnOfRepeats(r, f, s.PFNames, strings.EqualFold)
 	}
 	if f, ok := fields["rootDevices"]; ok {
 		s.RootDevices = readParts(r, f, partPCIForm)
+		warnOfRepeats(r, f, s.RootDevices, func(a, b vf.PCIAddr) bool { return a == b })
 	}
 	if f, ok := fields["linkTypes"]; ok {
-		s.LinkTypes = readList(r, f, linkTypeForm)
+		s.LinkTypes = r.readLinkTypes(f)
 	}
 	return s
+}
+
+// warnOfNumbers warns of IDs without quotes in a file of the device plugin: that plugin leaves the
+// entry out, since it reads them as numbers.
+func (r *reader) warnOfNumbers(v at) {
+	if !r.lenient {
+		return
+	}
+	items := []at{v}
+	if v.Kind == yaml.SequenceNode {
+		items = r.readItems(v, "a list")
+	}
+	for _, item := range items {
+		if item.Kind == yaml.ScalarNode && (item.Tag == "!!int" || item.Tag == "!!float") {
+			r.addWarning(item, "%s is a number, read as its digits: write it in quotes, or the device plugin leaves the entry out", keyName(item.Value))
+		}
+	}
+}
+
+// warnOfNames warns of a value of pfNames that can be no name, such as a regular expression: the
+// device plugin compares whole names (deviceSelectors.go, getItem).
+func (r *reader) warnOfNames(v at, names []Part[string]) {
+	for _, n := range names {
+		if r.lenient && !canBeName(n.PF) {
+			r.addWarning(v, "%s matches no PF, since whole names are compared: write each name of a PF, optionally with VF indexes: #0,2-7", excerpt.Quote(n.PF))
+		}
+	}
+}
+
+// warnOfRepeats warns of a PF that a list of the device plugin's file names again: that plugin reads
+// only the first value about a PF.
+func warnOfRepeats[T any](r *reader, v at, parts []Part[T], same func(a, b T) bool) {
+	for i, p := range parts {
+		if r.lenient && slices.ContainsFunc(parts[:i], func(q Part[T]) bool { return same(p.PF, q.PF) }) {
+			r.addWarning(v, "%v is named again, and only its first value counts: write one value, such as %v#0,2-7", p.PF, p.PF)
+		}
+	}
+}
+
+// readLinkTypes reads a list of link types. The device plugin takes VFs of any of them, so its file
+// is served if ether is among them.
+func (r *reader) readLinkTypes(v at) []string {
+	if !r.lenient {
+		return readList(r, v, linkTypeForm)
+	}
+	var ether []string
+	var others []at
+	for _, item := range r.itemsOrOne(v, "a list of link types") {
+		if t, err := parseLinkType(item.Value); err == nil && item.Kind == yaml.ScalarNode {
+			ether = []string{t}
+			continue
+		}
+		others = append(others, item)
+	}
+	for _, o := range others {
+		if ether == nil {
+			r.rejectValue(o, linkTypeForm.want)
+			continue
+		}
+		r.addWarning(o, "%s: ignored, since VFs are given out as ether only", describeValue(o))
+	}
+	return ether
 }
 
 // isHarmless reports whether a selector requires nothing, such as isRdma: false or ddpProfiles: [].
@@ -141,12 +209,8 @@ func isHarmless(v at) bool {
 // readParts reads values such as enp1s0f0#0,2-7: a PF, then optionally # and the
 // indexes of some of its VFs.
 func readParts[T any](r *reader, v at, f form[T]) []Part[T] {
-	items := []at{v}
-	if v.Kind != yaml.ScalarNode || isNull(v) {
-		items = r.readItems(v, "a list of "+f.want+", each optionally with VF indexes: #0,2-7")
-	}
 	var all []Part[T]
-	for _, item := range items {
+	for _, item := range r.itemsOrOne(v, "a list of "+f.want+", each optionally with VF indexes: #0,2-7") {
 		if p, ok := readPart(r, item, f); ok {
 			all = append(all, p)
 		}
@@ -162,15 +226,15 @@ func readPart[T any](r *reader, item at, f form[T]) (p Part[T], ok bool) {
 		return p, false
 	}
 	if some {
-		if p.Indexes, err = parseIndexes(indexes); err != nil {
+		if p.Indexes, err = parseIndexes(indexes, r.lenient); err != nil {
 			r.addError(item, "%s: %s", describeValue(item), err)
 		}
 	}
 	return p, true
 }
 
-// parseIndexes reads 0,2-7. Errors describe a valid form.
-func parseIndexes(s string) ([]Range, error) {
+// parseIndexes reads 0,2-7. Errors describe a valid form. overlap admits a VF that is named twice.
+func parseIndexes(s string, overlap bool) ([]Range, error) {
 	var all []Range
 	for _, part := range strings.Split(s, ",") {
 		low, high, isRange := strings.Cut(part, "-")
@@ -186,7 +250,7 @@ func parseIndexes(s string) ([]Range, error) {
 			return nil, fmt.Errorf("a range counts up: write %d-%d", last, first)
 		}
 		for _, r := range all {
-			if first <= r.Last && r.First <= last {
+			if !overlap && first <= r.Last && r.First <= last {
 				return nil, fmt.Errorf("VF %d is named twice", max(first, r.First))
 			}
 		}

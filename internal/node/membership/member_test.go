@@ -173,7 +173,7 @@ func pluginConfig(text string) map[string]string { return map[string]string{"con
 
 const (
 	pluginA = `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}]}`
-	pluginB = `{"resourceList": [{"resourceName": "b"}]}`
+	pluginB = `{"resourceList": [{"resourceName": "b", "selectors": {"vendors": ["8086"]}}]}`
 )
 
 // The node follows the device plugin's ConfigMap after the policies. A ConfigMap that cannot be
@@ -192,7 +192,7 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 		{"another", func() { c.plugin = pluginConfig(pluginB) }, []string{"intel.com/b"}, ""},
 		{"no JSON", func() { c.plugin = pluginConfig(`{"resourceList": [`) }, []string{"intel.com/b"}, "sriovdp-config/config.json:1"},
 		{"half of it good", func() {
-			c.plugin = pluginConfig(`{"resourceList": [{"resourceName": "c"}, {"resourceName": "d", "deviceType": "accelerator"}]}`)
+			c.plugin = pluginConfig(`{"resourceList": [{"resourceName": "c", "selectors": {"vendors": ["8086"]}}, {"resourceName": "d", "deviceType": "accelerator"}]}`)
 		}, []string{"intel.com/c", "intel.com/d"}, "resources: 1; intel.com/d is not served: sriovdp-config/config.json:1: resourceList[1].deviceType"},
 		{"only other nodes", func() { c.plugin = map[string]string{"other": pluginB} }, []string{}, ""},
 		{"this node before all", func() { c.plugin = map[string]string{"n1": pluginB, "config.json": pluginA} }, []string{"intel.com/b"}, ""},

@@ -41,6 +41,30 @@ func bindings(t *testing.T, h *host, pci vf.PCIAddr) string {
 	return strings.Join(out, ", ")
 }
 
+// A VF that another program bound to a driver of UIO stays as it is, with the reason.
+func TestUIOIsNotTakenOver(t *testing.T) {
+	h := boot(t, "")
+	pf := h.Inventory.PFs()[0]
+	if err := h.k.Do(t.Context(), step.SetNumVFs{PF: pf.PCI, N: 1}); err != nil {
+		t.Fatal(err)
+	}
+	pf, err := h.k.PF(t.Context(), pf.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.k.Meddle(pf.VFs[0].PCI, func(st *vf.State) { st.Driver, st.Link = "igb_uio", nil }); err != nil {
+		t.Fatal(err)
+	}
+	h.SetSpec(desired.Spec{Pools: []desired.Pool{{Name: "a", Prefix: "x", AsBound: true}}})
+	err = h.Reconciler.Pass(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "bound to igb_uio by another program, whose /dev/uio Culvert gives to no pod") {
+		t.Errorf("no reason in %v", err)
+	}
+	if st, err := h.k.VF(t.Context(), pf.VFs[0].PCI, ""); err != nil || st.Driver != "igb_uio" || h.phases(t) != "map[]" {
+		t.Errorf("it is bound to %q, %s: %v", st.Driver, h.phases(t), err)
+	}
+}
+
 // A VF in a pool of the device plugin keeps the driver that it is bound to. It does so when
 // culvertd takes it over, when an owner has had it, and when an administrator binds another driver
 // while it is free. In a pool of a NodePolicy or host.yaml, culvertd binds the pool's driver again.

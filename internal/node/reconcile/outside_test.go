@@ -91,7 +91,7 @@ func TestTakesOverAsBound(t *testing.T) {
 	if err := errors.Join(h.k.SetAttribute(pf.VFs[4].PCI, "master", "7"), h.k.Occupy(pf.VFs[3].PCI, listens)); err != nil {
 		t.Fatal(err)
 	}
-	config, err := desired.ParseDevicePlugin("config.json", []byte(`{"resourceList": [{"resourceName": "a"}]}`), "")
+	config, err := desired.ParseDevicePlugin("config.json", []byte(`{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}]}`), "")
 	if err != nil {
 		t.Fatal(err)
 	}

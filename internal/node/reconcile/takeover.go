@@ -48,9 +48,12 @@ func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	return r.finishVF(ctx, spec, pf, v, rec)
 }
 
-// checkBinding returns an error if another program bound a VF to vfio-pci, and the VF's pool gives
-// out interfaces.
+// checkBinding returns an error if another program bound a VF to a driver of UIO, or to vfio-pci
+// while the VF's pool gives out interfaces.
 func checkBinding(spec desired.Spec, pf vf.PF, v vf.State) error {
+	if vf.IsUIO(v.Driver) {
+		return fmt.Errorf("bound to %s by another program, whose /dev/uio Culvert gives to no pod (bind %s, or unbind it): %w: end that first", v.Driver, vf.DriverVFIO, errNotTaken)
+	}
 	pool, pooled := spec.PoolOf(pf, v.ID.Index, v)
 	if v.Driver == vf.DriverVFIO && pooled && pool.KindOf(v) != desired.VFIO {
 		return fmt.Errorf("bound to %s by another program, and pool %s gives out interfaces (write deviceType: vfio-pci, or unbind it): %w: end that first", v.Driver, pool.FullName(), errNotTaken)
@@ -63,7 +66,7 @@ func checkBinding(spec desired.Spec, pf vf.PF, v vf.State) error {
 // none.
 func DescribePlans(v vf.State) string {
 	switch {
-	case v.Driver == vf.DriverVFIO:
+	case v.Driver == vf.DriverVFIO, vf.IsUIO(v.Driver):
 		return "bound to " + v.Driver + " by another program, perhaps for a VM"
 	case v.Link != nil && v.Link.Up:
 		return fmt.Sprintf("set up as %s by another program", v.Link.Name)

@@ -3,6 +3,7 @@ package sources
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,8 +80,8 @@ func (s *Set) SetDevicePlugin(data map[string]string) {
 func (s *Set) devicePluginProblems() (out []api.Problem) {
 	if s.plugin.err != nil {
 		out = append(out, api.Problem{Object: s.DevicePlugin.objectName(), Reason: excerpt.Error(s.plugin.err), Next: "correct it; until then its last readable content is followed"})
-	} else if warnings := s.plugin.joinWarnings(); warnings != "" {
-		out = append(out, api.Problem{Object: s.DevicePlugin.objectName(), Reason: warnings, Next: "correct it; everything else in it is followed"})
+	} else if remarks := joinErrors(slices.Concat(s.plugin.read.Refused, s.plugin.read.Warnings)); remarks != "" {
+		out = append(out, api.Problem{Object: s.DevicePlugin.objectName(), Reason: remarks, Next: "correct it; everything else in it is followed"})
 	}
 	for _, p := range s.merged.Spec.Pools {
 		if p.Unserved != "" {
@@ -91,13 +92,12 @@ func (s *Set) devicePluginProblems() (out []api.Problem) {
 	return out
 }
 
-// joinWarnings joins the warnings about ignored parts of the ConfigMap.
-func (p devicePlugin) joinWarnings() string {
-	var all []string
-	for _, w := range p.read.Warnings {
-		all = append(all, w.Error())
+func joinErrors(all []desired.Error) string {
+	texts := make([]string, len(all))
+	for i, e := range all {
+		texts[i] = e.Error()
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(texts, "; ")
 }
 
 // devicePluginCondition says which resources of the ConfigMap the node serves.
@@ -113,8 +113,12 @@ func (s *Set) devicePluginCondition() metav1.Condition {
 		message = append(message, p.FullName()+" is not served: "+p.Unserved)
 	}
 	message[0] = fmt.Sprintf("resources: %d", served)
-	if w := s.plugin.joinWarnings(); w != "" {
-		message = append(message, w)
+	if refused := joinErrors(s.plugin.read.Refused); refused != "" {
+		c.Status, c.Reason = metav1.ConditionFalse, "NotAllServed"
+		message = append(message, refused)
+	}
+	if warnings := joinErrors(s.plugin.read.Warnings); warnings != "" {
+		message = append(message, warnings)
 	}
 	if err := s.plugin.err; err != nil {
 		c.Status, c.Reason, message = metav1.ConditionFalse, "Invalid", []string{s.DevicePlugin.objectName() + ": " + excerpt.Error(err)}

@@ -34,7 +34,7 @@ func resources(entries ...string) string {
 	var all []string
 	for _, e := range entries {
 		if !strings.HasPrefix(e, "{") {
-			e = `{"resourceName": "` + e + `"}`
+			e = `{"resourceName": "` + e + `", "selectors": {"vendors": ["8086"]}}`
 		}
 		all = append(all, e)
 	}
@@ -73,8 +73,26 @@ func TestDevicePluginConfigMap(t *testing.T) {
 			[]string{"pool intel.com/fpga: it is not served: "}, metav1.ConditionFalse, "NotAllServed", "resources: 1; intel.com/fpga is not served: ",
 		},
 		{
-			"an unknown key", map[string]string{"config.json": resources("a", `{"resourceName": "b", "selector": {}}`)}, []string{"intel.com/a", "intel.com/b"},
+			"an unknown key", map[string]string{"config.json": resources("a", `{"resourceName": "b", "selectors": {"vendors": ["8086"]}, "selector": {}}`)}, []string{"intel.com/a", "intel.com/b"},
 			[]string{"ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: resourceList[1].selector: unknown key"}, metav1.ConditionTrue, "Read", "resources: 2; sriovdp-config/config.json:1: ",
+		},
+		{
+			"a bad prefix", map[string]string{"config.json": resources(`{"resourceName": "x", "resourcePrefix": "Intel.com", "selectors": {"vendors": ["15b3"]}}`, "k")}, []string{"intel.com/k"},
+			[]string{"ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: resourceList[0].resourcePrefix \"Intel.com\": want a domain name"}, metav1.ConditionFalse, "NotAllServed",
+			"resources: 1; sriovdp-config/config.json:1: resourceList[0].resourcePrefix \"Intel.com\": want",
+		},
+		{
+			"no selectors", map[string]string{"config.json": resources("k", `{"resourceName": "r"}`)}, []string{"intel.com/k", "intel.com/r"},
+			[]string{"pool intel.com/r: it is not served: sriovdp-config/config.json:1: resourceList[1]: selectors are missing"}, metav1.ConditionFalse, "NotAllServed", "resources: 1; intel.com/r is not served: ",
+		},
+		{
+			"one name in a container", map[string]string{"config.json": resources("a-b", "a_b")}, []string{"intel.com/a-b", "intel.com/a_b"},
+			[]string{"ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: resourceList[1]: pool intel.com/a_b has the variable PCIDEVICE_INTEL_COM_A_B of pool intel.com/a-b"},
+			metav1.ConditionTrue, "Read", "resources: 2; ",
+		},
+		{
+			"an expression in pfNames", map[string]string{"config.json": resources(`{"resourceName": "p", "selectors": {"pfNames": ["^ens1f[01]$"]}}`)}, []string{"intel.com/p"},
+			[]string{"ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: resourceList[0].selectors.pfNames \"^ens1f[01]$\" matches no PF"}, metav1.ConditionTrue, "Read", "matches no PF",
 		},
 		{"deleted", nil, nil, nil, "", "", ""},
 	} {

@@ -185,8 +185,11 @@ func (p picture) emptyPool(pool desired.Pool) api.Problem {
 		Reason: fmt.Sprintf("no VF of this host is in it (%s)", pool.From),
 		Next:   "compare its selectors with culvert vf list -o wide",
 	}
-	var before []string
+	var before, whole []string
 	for _, pf := range p.PFs {
+		if pool.SelectsPF(pf) {
+			whole = append(whole, pf.Label())
+		}
 		for _, v := range pf.VFs {
 			also := slices.ContainsFunc(p.Spec.Also(pf, v.ID.Index, v), func(q desired.Pool) bool { return q.FullName() == pool.FullName() })
 			if !also {
@@ -198,9 +201,13 @@ func (p picture) emptyPool(pool desired.Pool) api.Problem {
 			}
 		}
 	}
-	if len(before) > 0 {
+	switch {
+	case len(before) > 0:
 		problem.Reason = fmt.Sprintf("its VFs are all in %s, which stands before it (%s)", strings.Join(before, ", "), pool.From)
 		problem.Next = `cut them by VF index, e.g. pfNames: ["enp1s0f0#0-3"], or put the pool first`
+	case len(whole) > 0:
+		problem.Reason = fmt.Sprintf("it stays empty: it selects PFs (%s), which the device plugin gives out while they have no VFs, and Culvert gives out VFs only (%s)", strings.Join(whole, ", "), pool.From)
+		problem.Next = "select VFs, by their own device ID or driver, or serve PFs by other means"
 	}
 	return problem
 }

@@ -87,6 +87,9 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			rec, known := records[st.ID]
 			d.released = rec.Released
 			d.judgeRecord(rec, known, ours, h.given[st.PCI])
+			if !known && vf.IsUIO(st.Driver) && h.given[st.PCI] == "" { // culvertd does not take it over
+				d.unfit, d.soon = describeUIO(st.Driver), false
+			}
 			if d.unfit == "" {
 				d.unfit = pf.LinkProblem()
 			}
@@ -228,6 +231,10 @@ func (d *device) judgeRecord(rec journal.Record, known bool, ours func(journal.R
 	}
 }
 
+func describeUIO(driver string) string {
+	return fmt.Sprintf("driver %s is bound to it, whose /dev/uio Culvert gives to no pod: bind %s or its netdevice driver", driver, vf.DriverVFIO)
+}
+
 // findDriverProblem returns why a VF's driver keeps the VF from being given out. A VF that is being
 // given or taken back may have any driver or none. A VF that a pod has may have any driver, since
 // the pod may change it.
@@ -240,6 +247,8 @@ func findDriverProblem(pool desired.Pool, st vf.State, phase vf.Phase) string {
 		return "no driver is bound to it"
 	case phase != vf.PhaseFree:
 		return ""
+	case vf.IsUIO(st.Driver):
+		return describeUIO(st.Driver)
 	case wanted == desired.VFIO && !vfio:
 		return fmt.Sprintf("driver %s is bound to it, not %s", st.Driver, vf.DriverVFIO)
 	case vfio && wanted == desired.VFIO && st.IOMMUGroup < 0:

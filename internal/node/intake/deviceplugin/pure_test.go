@@ -444,6 +444,23 @@ func read(t *testing.T, dir string) map[string]string {
 	return out
 }
 
+// A VF that is bound to a driver of UIO is unhealthy with that reason, whether culvertd has it in its
+// ledger or not.
+func TestUIOIsUnhealthy(t *testing.T) {
+	v := vf.State{PCI: vf.PCIAddr{Bus: 1, Device: 0x10}, Driver: "igb_uio", IOMMUGroup: 7}
+	h := host{
+		spec: desired.Spec{Pools: []desired.Pool{{Name: "dpdk", Prefix: "x", AsBound: true}}},
+		pfs:  []vf.PF{{Name: "enp1s0", Up: true, Carrier: true, VFs: []vf.State{v}}}, newer: func(journal.Record, time.Time) bool { return true },
+	}
+	for _, records := range [][]journal.Record{nil, {{PCI: v.PCI, Phase: vf.PhaseFree}}} {
+		h.records = records
+		d := h.devicesByPool(func(journal.Record) bool { return false })["x/dpdk"]
+		if len(d) != 1 || d[0].free || d[0].soon != (records != nil) || !strings.Contains(d[0].unfit, "igb_uio is bound to it, whose /dev/uio Culvert gives to no pod") {
+			t.Errorf("with %d records: %+v", len(records), d)
+		}
+	}
+}
+
 // The kubelet's list has the NUMA nodes of devices, unless the pool excludes them or a device has
 // none.
 func TestListing(t *testing.T) {

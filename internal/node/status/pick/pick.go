@@ -6,6 +6,7 @@ package pick
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
@@ -13,7 +14,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// VF finds VFs by the names that people use: PCI address, PF#index, netdevice, or owner (default/a,
+// VF finds VFs by the names that people use: PCI address, PF#index (also by an alternative name of
+// the PF), netdevice, or owner (default/a,
 // "pod default/a", a container's ID or the start of it). An owner may have several. The error
 // vf.ErrNotFound lists the existing names.
 func VF(st api.NodeStatus, word string) ([]api.VF, error) {
@@ -21,6 +23,7 @@ func VF(st api.NodeStatus, word string) ([]api.VF, error) {
 	for _, match := range []func(api.VF) bool{
 		func(v api.VF) bool { return !pci.IsZero() && v.PCI == pci },
 		func(v api.VF) bool { return v.Name == word || v.ID.String() == word },
+		func(v api.VF) bool { return isAtPF(st, v, word) },
 		func(v api.VF) bool { return isOwnerOf(v.Owner, word) },
 		func(v api.VF) bool { return word != "" && v.Netdevice == word },
 	} {
@@ -29,6 +32,20 @@ func VF(st api.NodeStatus, word string) ([]api.VF, error) {
 		}
 	}
 	return nil, fmt.Errorf("VF %q: %w%s", word, vf.ErrNotFound, suggestWord(st, word))
+}
+
+// isAtPF reports whether a word names a VF by its PF and its index, as PF#index. The PF may have
+// an alternative name.
+func isAtPF(st api.NodeStatus, v api.VF, word string) bool {
+	pf, index, ok := strings.Cut(word, "#")
+	return ok && index == strconv.Itoa(v.Index) && isOfPF(st, v, pf)
+}
+
+// isOfPF reports whether a VF is of the PF with a name, which may be an alternative one.
+func isOfPF(st api.NodeStatus, v api.VF, name string) bool {
+	return v.PF == name || slices.ContainsFunc(st.PFs, func(p api.PF) bool {
+		return p.ID == v.ID.PF && p.Name == v.PF && slices.Contains(p.AltNames, name)
+	})
 }
 
 // shortest is how much of a container's ID must be given.
@@ -84,7 +101,7 @@ type Filter struct {
 // VFs returns the VFs that the filter admits. An unknown PF or pool is vf.ErrNotFound, so that a
 // typing error does not read as "none".
 func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
-	if f.PF != "" && !slices.ContainsFunc(st.PFs, func(p api.PF) bool { return p.Name == f.PF }) {
+	if f.PF != "" && !slices.ContainsFunc(st.PFs, func(p api.PF) bool { return p.Name == f.PF || slices.Contains(p.AltNames, f.PF) }) {
 		return nil, fmt.Errorf("PF %q: %w: there are %s", f.PF, vf.ErrNotFound, joinNames(PFs(st)))
 	}
 	pool := f.Pool
@@ -100,7 +117,7 @@ func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
 		}
 	}
 	return filterVFs(st.VFs, func(v api.VF) bool {
-		return (f.PF == "" || v.PF == f.PF) && (pool == "" || v.Pool == pool) &&
+		return (f.PF == "" || isOfPF(st, v, f.PF)) && (pool == "" || v.Pool == pool) &&
 			(f.Phase == "" || v.Phase == f.Phase) && (f.Owner == "" || isOwnerOf(v.Owner, f.Owner))
 	}), nil
 }

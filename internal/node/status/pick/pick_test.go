@@ -14,6 +14,29 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
+// A PF has its alternative names wherever a person names it.
+func TestAlternativeNames(t *testing.T) {
+	st := node(t)
+	of := st.VFs[0]
+	i := slices.IndexFunc(st.PFs, func(p api.PF) bool { return p.Name == of.PF })
+	st.PFs[i].AltNames = []string{"uplink"}
+	want, err := Filter{PF: of.PF}.VFs(st)
+	if err != nil || len(want) == 0 {
+		t.Fatal(want, err)
+	}
+	got, err := Filter{PF: "uplink"}.VFs(st)
+	if len(got) != len(want) || got[0].Name != of.Name || err != nil {
+		t.Errorf("%d VFs of %d: %v", len(got), len(want), err)
+	}
+	one, err := VF(st, strings.Replace(of.Name, of.PF, "uplink", 1))
+	if err != nil || len(one) != 1 || one[0].Name != of.Name {
+		t.Errorf("%+v, %v; want %s", one, err, of.Name)
+	}
+	if found, err := VF(st, "uplink#99"); err == nil {
+		t.Errorf("a VF that is not there: %+v", found)
+	}
+}
+
 func node(t *testing.T) api.NodeStatus {
 	t.Helper()
 	var st api.NodeStatus
