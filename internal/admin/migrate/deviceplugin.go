@@ -92,6 +92,9 @@ func (c *converter) devicePluginPools(o Object, key string) (pools []v1alpha1.Po
 		c.lose(o, field, "not converted: %v", err)
 		return nil, false
 	}
+	for _, e := range read.Refused {
+		c.lose(o, strings.TrimSuffix(field+"."+e.Path, "."), "not converted: %s", e.Text)
+	}
 	for _, w := range read.Warnings {
 		// A warning about an entry as a whole means that it makes no pool. The device plugin ignores
 		// unknown keys too.

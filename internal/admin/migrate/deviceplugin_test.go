@@ -192,14 +192,26 @@ data:
 // its VFs. A text that cannot be read is named.
 func TestRefusedConfigMaps(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}, {"resourceName": "a", "selectors": {"vendors": ["15b3"]}}]}`: "pool intel.com/a is there already",
 		`{"resourceList": [{"resourceName": "a"`:  "data.config.json",
 		`{"resourceList": {"resourceName": "a"}}`: "want a list of pools",
-		`{"resourceList": [{"resourceName": "a", "selectors": {"pfNames": ["a-name-that-is-longer-than-any"]}}, {"resourceName": "b", "selectors": {"vendors": ["8086"]}}]}`: "not converted",
 	} {
 		r := Convert([]Object{{Kind: KindConfigMap, Name: "c", Data: map[string]string{commonKey: text}}}, Options{})
 		if len(r.Manifests) != 0 || !r.HasLoss() || !strings.Contains(fmt.Sprint(r.Notes), want) {
 			t.Errorf("%s\n%d manifests, %v, want %q", text, len(r.Manifests), r.Notes, want)
+		}
+	}
+}
+
+// An entry that makes no pool of the device plugin is named, and the others are converted.
+func TestRefusedEntries(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}`:                           "pool intel.com/a is there already",
+		`{"resourceName": "x", "resourcePrefix": "a b", "selectors": {"vendors": ["15b3"]}}`: "resourcePrefix",
+	} {
+		text = `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}, ` + text + `]}`
+		r := Convert([]Object{{Kind: KindConfigMap, Name: "c", Data: map[string]string{commonKey: text}}}, Options{})
+		if pools := policiesOf(t, r, nil); len(pools) != 1 || !r.HasLoss() || !strings.Contains(fmt.Sprint(r.Notes), want) {
+			t.Errorf("%s\n%v, %v, want %q", text, pools, r.Notes, want)
 		}
 	}
 }
