@@ -205,7 +205,7 @@ func TestRefusedConfigMaps(t *testing.T) {
 // An entry that makes no pool of the device plugin is named, and the others are converted.
 func TestRefusedEntries(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}`:                           "pool intel.com/a is there already",
+		`{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}`:                          "pool intel.com/a is there already",
 		`{"resourceName": "x", "resourcePrefix": "a b", "selectors": {"vendors": ["15b3"]}}`: "resourcePrefix",
 	} {
 		text = `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}, ` + text + `]}`
