@@ -47,11 +47,10 @@ type Config struct {
 	DNS     ipam.DNS
 
 	// MAC and IPs are the addresses that the runtime asks for; they override those of the network.
-	// ArgIPs are the addresses that args.cni asks for.
+	// ArgMACs and ArgIPs are the addresses that args.cni asks for.
 	MAC         *vf.MAC
 	IPs, ArgIPs []string
-	// HasArgs is set if the configuration has the key args.
-	HasArgs bool
+	ArgMACs     []vf.MAC
 	// Ranges is runtimeConfig.ipRanges, for ipam.Config.AddRanges.
 	Ranges json.RawMessage
 

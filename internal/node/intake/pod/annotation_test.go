@@ -52,9 +52,9 @@ func TestWhatIsIgnoredIsOneEvent(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", stackable, "intel.com/fast")
 	w.given["d/a/intel.com/fast"] = w.vfs()[:1]
-	w.asks(`[{"name":"v","ipRequest":"1.2.3.4","mac":"02:11:22:33:44:55","deviceID":"` + w.vfs()[1].String() + `"}]`)
+	w.asks(`[{"name":"v","ipRequest":"1.2.3.4","portMappings":[{"hostPort":1,"containerPort":2}],"deviceID":"` + w.vfs()[1].String() + `"}]`)
 	w.add()
-	w.wantIgnored(`network d/v: key "ipRequest" of the annotation is unknown`, "network d/v: mac is asked for",
+	w.wantIgnored(`network d/v: key "ipRequest" of the annotation is unknown`, "network d/v: portMappings is asked for",
 		"network d/v: deviceID \""+w.vfs()[1].String()+"\" is asked for, and the kubelet chose "+w.vfs()[0].String()+" of intel.com/fast")
 	if st := w.status()[1]; fmt.Sprint(st["device-info"]) != fmt.Sprintf("map[pci:map[pci-address:%s pf-pci-address:0000:01:00.0] type:pci version:1.1.0]", w.vfs()[0]) {
 		t.Errorf("the pod has %v", st)

@@ -62,7 +62,7 @@ func TestJudgeAgreesWithNodes(t *testing.T) {
 		"requests that count": {annotation: `[{"name":"capable","mac":"02:00:00:00:00:09","ips":["172.16.91.9"]}]`},
 		"requests that no plugin takes": {
 			annotation: `[{"name":"v","mac":"02:00:00:00:00:09","ips":["172.16.91.9"],"colour":"red"},{"name":"capable","cni-args":{"mac":"02:00:00:00:00:07"}}]`,
-			ignored:    []string{`network d/v: key "colour" of the annotation is unknown`, "network d/v: ips is asked for", "network d/v: mac is asked for"},
+			ignored:    []string{`network d/v: key "colour" of the annotation is unknown`},
 		},
 		"a MAC address of a group": {
 			annotation: `[{"name":"capable","mac":"01:00:00:00:00:09"}]`, refused: []string{`network d/capable (net1): `, `MAC address "01:00:00:00:00:09": want a unicast address`},
@@ -72,7 +72,7 @@ func TestJudgeAgreesWithNodes(t *testing.T) {
 		"a request that a VF cannot serve": {annotation: `[{"name":"strict","bandwidth":{"ingressRate":1}}]`, refused: []string{"network d/strict (net1): ", "bandwidth", "max_tx_rate"}},
 		"devices of a resource":            {annotation: "pooled,pooled,v"},
 		"another default network":          {defaultNetwork: "v", annotation: "v"},
-		"a default network with requests":  {defaultNetwork: `[{"name":"v","mac":"02:00:00:00:00:09"}]`, ignored: []string{"network kube-system/v: mac is asked for"}},
+		"a default network with requests":  {defaultNetwork: `[{"name":"v","mac":"02:00:00:00:00:09"}]`},
 		"a name for the default network":   {defaultNetwork: "v@eth7", ignored: []string{"network kube-system/v: interface eth7 is asked for"}},
 		"two default networks":             {defaultNetwork: "v,none", refused: []string{"annotation v1.multus-cni.io/default-network: invalid: it names 2 networks; want one"}},
 		"the default network's interface": {
@@ -130,7 +130,7 @@ func TestJudgeKnowsNoNode(t *testing.T) {
 	}{
 		"networks that are missing": {annotation: "none,v,nix@x", defaultNetwork: "flannel", unknown: []string{"kube-system/flannel", "d/none", "d/nix"}},
 		"a missing one beside a request": {
-			annotation: `[{"name":"none","mac":"02:00:00:00:00:09"},{"name":"v","mac":"02:00:00:00:00:08"}]`, unknown: []string{"d/none"}, ignored: []string{"network d/v: mac is asked for"},
+			annotation: `[{"name":"none","mac":"02:00:00:00:00:09"},{"name":"v","portMappings":[{"hostPort":1,"containerPort":2}]}]`, unknown: []string{"d/none"}, ignored: []string{"network d/v: portMappings is asked for"},
 		},
 		"several that are wrong": {
 			annotation: "broken,v,wrong@x,v@net2", refused: []string{"network d/broken (net1): spec.config", "network d/wrong (x): vlan 5000", "network d/v (net2): interface net2"},

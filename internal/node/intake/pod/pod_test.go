@@ -286,7 +286,7 @@ func TestOtherForms(t *testing.T) {
 	w.file("05-broken.conf", `{`)
 	w.network("lan", " ")
 	w.network("kube-system/special", `{"cniVersion":"1.0.0","type":"macvlan"}`)
-	w.pod(map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"lan","mac":"02:00:00:00:00:09"}]`, "v1.multus-cni.io/default-network": "special"})
+	w.pod(map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"lan","mac":"02:00:00:00:00:09","infiniband-guid":"c2:11:22:33:44:55:66:77"}]`, "v1.multus-cni.io/default-network": "special"})
 	w.add()
 	if s := w.status(); s[0]["name"] != "kube-system/special" || s[0]["interface"] != "eth0" || s[1]["name"] != "d/lan" {
 		t.Errorf("network-status %v", s)
@@ -294,7 +294,10 @@ func TestOtherForms(t *testing.T) {
 	if got := w.host.config(t, "ADD", "bridge"); got["name"] != "lan" || got["runtimeConfig"] != nil {
 		t.Errorf("bridge got %v", got)
 	}
-	w.wantIgnored("network d/lan: mac")
+	if got := w.host.seen["ADD bridge"].Args; !strings.HasSuffix(got, ";MAC=02:00:00:00:00:09") {
+		t.Errorf("bridge got %s", got)
+	}
+	w.wantIgnored("network d/lan: infinibandGUID")
 	w.del()
 	w.clean()
 }
