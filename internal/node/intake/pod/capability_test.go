@@ -110,3 +110,39 @@ func TestStaticNeedsAnAddress(t *testing.T) {
 		t.Errorf("CHECK: %s", resp.Stdout)
 	}
 }
+
+// The plugin bandwidth of a list serves the rates that a pod asks for. Without it, Culvert's plugin
+// says that it does not serve them.
+func TestBandwidthIsServedByAPluginOfTheList(t *testing.T) {
+	const asked, unserved = `[{"name":"n","bandwidth":{"ingressRate":9}}]`, `runtimeConfig.bandwidth {"ingressRate":9}: not served`
+	for name, tc := range map[string]struct {
+		network string
+		refused bool
+		ignored []string
+	}{
+		"alone":                  {`{"cniVersion":"1.0.0","type":"sriov"}`, false, []string{unserved}},
+		"the capability":         {`{"cniVersion":"1.0.0","type":"sriov","capabilities":{"bandwidth":true}}`, false, []string{unserved}},
+		"a list without":         {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"bandwidth"}]}`, false, []string{unserved}},
+		"a list":                 {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`, false, nil},
+		"a list, both":           {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov","capabilities":{"bandwidth":true}},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`, false, nil},
+		"type culvert":           {`{"cniVersion":"1.0.0","type":"culvert"}`, true, nil},
+		"a list of type culvert": {`{"cniVersion":"1.0.0","plugins":[{"type":"culvert"},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.network("n", tc.network)
+			w.asks(asked)
+			if tc.refused {
+				if got := w.refused(); !strings.Contains(got, "bandwidth") {
+					t.Errorf("refused with %s", got)
+				}
+				return
+			}
+			w.add()
+			w.wantIgnored(tc.ignored...)
+			if strings.Contains(tc.network, `"bandwidth","capabilities"`) && fmt.Sprint(w.host.config(t, "ADD", "bandwidth")["runtimeConfig"]) != "map[bandwidth:map[ingressRate:9]]" {
+				t.Errorf("the plugin bandwidth got %v", w.host.config(t, "ADD", "bandwidth"))
+			}
+		})
+	}
+}

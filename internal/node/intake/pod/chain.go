@@ -132,6 +132,14 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 	return cni.RunPlugin(ctx, ch.c.runPlugin, p.Type, r)
 }
 
+// servesFor reports whether another project's plugin of the list serves a capability which Culvert's
+// plugin p can only refuse.
+func (ch chain) servesFor(p netconf.Plugin, capability string) bool {
+	return p.IsOwn() && capability == "bandwidth" && slices.ContainsFunc(ch.n.Plugins, func(o netconf.Plugin) bool {
+		return !o.IsOwn() && o.Takes(capability)
+	})
+}
+
 // composeConfig returns the configuration as a plugin gets it (specification, section 3,
 // "deriving request configuration").
 func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
@@ -141,7 +149,7 @@ func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[s
 	}
 	runtime := map[string]json.RawMessage{}
 	for key, v := range ch.n.Runtime {
-		if p.Takes(key) {
+		if p.Takes(key) && !ch.servesFor(p, key) {
 			runtime[key] = v
 		}
 	}
