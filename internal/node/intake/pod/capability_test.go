@@ -120,9 +120,9 @@ func TestBandwidthIsServedByAPluginOfTheList(t *testing.T) {
 		refused bool
 		ignored []string
 	}{
-		"alone":                  {`{"cniVersion":"1.0.0","type":"sriov"}`, false, []string{unserved}},
-		"the capability":         {`{"cniVersion":"1.0.0","type":"sriov","capabilities":{"bandwidth":true}}`, false, []string{unserved}},
-		"a list without":         {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"bandwidth"}]}`, false, []string{unserved}},
+		"alone":                  {`{"cniVersion":"1.0.0","type":"sriov"}`, false, []string{unserved, "max_tx_rate limits"}},
+		"the capability":         {`{"cniVersion":"1.0.0","type":"sriov","capabilities":{"bandwidth":true}}`, false, []string{unserved, "max_tx_rate limits"}},
+		"a list without":         {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"bandwidth"}]}`, false, []string{unserved, "max_tx_rate limits"}},
 		"a list":                 {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`, false, nil},
 		"a list, both":           {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov","capabilities":{"bandwidth":true}},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`, false, nil},
 		"type culvert":           {`{"cniVersion":"1.0.0","type":"culvert"}`, true, nil},

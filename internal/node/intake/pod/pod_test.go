@@ -69,7 +69,7 @@ func TestPodWithAVF(t *testing.T) {
 	delete(status[1], "mtu")
 	want := []map[string]any{
 		{"name": "cbr0", "interface": "eth0", "ips": []any{"10.244.1.2"}, "mac": "02:00:00:00:00:01", "default": true, "dns": map[string]any{"nameservers": []any{"10.96.0.10"}}, "gateway": []any{"10.244.1.1"}},
-		{"name": "d/sriov-net1", "interface": "net1", "ips": []any{"172.16.91.2"}, "dns": map[string]any{}, "device-info": info},
+		{"name": "d/sriov-net1", "interface": "net1", "ips": []any{"172.16.91.2"}, "dns": map[string]any{}, "device-info": info, "gateway": []any{"172.16.91.1"}},
 	}
 	if d := cmp.Diff(want, status); d != "" {
 		t.Errorf("network-status (-want +got):\n%s", d)
