@@ -340,7 +340,7 @@ func buildRequest(call Call) (attach.Request, error) {
 	req := attach.Request{
 		Owner: a.ownerOf(call.ContainerID, call.IfName), PodUID: a.UID, Network: c.Name,
 		VF: c.VF, Pool: c.Pool, Segment: c.Segment, Bond: c.Bond, VFs: c.VFs, Netns: call.Netns,
-		Spec: spec,
+		Spec: spec, LowersMTU: c.Lenient,
 	}
 	if call.Command == cmdAdd {
 		if req.Raw, err = c.Kept(call.Config); err != nil {

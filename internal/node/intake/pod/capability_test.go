@@ -146,3 +146,32 @@ func TestBandwidthIsServedByAPluginOfTheList(t *testing.T) {
 		})
 	}
 }
+
+// A network of type sriov gets the PF's MTU where it asks for a larger one, with an event of the pod.
+func TestMTUAboveThatOfThePF(t *testing.T) {
+	for network, lowered := range map[string]bool{
+		`{"cniVersion":"0.3.1","name":"n","type":"sriov","mtu":9000}`:               true,
+		`{"cniVersion":"0.3.1","name":"n","type":"sriov","mtu":1400}`:               false,
+		`{"cniVersion":"0.3.1","name":"n","type":"sriov","strict":true,"mtu":9000}`: false,
+		`{"cniVersion":"0.3.1","name":"n","type":"culvert","mtu":9000}`:             false,
+	} {
+		w := newWorld(t)
+		w.network("n", network)
+		w.asks("n")
+		if !lowered && strings.Contains(network, "9000") {
+			if got := w.refused(); !strings.Contains(got, "mtu 9000: invalid: PF enp1s0 has MTU 1500") {
+				t.Errorf("%s: %s", network, got)
+			}
+			continue
+		}
+		w.add()
+		if got := slices.ContainsFunc(w.cluster.events, func(e string) bool {
+			return strings.Contains(e, "Warning MTULowered network n: mtu 9000 is above that of PF enp1s0, so net1 has 1500")
+		}); got != lowered {
+			t.Errorf("%s: events %q", network, w.cluster.events)
+		}
+		if resp := w.call("CHECK", ""); resp.Exit != 0 {
+			t.Errorf("%s: CHECK: %s", network, resp.Stdout)
+		}
+	}
+}
