@@ -33,7 +33,7 @@ type plugin struct {
 	CNIVersion   string          `json:"cniVersion,omitempty"`
 	Name         string          `json:"name,omitempty"`
 	Type         string          `json:"type"`
-	VLAN         int             `json:"vlan,omitempty"`
+	VLAN         *int            `json:"vlan,omitempty"`
 	VLANQoS      int             `json:"vlanQoS,omitempty"`
 	VLANProto    string          `json:"vlanProto,omitempty"`
 	SpoofChk     string          `json:"spoofchk,omitempty"`
@@ -95,8 +95,11 @@ func (c *converter) network(o Object) {
 // config returns spec.config of the network.
 func (s networkSpec) config(name string) (string, error) {
 	p := plugin{
-		CNIVersion: networkVersion, Name: name, Type: netconf.TypeSRIOV, VLAN: s.VLAN, VLANQoS: s.VLANQoS, VLANProto: s.VLANProto,
+		CNIVersion: networkVersion, Name: name, Type: netconf.TypeSRIOV, VLANQoS: s.VLANQoS, VLANProto: s.VLANProto,
 		SpoofChk: s.SpoofChk, Trust: s.Trust, LinkState: s.LinkState, MinTxRate: s.MinTxRate, MaxTxRate: s.MaxTxRate,
+	}
+	if s.VLAN != 0 || s.VLANProto != "" { // the operator always writes it, and vlanProto needs one
+		p.VLAN = &s.VLAN
 	}
 	for _, text := range []struct {
 		field, value string

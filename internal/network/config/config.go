@@ -167,7 +167,7 @@ func (c *Config) readIdentity(o *strictjson.Object) {
 	if !o.Failed("type") && !netconf.IsOwnType(c.Type) {
 		o.Fail("type", "want %s or %s", netconf.TypeCulvert, netconf.TypeSRIOV)
 	}
-	c.DisableCheck, c.DisableGC = o.Bool("disableCheck"), o.Bool("disableGC")
+	c.DisableCheck, c.DisableGC = o.BoolText("disableCheck"), o.BoolText("disableGC")
 	if o.Has("strict") && !o.Bool("strict") && c.Type != netconf.TypeSRIOV {
 		o.Fail("strict", "a network of type %s is always read strictly; take the key out", c.Type)
 	}

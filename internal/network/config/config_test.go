@@ -55,6 +55,7 @@ func TestParse(t *testing.T) {
 				},
 			},
 		},
+		{"flags as texts, as libcni reads them", with(`"disableCheck":"True","disableGC":"false"`), Config{DisableCheck: true}},
 		{"a segment", with(`"segment":"storage"`), Config{Segment: "storage"}},
 		{"left empty by a template", with(`"pool":"","segment":"","deviceID":"","mac":"","spoofchk":"","trust":"","link_state":"","vlanProto":"","ipam":{},"runtimeConfig":{"mac":"","deviceID":""}`), Config{}},
 		{"no VLAN, by name", with(`"vlan":0,"vlanProto":"802.1q","vlanQoS":0`), Config{Spec: vf.Spec{VLAN: &vf.VLAN{}}}},
