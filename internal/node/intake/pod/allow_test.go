@@ -9,9 +9,9 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-// I9: the pool's allow bounds the MAC address and the addresses that a pod asks for, as it bounds those
-// of the network, for each way to ask and each way to get addresses. What it refuses leaves nothing.
-// What it allows is refused while another pod has it.
+// I9: the pool's allow bounds the MAC address and the addresses that a pod asks for, however the pod
+// asks and the network gives addresses. A refusal leaves nothing. A choice that allow admits is
+// refused while another pod has it.
 func TestI9AllowBoundsWhatPodsAskFor(t *testing.T) {
 	const (
 		allow     = `  allow: {macs: ["02:aa:00:00:00:00/24"], addresses: ["172.16.91.0/28"], mtu: 9000}` + "\n"
