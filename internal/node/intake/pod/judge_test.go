@@ -142,6 +142,11 @@ func TestJudgeKnowsNoNode(t *testing.T) {
 		"a device that the kubelet has to give": {
 			annotation: `[{"name":"v","deviceID":"0000:01:10.0"}]`, ignored: []string{`network d/v: deviceID "0000:01:10.0" counts where the kubelet gives the pod that VF`},
 		},
+		"a static network, no address":   {annotation: "static", refused: []string{"network d/static (net1): network static: invalid: ipam of type static has no address"}},
+		"a static network, an address":   {annotation: `[{"name":"static","ips":["172.16.91.77/24"]}]`},
+		"an address by cni-args":         {annotation: `[{"name":"static","cni-args":{"ips":["172.16.91.77/24"]}}]`},
+		"addresses that none gives":      {annotation: `[{"name":"capable","ips":["172.16.91.77/24"]}]`, ignored: []string{"network d/capable: addresses are asked for, and it has no ipam section"}},
+		"two MAC addresses":              {annotation: `[{"name":"v","mac":"02:00:00:00:00:08","cni-args":{"MAC":"02:00:00:00:00:09"}}]`, refused: []string{"network d/v (net1): network sriov-network: invalid: MAC address 02:00:00:00:00:08 is asked for"}},
 		"a bond of a resource":           {annotation: "bond,bond"},
 		"devices for the most bonds":     {annotation: strings.Repeat("bond,", 63) + "bond"},
 		"devices for the most networks":  {annotation: strings.Repeat("pooled,", 63) + "pooled"},
@@ -153,7 +158,7 @@ func TestJudgeKnowsNoNode(t *testing.T) {
 			networks := map[string]api.NetworkDefinition{}
 			for n, config := range map[string]string{
 				"d/v": sriov, "d/pooled": sriov, "d/capable": capable, "d/broken": `{`, "d/wrong": `{"type":"culvert","vlan":5000}`, "d/bridge": `{"type":"bridge","vlan":5000,"mac":"x"}`,
-				"d/bond": `{"type":"culvert","bond":{"links":8}}`,
+				"d/bond": `{"type":"culvert","bond":{"links":8}}`, "d/static": `{"type":"sriov","cniVersion":"1.0.0","ipam":{"type":"static"}}`,
 			} {
 				namespace, bare, _ := strings.Cut(n, "/")
 				networks[n] = api.NetworkDefinition{Namespace: namespace, Name: bare, Config: config, Annotations: map[string]string{}}
