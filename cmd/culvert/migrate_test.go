@@ -105,7 +105,6 @@ func TestMigrationJudges(t *testing.T) {
 		"NetworkAttachmentDefinition d/theirs: works, with a warning": false, // the plan adds its IPAM plugin
 		"NetworkAttachmentDefinition d/chain: would be refused":       true,
 		"Pod d/b: works, with a warning":                              true, // its network does not exist
-		"Pod d/c: works, with a warning":                              true,
 		"Pod d/e: would be refused":                                   true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/kernel/neigh"
+	"github.com/culvert-net/culvert/internal/kernel/netns"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -22,6 +24,17 @@ func TestLabAnnounce(t *testing.T) {
 	pod := n.netns("pod")
 	addrs := []netip.Prefix{prefix("10.56.0.10/24"), prefix("fd00::10/64")}
 	n.do(step.Move{VF: s.PCI, To: pod, Name: "net1"}, step.SetUp{VF: s.PCI, Netns: pod, Up: true})
+	err := netns.Run(pod, func() error { // as the SR-IOV CNI plugin sets them
+		for _, path := range []string{"/proc/sys/net/ipv4/conf/net1/arp_notify", "/proc/sys/net/ipv6/conf/net1/ndisc_notify"} {
+			if have, err := os.ReadFile(path); err != nil || string(have) != "1\n" {
+				t.Errorf("%s is %q, %v", path, have, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, a := range addrs {
 		n.do(step.AddAddress{VF: s.PCI, Netns: pod, Address: a})
 	}

@@ -86,6 +86,27 @@ func TestDetectionSettings(t *testing.T) {
 	}
 }
 
+// An interface in a netns announces its addresses when it comes up again. A kernel without IPv6 has only
+// the file of IPv4.
+func TestNotifyNeighbours(t *testing.T) {
+	proc := t.TempDir()
+	v4, v6 := filepath.Join(proc, "sys/net/ipv4/conf/net1/arp_notify"), filepath.Join(proc, "sys/net/ipv6/conf/net1/ndisc_notify")
+	k := New(Options{ProcRoot: proc})
+	for _, files := range [][]string{{v4}, {v4, v6}} {
+		for _, path := range files {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("0\n"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.notifyNeighbours("", "net1")
+		for _, path := range files {
+			if got, err := readLine(path); err != nil || got != "1" {
+				t.Errorf("%s is %q, %v", path, got, err)
+			}
+		}
+	}
+}
+
 // The kernel finds the addresses that the other end of a wire has, in one wait for all of them. The
 // wait is much shorter than with the kernel's own parameters. TestLabDetectDuplicates does the same
 // with VFs.

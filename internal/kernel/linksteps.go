@@ -24,7 +24,12 @@ func (k *Kernel) setLink(s step.Step) error {
 	case step.SetLinkMAC:
 		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return setLinkMAC(c, l, s.MAC) })
 	case step.SetUp:
-		return k.onDevice(s.VF, s.Netns, s.Bond, func(c *rtnl.Conn, l rtnl.Link) error { return setUp(c, l.Index, s.Up) })
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(c *rtnl.Conn, l rtnl.Link) error {
+			if s.Up && s.Netns != "" {
+				k.notifyNeighbours(s.Netns, l.Name)
+			}
+			return setUp(c, l.Index, s.Up)
+		})
 	case step.ClearPromisc:
 		return k.onLink(s.VF, s.Netns, clearPromisc)
 	case step.AddAddress:
@@ -164,6 +169,19 @@ func (k *Kernel) enableIPv6(name string) error {
 // sysctlIPv6 returns the file of a parameter below net.ipv6 (ip-sysctl(7)).
 func (k *Kernel) sysctlIPv6(parts ...string) string {
 	return filepath.Join(append([]string{k.proc, "sys/net/ipv6"}, parts...)...)
+}
+
+// notifyNeighbours has the kernel announce the addresses of an interface whenever it comes up or gets
+// another MAC address (arp_notify and ndisc_notify). The SR-IOV CNI plugin does so before it sets the
+// interface up. Without it, neighbours only learn the change later, so no error counts. The kernel
+// resets both when the interface leaves the netns.
+func (k *Kernel) notifyNeighbours(path, name string) {
+	_ = k.inNetns(path, func() error {
+		return errors.Join(
+			changeLine(filepath.Join(k.proc, "sys/net/ipv4/conf", name, "arp_notify"), "1"),
+			changeLine(k.sysctlIPv6("conf", name, "ndisc_notify"), "1"),
+		)
+	})
 }
 
 // inNetns calls fn in the netns with the given path on the host; the empty path is the host's.

@@ -112,6 +112,15 @@ func (p PF) Fits(s Spec, have Admin, declared string) error {
 	return errors.Join(errs...)
 }
 
+// LowerMTU returns a Spec with the PF's MTU if it asks for a larger one, and whether it does.
+func (p PF) LowerMTU(s Spec) (Spec, bool) {
+	if s.MTU == nil || p.MTU == 0 || *s.MTU <= p.MTU {
+		return s, false
+	}
+	s.MTU = &p.MTU
+	return s, true
+}
+
 // refusesMinimum returns the reason why a min_tx_rate other than 0 cannot be set at present.
 func (p PF) refusesMinimum(d Driver, lowest uint32) string {
 	switch {

@@ -48,6 +48,39 @@ func (e end) reaches(t *testing.T, other end, expected bool) int {
 	return p.Received
 }
 
+// A list of sriov and tuning gets the MAC address that a pod asks for as Multus passes it: in CNI_ARGS to
+// both plugins, and in runtimeConfig to tuning, which declares it. The PF has the address before tuning
+// sets it inside, so the NIC lets the pods' frames pass.
+func TestTuningGetsTheMACOfThePF(t *testing.T) {
+	leavesNothing(t, nodes...)
+	var ends []end
+	for i, n := range nodes {
+		name, mac := fmt.Sprintf("tuned%d", i), fmt.Sprintf("ca:fe:c0:ff:ee:%02x", i)
+		body := fmt.Sprintf(`{"cniVersion": "0.4.0", "name": %q, "plugins": [{"type": "sriov", %s, "vlan": 5, "ipam": {"type": "static"}}, {"type": "tuning", "capabilities": {"mac": true}}]}`, name, pool)
+		if err := n.WriteFile(t.Context(), confDir+"/"+name+".conflist", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		a := node.Attachment{
+			Network: name, Dir: confDir, Netns: name, Interface: "net1", Abilities: fmt.Sprintf(`{"mac": %q}`, mac),
+			Args: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=d;K8S_POD_NAME=%s;MAC=%s;IP=10.85.0.%d/24", name, mac, i+1),
+		}
+		netns(t, n, name)
+		r := add(t, n, a)
+		link := jq(t, n, `.[0].address`, "ip -n "+name+" -j link show dev net1")
+		admin := jq(t, n, fmt.Sprintf(`.[0].vfinfo_list[] | select(.vf == %d) | (.address // .mac)`, holder(t, n, name).Index), "ip -d -j link show dev enp1s0")
+		if link != mac || admin != mac || len(r.Interfaces) != 1 || r.Interfaces[0].MAC != mac || len(r.IPs) != 1 {
+			t.Errorf("on %s the interface has %s, the PF %s, the result %+v; want %s", n.Name, link, admin, r, mac)
+		}
+		ends = append(ends, end{a, n, fmt.Sprintf("10.85.0.%d", i+1)})
+	}
+	if got := ends[0].reaches(t, ends[1], true); got == 0 {
+		t.Error("no ping comes back")
+	}
+	if _, err := nodes[0].CNI(t.Context(), "check", ends[0].Attachment); err != nil {
+		t.Error(err)
+	}
+}
+
 // VFs of two nodes on one VLAN reach each other over the wire, and VFs of
 // different VLANs do not, be they on two nodes or on one NIC.
 func TestVLANsAreApart(t *testing.T) {

@@ -85,7 +85,6 @@ func TestVerdicts(t *testing.T) {
 			`NetworkAttachmentDefinition n: works, with warnings
   warning: spec.config: spoofChk on: read as spoofchk: write it so
 Pod p: works, with warnings
-  warning: network default/n: mac is asked for, and none of its plugins has that capability: add "capabilities": {"mac": true} to the one that does it
   warning: network default/n: runtimeConfig.bandwidth {"ingressRate":5}: not served; max_tx_rate limits what a VF sends
   warning: network default/x has no configuration in these files, and was not judged
 `,

@@ -104,7 +104,7 @@ func (n *networks) judge(ctx context.Context, d definition, c config.Config) (wr
 	var (
 		count           int
 		failures, bonds []string
-		segments        []string
+		segments, lower []string
 	)
 	for _, s := range states.Items {
 		pfs := pfsOf(s.Status, resource)
@@ -114,7 +114,14 @@ func (n *networks) judge(ctx context.Context, d definition, c config.Config) (wr
 		}
 		for _, pf := range pfs {
 			count++
-			if err := pf.Fits(c.Spec, vf.Admin{}, "its NodePolicy"); err != nil {
+			spec, lowered := c.Spec, false
+			if c.Lenient {
+				spec, lowered = pf.LowerMTU(c.Spec)
+			}
+			if lowered {
+				lower = append(lower, fmt.Sprintf("mtu %d is above that of PF %s, so pods get %d (node %s)", *c.Spec.MTU, pf.Label(), *spec.MTU, s.Name))
+			}
+			if err := pf.Fits(spec, vf.Admin{}, "its NodePolicy"); err != nil {
 				failures = append(failures, fmt.Sprintf("%s (node %s)", excerpt.Error(err), s.Name))
 			}
 		}
@@ -125,7 +132,7 @@ func (n *networks) judge(ctx context.Context, d definition, c config.Config) (wr
 	case count > 0 && len(failures) == count:
 		return failures[:1], maybe, nil
 	}
-	return nil, slices.Concat(maybe, segments[:min(len(segments), mostNodesNamed)], bonds[:min(len(bonds), mostNodesNamed)], failures[:min(len(failures), mostNodesNamed)]), nil
+	return nil, slices.Concat(maybe, segments[:min(len(segments), mostNodesNamed)], bonds[:min(len(bonds), mostNodesNamed)], lower[:min(len(lower), mostNodesNamed)], failures[:min(len(failures), mostNodesNamed)]), nil
 }
 
 // pfsOf returns the PFs of a node whose VFs are in a pool. pool may lack its prefix.

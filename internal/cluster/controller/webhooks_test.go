@@ -220,7 +220,7 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		`{"type":"sriov","cniVersion":"0.3.1"}`: "", // the object's name is the network's
 		`{"type":"culvert","cniVersion":"0.3.1","name":"n","max-tx-rate":5}`:                                    "spec.config: max-tx-rate: did you mean max_tx_rate?",
 		`{"type":"culvert","cniVersion":"0.3.1","name":"n","vlan":5000}`:                                        "spec.config: vlan 5000: want a number between 0 and 4094",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                           "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise its mtu in its NodePolicy or ask for at most 1500 (node worker01)",
+		`{"type":"culvert","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                         "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise its mtu in its NodePolicy or ask for at most 1500 (node worker01)",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max_tx_rate":2000}`:                                   "spec.config: max_tx_rate 2000: not supported by the driver",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","min_tx_rate":10}`:                                     "spec.config: min_tx_rate 10: not supported by the driver",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","link_state":"enable"}`:                                "spec.config: link_state: not supported by the driver: PF enp1s0 (driver igb) has no such setting",
@@ -252,6 +252,8 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 	for config, want := range map[string]string{
 		`{"type":"sriov","name":"n","max-tx-rate":5}`:                                  "spec.config: max-tx-rate 5: unknown key, ignored: did you mean max_tx_rate?",
 		`{"name":"n","plugins":[{"type":"tuning"},{"type":"sriov","spoofChk":"off"}]}`: "spec.config: plugins[1]: spoofChk off: read as spoofchk: write it so",
+		`{"type":"sriov","name":"n","pool":"intel.com/x","mtu":9000}`:                  "mtu 9000 is above that of PF enp1s0, so pods get 1500 (node worker01)",
+		`{"type":"sriov","name":"n","ipam":{"subnet":"172.16.91.0/24"}}`:               `spec.config: ipam.type: missing; without it the section gives no addresses: want host-local, culvert or static`,
 	} {
 		raw, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": "net1"}, "spec": map[string]any{"config": config}})
 		if got := (&networks{client: c}).Handle(t.Context(), request(string(raw))); !got.Allowed || !slices.Equal(got.Warnings, []string{want}) {

@@ -47,11 +47,10 @@ type Config struct {
 	DNS     ipam.DNS
 
 	// MAC and IPs are the addresses that the runtime asks for; they override those of the network.
-	// ArgIPs are the addresses that args.cni asks for.
+	// ArgMACs and ArgIPs are the addresses that args.cni asks for.
 	MAC         *vf.MAC
 	IPs, ArgIPs []string
-	// HasArgs is set if the configuration has the key args.
-	HasArgs bool
+	ArgMACs     []vf.MAC
 	// Ranges is runtimeConfig.ipRanges, for ipam.Config.AddRanges.
 	Ranges json.RawMessage
 
@@ -168,7 +167,7 @@ func (c *Config) readIdentity(o *strictjson.Object) {
 	if !o.Failed("type") && !netconf.IsOwnType(c.Type) {
 		o.Fail("type", "want %s or %s", netconf.TypeCulvert, netconf.TypeSRIOV)
 	}
-	c.DisableCheck, c.DisableGC = o.Bool("disableCheck"), o.Bool("disableGC")
+	c.DisableCheck, c.DisableGC = o.BoolText("disableCheck"), o.BoolText("disableGC")
 	if o.Has("strict") && !o.Bool("strict") && c.Type != netconf.TypeSRIOV {
 		o.Fail("strict", "a network of type %s is always read strictly; take the key out", c.Type)
 	}

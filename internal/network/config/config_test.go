@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 		want      Config
 	}{
 		{"nothing but the network", with(``), Config{}},
-		{"what people add and we leave alone", with(`"logLevel":"debug","logFile":"/tmp/x","capabilities":{"mac":true},"cniVersions":["1.0.0"],"cni.dev/future":1,"args":{"labels":{}},"runtimeConfig":{"portMappings":[],"CNIDeviceInfoFile":"/x"},"ipam":{}`), Config{HasArgs: true}},
+		{"what people add and we leave alone", with(`"logLevel":"debug","logFile":"/tmp/x","capabilities":{"mac":true},"cniVersions":["1.0.0"],"cni.dev/future":1,"args":{"labels":{}},"runtimeConfig":{"portMappings":[],"CNIDeviceInfoFile":"/x"},"ipam":{}`), Config{}},
 		{
 			"every setting",
 			with(`"pool":"intel.com/a","vlan":100,"vlanQoS":5,"vlanProto":"802.1ad","mac":"02:00:00:00:00:01","spoofchk":"off","trust":"on","link_state":"enable","min_tx_rate":10,"max_tx_rate":100,"mtu":9000,
@@ -55,6 +55,7 @@ func TestParse(t *testing.T) {
 				},
 			},
 		},
+		{"flags as texts, as libcni reads them", with(`"disableCheck":"True","disableGC":"false"`), Config{DisableCheck: true}},
 		{"a segment", with(`"segment":"storage"`), Config{Segment: "storage"}},
 		{"left empty by a template", with(`"pool":"","segment":"","deviceID":"","mac":"","spoofchk":"","trust":"","link_state":"","vlanProto":"","ipam":{},"runtimeConfig":{"mac":"","deviceID":""}`), Config{}},
 		{"no VLAN, by name", with(`"vlan":0,"vlanProto":"802.1q","vlanQoS":0`), Config{Spec: vf.Spec{VLAN: &vf.VLAN{}}}},
@@ -64,9 +65,13 @@ func TestParse(t *testing.T) {
 		{
 			"wishes of the runtime and of args",
 			with(`"args":{"cni":{"ips":["10.0.0.7"]}},"runtimeConfig":{"mac":"02:00:00:00:00:09","ips":["10.0.0.8/24"]}`),
-			Config{MAC: &vf.MAC{2, 0, 0, 0, 0, 9}, IPs: []string{"10.0.0.8/24"}, ArgIPs: []string{"10.0.0.7"}, HasArgs: true},
+			Config{MAC: &vf.MAC{2, 0, 0, 0, 0, 9}, IPs: []string{"10.0.0.8/24"}, ArgIPs: []string{"10.0.0.7"}},
 		},
-		{"args alone", with(`"args":{"cni":{"ips":["10.0.0.7"]}}`), Config{ArgIPs: []string{"10.0.0.7"}, HasArgs: true}},
+		{
+			"args in any case", with(`"args":{"cni":{"IPs":["10.0.0.7"],"Mac":"02:00:00:00:00:09"}}`),
+			Config{ArgIPs: []string{"10.0.0.7"}, ArgMACs: []vf.MAC{{2, 0, 0, 0, 0, 9}}},
+		},
+		{"args alone", with(`"args":{"cni":{"ips":["10.0.0.7"]}}`), Config{ArgIPs: []string{"10.0.0.7"}}},
 		{
 			"GC",
 			with(`"cni.dev/valid-attachments":[{"containerID":"a","ifname":"net1"}],"cni.dev/attachments":[]`),

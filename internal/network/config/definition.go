@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -82,14 +83,25 @@ func parseSingle(raw []byte, p netconf.Plugin) (netconf.List, error) {
 	var head struct {
 		Name         string `json:"name"`
 		CNIVersion   string `json:"cniVersion"`
-		DisableCheck bool   `json:"disableCheck"`
-		DisableGC    bool   `json:"disableGC"`
+		DisableCheck flag   `json:"disableCheck"`
+		DisableGC    flag   `json:"disableGC"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return l, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
 	}
-	l.Name, l.Version, l.DisableCheck, l.DisableGC = head.Name, head.CNIVersion, head.DisableCheck, head.DisableGC
+	l.Name, l.Version, l.DisableCheck, l.DisableGC = head.Name, head.CNIVersion, bool(head.DisableCheck), bool(head.DisableGC)
 	return l.Checked()
+}
+
+// flag is a boolean that libcni also takes as a text, in any case.
+type flag bool
+
+// UnmarshalJSON reads true, "true" and "True".
+func (f *flag) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(bytes.ToLower(bytes.Trim(raw, `"`)), (*bool)(f)) != nil {
+		return fmt.Errorf("disableCheck, disableGC: %.20s: want true or false", raw)
+	}
+	return nil
 }
 
 // parseList reads a list. Other plugins get their configurations as libcni writes them, which is

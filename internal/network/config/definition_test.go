@@ -19,7 +19,11 @@ func TestOwn(t *testing.T) {
 	for config, want := range map[string]int{
 		``:     0,
 		`null`: -1,
-		`[]`:   -1,
+		`{"type": "sriov", "disableCheck": "true"}`:                                       1,
+		`{"type": "culvert", "disableGC": "False"}`:                                       1,
+		`{"type": "sriov", "disableCheck": "maybe"}`:                                      -1,
+		`{"cniVersion": "1.0.0", "disableCheck": "true", "plugins": [{"type": "sriov"}]}`: 1,
+		`[]`: -1,
 		`{"type": "sriov", "args": {"x": "` + strings.Repeat("x", 70_000) + `"}}`: -1,
 		`{}`:                              -1,
 		`{"type": "sriov"}`:               1,
@@ -81,6 +85,9 @@ func TestI7ListsAreBounded(t *testing.T) {
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	for name, tc := range map[string]struct{ text, want, refused string }{
+		"texts.conflist":     {`{"cniVersion":"0.4.0","name":"m","disableCheck":"True","disableGC":"false","plugins":[{"type":"macvlan"}]}`, `m 0.4.0 true false: {"type":"macvlan"}`, ""},
+		"texts.conf":         {`{"cniVersion":"0.4.0","name":"m","type":"macvlan","disableCheck":"TRUE"}`, `m 0.4.0 true false: {"cniVersion":"0.4.0","name":"m","type":"macvlan","disableCheck":"TRUE"}`, ""},
+		"no text.conf":       {`{"cniVersion":"0.4.0","name":"m","type":"macvlan","disableCheck":"maybe"}`, "", `invalid: disableCheck, disableGC: "maybe": want true or false`},
 		"list.conflist":      {`{"cniVersion":"0.4.0","name":"m","disableCheck":true,"plugins":[{"type":"macvlan","x":1e3},{"type":"tuning"}]}`, `m 0.4.0 true false: {"type":"macvlan","x":1000} {"type":"tuning"}`, ""},
 		"own.conflist":       {`{"cniVersion":"0.4.0","name":"m","plugins":[{"type":"sriov"}]}`, `m 1.1.0 false false: {"type":"sriov"}`, ""},
 		"one.conf":           {`{"cniVersion":"0.4.0","name":"m","type":"macvlan","x":1e3,"disableGC":true}`, `m 0.4.0 false true: {"cniVersion":"0.4.0","name":"m","type":"macvlan","x":1e3,"disableGC":true}`, ""},

@@ -40,7 +40,7 @@ func TestJudge(t *testing.T) {
 		"Culvert as an IPAM plugin":        {api.NetworkDefinition{Config: `{"type":"bridge","ipam":{"type":"culvert"}}`}, "bridge", "", nil, "spec.config: ipam.type culvert: invalid"},
 		"a wrong value in a list":          {api.NetworkDefinition{Config: `{"cniVersion":"1.0.0","plugins":[{"type":"tuning"},{"type":"culvert","vlan":5000}]}`}, "tuning culvert", "", nil, "spec.config: plugins[1]: vlan 5000: want a number between 0 and 4094"},
 		"a key of a wrong type":            {api.NetworkDefinition{Config: `{"type":5}`}, "", "", nil, "spec.config: type: invalid: json: cannot unmarshal number"},
-		"a head of a wrong type":           {api.NetworkDefinition{Config: `{"type":"sriov","disableGC":"no"}`}, "sriov", "", nil, "spec.config: invalid: json: cannot unmarshal string into Go struct field .disableGC"},
+		"a head of a wrong type":           {api.NetworkDefinition{Config: `{"type":"sriov","disableGC":"no"}`}, "sriov", "", nil, `spec.config: invalid: disableCheck, disableGC: "no": want true or false`},
 		"a list with a wrong plugin": {api.NetworkDefinition{Config: `{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"bridge","podNetworks":1}]}`}, "sriov", "", nil,
 			"spec.config: podNetworks: invalid: json: cannot unmarshal number"},
 		"a list that libcni refuses": {api.NetworkDefinition{Config: `{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":""}]}`}, "sriov ", "", nil,

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"strings"
+
 	"github.com/culvert-net/culvert/internal/network/strictjson"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -14,10 +16,24 @@ var runtimeKeys = []string{
 	"bandwidth", "ipRanges", "infinibandGUID",
 }
 
+// readArgs reads the addresses that args.cni asks for. The CNI project's plugins host-local and
+// tuning read its keys in any case, so each spelling counts.
+func (c *Config) readArgs(in *strictjson.Object) {
+	for _, key := range in.Keys() {
+		switch {
+		case strings.EqualFold(key, "ips"):
+			c.ArgIPs = append(c.ArgIPs, in.Strings(key)...)
+		case strings.EqualFold(key, "mac"):
+			if mac, ok := strictjson.Text(in, key, vf.ParseUnicastMAC); ok {
+				c.ArgMACs = append(c.ArgMACs, mac)
+			}
+		}
+	}
+}
+
 // readRuntime reads runtimeConfig and args.
 func (c *Config) readRuntime(o *strictjson.Object) {
-	c.HasArgs = o.Has("args")
-	c.ArgIPs = o.Object("args").Object("cni").Strings("ips")
+	c.readArgs(o.Object("args").Object("cni"))
 	declared := o.Object("capabilities")
 	declared.Bool("mac")
 	declared.Bool("ips")

@@ -61,7 +61,7 @@ func Parse(raw json.RawMessage) (Config, error) { return Reader{}.Parse(raw) }
 // static, in the form of the CNI project's plugins of those names. Culvert's own keys are exclude
 // and scope, and for static scope and shared. A section of any other type is for the plugin of
 // that name (Config.IsDelegated), which reads the rest of it. An absent, null or empty section is
-// the zero Config.
+// the zero Config. A lenient Reader takes one without a type for none, as the SR-IOV CNI plugin does.
 //
 // dataDir is accepted and ignored: the ledger holds what is given out. The
 // error wraps vf.ErrInvalid and lists everything that is wrong.
@@ -84,7 +84,7 @@ func (r Reader) Parse(raw json.RawMessage) (Config, error) {
 		if o.Empty() {
 			return Config{}, nil
 		}
-		o.Fail("type", "missing; want host-local, culvert or static")
+		o.Doubt("type", "missing; without it the section gives no addresses: want host-local, culvert or static")
 	case TypeHostLocal, TypeCulvert:
 		c.Type = TypeHostLocal
 		c.hostLocal(o, r)

@@ -115,7 +115,7 @@ func TestParseRefuses(t *testing.T) {
 		`[]`:                       `ipam []: want a JSON object`,
 		`{"type":"host-locl"}`:     `ipam.type host-locl: a plugin of that name is run: did you mean host-local?`,
 		`{"type":"../sh"}`:         `ipam.type ../sh: want host-local, culvert, static or the name of a CNI plugin that gives addresses`,
-		`{"subnet":"10.0.0.0/24"}`: `ipam.type: missing; want host-local, culvert or static`,
+		`{"subnet":"10.0.0.0/24"}`: `ipam.type: missing; without it the section gives no addresses: want host-local, culvert or static`,
 		`{"type":"host-local","ranges":[[{"subnet":""}]]}`:                                           `ipam.ranges[0][0].subnet "": missing; want a subnet, e.g. 172.16.91.0/24`,
 		`{"type":"host-local"}`:                                                                      `ipam.subnet: missing; want a subnet, e.g. 172.16.91.0/24, here or in ranges`,
 		`{"type":"host-local","rangeStart":"10.0.0.1"}`:                                              `ipam.subnet: missing; want a subnet, e.g. 172.16.91.0/24`,

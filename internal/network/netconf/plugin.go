@@ -89,24 +89,6 @@ func (p Plugin) Takes(capability string) bool {
 	return p.Capabilities[capability] || p.IsOwn() && slices.Contains([]string{"deviceID", "bandwidth", "infinibandGUID"}, capability)
 }
 
-// LeaveOutUndeclared returns the args.cni that a pod asks for without the MAC address and the
-// addresses whose capability the plugin does not declare, and these capabilities. Other
-// plugins read their keys in any case, as encoding/json does, so any case is left out.
-func (p Plugin) LeaveOutUndeclared(args map[string]json.RawMessage) (rest map[string]json.RawMessage, missing []string) {
-	rest = maps.Clone(args)
-	for _, capability := range []string{"ips", "mac"} {
-		if p.Capabilities[capability] {
-			continue
-		}
-		before := len(rest)
-		maps.DeleteFunc(rest, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, capability) })
-		if len(rest) < before {
-			missing = append(missing, capability)
-		}
-	}
-	return rest, missing
-}
-
 // DescribeIgnored says that a pod asks a network for a value of runtimeConfig which none of
 // its plugins takes, and which capability it lacks.
 func DescribeIgnored(network, capability string) string {

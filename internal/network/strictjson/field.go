@@ -3,6 +3,7 @@ package strictjson
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // String returns a string field, "" when it is absent.
@@ -24,6 +25,22 @@ func (o *Object) Bool(key string) bool {
 	var b bool
 	o.decodeKey(key, &b, "want true or false, without quotes")
 	return b
+}
+
+// BoolText is Bool for a field that libcni also takes as a text, in any case.
+func (o *Object) BoolText(key string) bool {
+	var text string
+	if raw := o.Raw(key); raw == nil || json.Unmarshal(raw, &text) != nil {
+		return o.Bool(key)
+	}
+	switch strings.ToLower(text) {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	o.Fail(key, "want true or false")
+	return false
 }
 
 // Uint returns a whole number between lo and hi, and whether it is there and

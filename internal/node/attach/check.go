@@ -34,6 +34,7 @@ func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
 	}
 	d := lease.Diff(rec, st)
 	if req.Spec.Interface != "" {
+		req.Spec = req.expectedOf(rec)
 		for _, more := range lease.SpecDiff(req.Spec, rec, lease.WithoutGuard(st)) {
 			if !slices.Contains(d, more) {
 				d = append(d, more)
@@ -45,6 +46,21 @@ func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
 		return fmt.Errorf("VF %s of %s: %s: delete and add the attachment again, or mend it by hand", rec.PCI, owner, vf.Differences(d))
 	}
 	return nil
+}
+
+// expectedOf returns the state that a CHECK expects of a lease. Without a MAC address in the request, it
+// is the lease's: Multus passes the MAC address that a pod asks for to the ADD alone. A request that
+// LowersMTU expects no more than the lease has.
+func (r Request) expectedOf(rec journal.Record) vf.Spec {
+	s, w := r.Spec, rec.Lease.Wanted
+	if s.MAC == nil {
+		s.MAC = w.MAC
+	}
+	if r.LowersMTU && s.MTU != nil && w.MTU != nil {
+		lower := min(*s.MTU, *w.MTU)
+		s.MTU = &lower
+	}
+	return s
 }
 
 // mayHaveChanged reports whether a later plugin of a chain may have made a difference.

@@ -58,6 +58,54 @@ func TestCheckOfAChain(t *testing.T) {
 	}
 }
 
+// Multus passes a pod's MAC address to the ADD and not to the CHECK, which expects the lease's then.
+func TestCheckWithoutTheMACOfTheADD(t *testing.T) {
+	k, n := newNode(t)
+	rec, err := n.Engine.Attach(t.Context(), everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := everything(t)
+	asked.Spec.MAC = nil
+	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, asked); err != nil {
+		t.Error(err)
+	}
+	if err := k.Meddle(rec.PCI, func(s *vf.State) { s.Admin.MAC = vf.MAC{2, 0, 0, 0, 0, 0x77} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, asked); err == nil || !strings.Contains(err.Error(), "mac is 02:00:00:00:00:77") {
+		t.Errorf("another MAC address: %v", err)
+	}
+}
+
+// A network of type sriov gets the PF's MTU where it asks for a larger one: the SR-IOV CNI plugin does
+// not read the key. The pod is warned, and CHECK expects that MTU. Other networks are refused.
+func TestMTUAboveThatOfThePF(t *testing.T) {
+	for mtu, want := range map[int]int{9000: 1500, 1500: 1500, 1400: 1400} {
+		_, n := newNode(t)
+		req := everything(t)
+		req.Spec.MTU = &mtu
+		if _, err := n.Engine.Attach(t.Context(), req); (err != nil) != (mtu > want) {
+			t.Errorf("mtu %d of another network: %v", mtu, err)
+		}
+		_, n = newNode(t)
+		var reports []string
+		req.LowersMTU, req.Report = true, func(reason, text string) { reports = append(reports, reason+" "+text) }
+		rec, err := n.Engine.Attach(t.Context(), req)
+		if err != nil || rec.Lease.MTU != want || *rec.Lease.Wanted.MTU != want || *req.Spec.MTU != mtu {
+			t.Errorf("mtu %d: %v, the lease has %d", mtu, err, rec.Lease.MTU)
+			continue
+		}
+		warned := len(reports) == 1 && strings.HasPrefix(reports[0], fmt.Sprintf("MTULowered network blue: mtu %d is above that of PF ", mtu)) && strings.Contains(reports[0], fmt.Sprint("has ", want))
+		if warned != (mtu > want) || len(reports) > 1 {
+			t.Errorf("mtu %d: reports %q", mtu, reports)
+		}
+		if err := n.Engine.Check(t.Context(), rec.Lease.Owner, req); err != nil {
+			t.Errorf("mtu %d: CHECK: %v", mtu, err)
+		}
+	}
+}
+
 // STATUS of a network fails while every VF that the network could use is held, and if its pool does
 // not exist.
 func TestReadyOfANetwork(t *testing.T) {

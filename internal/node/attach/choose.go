@@ -117,7 +117,7 @@ func (e *Engine) chooseVF(tx *journal.Tx, req Request, except map[vf.ID]*keylock
 	if err != nil {
 		return choice, err
 	}
-	return choice, choice.PF.Fits(req.Spec, choice.Record.Baseline.Admin, host.Spec.WhereDeclared(choice.PF))
+	return choice, choice.PF.Fits(req.specOn(choice.PF), choice.Record.Baseline.Admin, host.Spec.WhereDeclared(choice.PF))
 }
 
 // apartFrom returns the VF of the interface that the request names in Apart. The new VF must be

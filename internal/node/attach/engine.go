@@ -86,6 +86,7 @@ func (e *Engine) attachOnce(ctx context.Context, req Request, left int) (journal
 	e.addresses.aside.remove(req.addressPool(), done.Lease.Wanted.Addresses)
 	e.vfs.AnnounceAddresses(ctx, at, done)
 	e.addresses.followDetection(ctx, at, done, st, req)
+	req.reportMTU(at, done)
 	return done, nil
 }
 

@@ -3,10 +3,12 @@ package attach
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/network/ipam"
+	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -43,6 +45,9 @@ type Request struct {
 	Netns string
 	// Spec is the wanted state of the VF. Attach fills in Addresses and Routes from IPAM.
 	Spec vf.Spec
+	// LowersMTU: an interface whose MTU would be above the PF's gets the PF's, with a warning. Else
+	// the request is refused.
+	LowersMTU bool
 	// IPAM is the configuration that the addresses come from; the zero value requests none.
 	IPAM ipam.Config
 	// AddressPool names the pool that IPAM's addresses come from; empty stands for
@@ -86,6 +91,24 @@ type Request struct {
 	ofPod   bool
 	// passed has the VFs that reserveClean passes over, with the reasons.
 	passed map[vf.ID]error
+}
+
+// specOn returns the wanted state of a VF of a PF.
+func (r Request) specOn(pf vf.PF) vf.Spec {
+	if !r.LowersMTU {
+		return r.Spec
+	}
+	s, _ := pf.LowerMTU(r.Spec)
+	return s
+}
+
+// reportMTU reports that a VF has a lower MTU than the request asks for.
+func (r Request) reportMTU(at lease.Site, rec journal.Record) {
+	if r.Report == nil || r.Spec.MTU == nil || rec.Lease.MTU >= *r.Spec.MTU {
+		return
+	}
+	r.Report("MTULowered", fmt.Sprintf("network %s: mtu %d is above that of PF %s, so %s has %d: raise the mtu of the PF, or lower that of the network",
+		r.Network, *r.Spec.MTU, at.Label, r.Owner.Interface, rec.Lease.MTU))
 }
 
 // addressPool returns the name of the pool that the request's addresses come from.

@@ -373,7 +373,7 @@ func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
 // (I9).
 func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
 	rec := choice.Record
-	spec := req.Spec
+	spec := req.specOn(choice.PF)
 	spec.Driver = choice.Driver
 	if req.Owner.Kind == vf.OwnerGuest {
 		spec.Driver = vf.DriverVFIO // for any pool: QEMU takes PCI functions, no netdevices

@@ -69,7 +69,7 @@ type SandboxNetwork struct {
 	Plugins      []netconf.Plugin `json:"plugins"`
 	// Runtime has the values for the plugins' capabilities.
 	Runtime map[string]json.RawMessage `json:"runtime,omitempty"`
-	// Args are added to CNI_ARGS.
+	// Args has the MAC address and the addresses that the pod asks for. They are added to CNI_ARGS.
 	Args string `json:"args,omitempty"`
 
 	// Result is the answer of the network's ADD. It is nil as long as the ADD may not have run.

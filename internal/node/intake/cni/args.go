@@ -30,8 +30,19 @@ var argumentKeys = []string{
 
 // ParseArguments reads CNI_ARGS. A key that is not known is an error unless
 // IgnoreUnknown is set, as it is for the CNI project's plugins.
-func ParseArguments(s string) Arguments {
-	a := Arguments{Text: s}
+func ParseArguments(s string) Arguments { return Arguments{}.Add(s) }
+
+// AddArguments returns the text of CNI_ARGS with more arguments, of which the last of a key counts.
+func AddArguments(text, more string) string {
+	if text == "" || more == "" {
+		return text + more
+	}
+	return text + ";" + more
+}
+
+// Add returns a with more arguments in the form of CNI_ARGS. It reads only those.
+func (a Arguments) Add(s string) Arguments {
+	a.Text = AddArguments(a.Text, s)
 	unknown, ignore := "", false
 	for _, pair := range strings.Split(s, ";") {
 		if pair == "" {

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -29,6 +30,15 @@ func fillRequested(c config.Config, a Arguments, req *attach.Request) error {
 		return err
 	}
 	return checkRoom(c, *req)
+}
+
+// checkFixed refuses the ADD of a network with ipam of type static if neither the network nor the
+// request has an address. The SR-IOV CNI plugin refuses it too.
+func checkFixed(c config.Config, req attach.Request) error {
+	if c.IPAM.Type != ipam.TypeStatic || len(req.IPAM.Static)+len(req.Addresses) > 0 {
+		return nil
+	}
+	return fmt.Errorf("network %s: %w: ipam of type static has no address: add addresses to it, or name one in the pod's annotation (ips)", c.Name, vf.ErrInvalid)
 }
 
 // checkRoom refuses a second address of a family where results have no room for it.
@@ -135,3 +145,35 @@ func parseAddresses(c config.Config, asked []string) ([]netip.Prefix, error) {
 
 // ignoresIPs reports whether addresses that are asked for by name are left out.
 func ignoresIPs(c config.Config) bool { return c.Lenient && c.IPAM.IsZero() }
+
+// wantedMAC returns the MAC address of a call's VF, nil where none is asked for. As with the SR-IOV CNI
+// plugin, that of runtimeConfig counts before that of CNI_ARGS, and both before the network's. The
+// plugin tuning sets that of args.cni, so another one beside it is refused.
+//
+// Multus passes no MAC address to a CHECK, so a CHECK by it does not compare the network's: the ADD may
+// have had another one.
+func (c Call) wantedMAC() (*vf.MAC, error) {
+	asked := cmp.Or(c.config.MAC, c.args.mac)
+	for i := range c.config.ArgMACs {
+		other := &c.config.ArgMACs[i]
+		if asked == nil {
+			asked = other
+		}
+		if *asked != *other {
+			return nil, fmt.Errorf("network %s: %w: MAC address %s is asked for, and args.cni asks for %s: ask for one", c.config.Name, vf.ErrInvalid, asked, other)
+		}
+	}
+	if asked == nil && c.Command == cmdCheck && c.args.Pod != "" && c.Definition == "" {
+		return nil, nil
+	}
+	return cmp.Or(asked, c.config.Spec.MAC), nil
+}
+
+// warnings lists the parts of a call that may not have the effect that their author expects.
+func (c Call) warnings() []string {
+	out := c.config.Warnings
+	if ignoresIPs(c.config) && (c.args.ip != "" || len(c.config.ArgIPs)+len(c.config.IPs) > 0) {
+		out = append(slices.Clone(out), "addresses are asked for, and it has no ipam section, so the interface gets none: add one")
+	}
+	return out
+}

@@ -39,6 +39,8 @@ func TestAskedAddresses(t *testing.T) {
 		"static, args":                 {fixed + args, "IP=10.0.0.6/29", "10.0.0.4/29>"},
 		"static, the runtime":          {fixed + args + run, "", "10.0.0.3/29>"},
 		"static without addresses":     {bare, "IP=10.1.0.6/29", "10.1.0.6/29>"},
+		"static, and no address":       {bare, "", "network net: invalid: ipam of type static has no address: add addresses to it, or name one in the pod's annotation (ips)"},
+		"static, an empty list":        {bare + `,"args":{"cni":{"ips":[]}}`, "IP=", "network net: invalid: ipam of type static has no address: add addresses to it, or name one in the pod's annotation (ips)"},
 		"static, no prefix length":     {bare, "IP=10.1.0.6", `requested address "10.1.0.6": invalid: want it with its prefix length, e.g. 172.16.91.5/24`},
 		"static, no gateway":           {bare, "IP=10.1.0.6/24;GATEWAY=x", `invalid environment variable CNI_ARGS: GATEWAY: "x": want an IP address, e.g. 172.16.91.1`},
 		"no ranges of the runtime":     {ranges, "", "network net: invalid: ipam has no range, and the runtime gave none (runtimeConfig.ipRanges): add a subnet"},

@@ -2,12 +2,8 @@ package cni
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -28,88 +24,74 @@ func (e *events) PodEvent(p api.Pod, _, reason, text string) {
 	e.texts = append(e.texts, p.UID+" "+reason+" "+text)
 }
 
-// I9: Multus copies the cni-args of a pod's annotation into args.cni. The addresses in args.cni
-// count only if the network declares the capability. Otherwise they reach no plugin that gets the
-// configuration, in whatever case the key is written.
-func TestI9ArgsOfPodsCountByCapability(t *testing.T) {
-	const kubernetes = "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1"
+const kubernetesArgs = "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1"
+
+// Multus copies the mac and the ips of a pod's annotation into CNI_ARGS, and its cni-args into
+// args.cni, whether or not the network declares the capabilities. They count as with the SR-IOV CNI
+// plugin, host-local and tuning, in whatever case the keys of args.cni are written. Two MAC addresses
+// are refused.
+func TestMACAndIPsOfPodsCount(t *testing.T) {
+	const own, asked, other = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"
+	const both = ";MAC=" + asked + ";IP=10.0.0.5"
 	for name, tc := range map[string]struct {
-		args, config, ip string
-		kept             string // what of args.cni is left
-		events           int
+		args, config string
+		mac, ip      string
+		refused      string
 	}{
-		"none":               {kubernetes, `"args":{"cni":{"ips":["10.0.0.5"],"k":"v"},"x":{"y":1}}`, "10.0.0.2/29", `"args":{"cni":{"k":"v"},"x":{"y":1}}`, 1},
-		"another case":       {kubernetes, `"args":{"cni":{"IPS":["10.0.0.5"],"Mac":"02:00:00:00:00:02"}}`, "10.0.0.2/29", `"args":{"cni":{}}`, 2},
-		"ips":                {kubernetes, `"capabilities":{"ips":true},"args":{"cni":{"ips":["10.0.0.5"]}}`, "10.0.0.5/29", `"args":{"cni":{"ips":["10.0.0.5"]}}`, 0},
-		"outside Kubernetes": {"", `"args":{"cni":{"ips":["10.0.0.5"]}}`, "10.0.0.5/29", `"args":{"cni":{"ips":["10.0.0.5"]}}`, 0},
-		"no list":            {kubernetes, `"args":{"cni":{"ips":"10.0.0.5"}}`, "10.0.0.2/29", `"args":{"cni":{}}`, 1},
+		"nothing is asked for":        {"", ``, own, "10.0.0.2/29", ""},
+		"CNI_ARGS":                    {both, ``, asked, "10.0.0.5/29", ""},
+		"capabilities that are false": {both, `"capabilities":{"mac":false,"ips":false},`, asked, "10.0.0.5/29", ""},
+		"capabilities":                {both, `"capabilities":{"mac":true,"ips":true},"runtimeConfig":{"mac":"` + asked + `","ips":["10.0.0.5"]},`, asked, "10.0.0.5/29", ""},
+		"args.cni":                    {"", `"args":{"cni":{"mac":"` + asked + `","ips":["10.0.0.5"]},"x":{"y":1}},`, asked, "10.0.0.5/29", ""},
+		"args.cni in another case":    {"", `"args":{"cni":{"MAC":"` + asked + `","IPs":["10.0.0.5"]}},`, asked, "10.0.0.5/29", ""},
+		"the same everywhere":         {both, `"args":{"cni":{"mac":"02-00-00-00-00-02","ips":["10.0.0.5"]}},"runtimeConfig":{"mac":"` + asked + `"},`, asked, "10.0.0.5/29", ""},
+		"another MAC by args.cni":     {both, `"args":{"cni":{"Mac":"` + other + `"}},`, "", "", "MAC address " + asked + " is asked for, and args.cni asks for " + other},
+		"two MACs by args.cni":        {"", `"args":{"cni":{"Mac":"` + asked + `","mac":"` + other + `"}},`, "", "", "ask for one"},
+		"ips that are no list":        {"", `"args":{"cni":{"ips":"10.0.0.5"}},`, "", "", "want a list of strings"},
+		"a group MAC address":         {";MAC=01:00:5e:00:00:01", ``, "", "", "CNI_ARGS: MAC"},
+		"an address of no range":      {";IP=10.9.0.5", ``, "", "", "in none of the network's ranges"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			cluster, engine := &events{}, newMemory(1)
-			h := New(partsOf(engine))
-			h.Cluster = cluster
-			r := invocation(cmdAdd, with(tc.config+`,`+pool))
-			r.Args = tc.args
-			out, err := h.Run(t.Context(), callOf(r), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(string(out), `"`+tc.ip+`"`) || len(cluster.texts) != tc.events {
-				t.Errorf("want %s and %d events, got %s and %q", tc.ip, tc.events, out, cluster.texts)
-			}
-			for _, rec := range engine.leases {
-				if !strings.Contains(string(rec.Lease.Request), tc.kept) {
-					t.Errorf("the lease keeps %s, want %s", rec.Lease.Request, tc.kept)
+		for _, args := range []string{kubernetesArgs, "IgnoreUnknown=true"} { // a pod, and a container outside Kubernetes
+			t.Run(name+" "+args, func(t *testing.T) {
+				cluster, h := &events{}, New(partsOf(newMemory(1)))
+				h.Cluster = cluster
+				r := invocation(cmdAdd, with(tc.config+`"mac":"`+own+`",`+pool))
+				r.Args = args + tc.args
+				out, err := h.Run(t.Context(), callOf(r), nil)
+				switch {
+				case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused)):
+					t.Errorf("want a refusal that says %q, got %v, %s", tc.refused, err, out)
+				case tc.refused == "" && (err != nil || !strings.Contains(string(out), tc.mac) || !strings.Contains(string(out), `"`+tc.ip+`"`)):
+					t.Errorf("want %s %s, got %v, %s", tc.mac, tc.ip, err, out)
 				}
-			}
-		})
+				if len(cluster.texts) > 0 {
+					t.Errorf("events %q", cluster.texts)
+				}
+			})
+		}
 	}
 }
 
-// I9: the mac and the ips of a pod count only where the network declares the
-// capability, although Multus always copies them into CNI_ARGS. Those of a container
-// outside Kubernetes always count.
-func TestI9ArgumentsOfPodsCountByCapability(t *testing.T) {
-	const own, asked, kubernetes = "02:00:00:00:00:01", "02:00:00:00:00:02", "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1;"
-	for name, tc := range map[string]struct {
-		args, capabilities, mac, ip string
-		ignored                     []string
-	}{
-		"none":                 {kubernetes, ``, own, "10.0.0.2/29", []string{"ips", "mac"}},
-		"false":                {kubernetes, `"capabilities":{"mac":false,"ips":false},`, own, "10.0.0.2/29", []string{"ips", "mac"}},
-		"mac":                  {kubernetes, `"capabilities":{"mac":true},`, asked, "10.0.0.2/29", []string{"ips"}},
-		"ips":                  {kubernetes, `"capabilities":{"ips":true},`, own, "10.0.0.5/29", []string{"mac"}},
-		"outside Kubernetes":   {"", ``, asked, "10.0.0.5/29", nil},
-		"both, and of another": {kubernetes, `"capabilities":{"mac":true,"ips":true,"portMappings":true},`, asked, "10.0.0.5/29", nil},
+// The CHECK that Multus makes has no MAC address in CNI_ARGS, so the ADD may have had another one than
+// the network names. A CHECK by Culvert itself has the arguments of the ADD.
+func TestCheckByMultusDoesNotCompareTheMACOfTheNetwork(t *testing.T) {
+	const network, asked = "02:00:00:00:00:01", "02:00:00:00:00:02"
+	for name, tc := range map[string]struct{ command, args, definition, want string }{
+		"ADD":                       {cmdAdd, kubernetesArgs, "", network},
+		"CHECK by Multus":           {cmdCheck, kubernetesArgs, "", ""},
+		"CHECK by Multus, with MAC": {cmdCheck, kubernetesArgs + ";MAC=" + asked, "", asked},
+		"CHECK by Culvert":          {cmdCheck, kubernetesArgs, "d/net", network},
+		"CHECK outside Kubernetes":  {cmdCheck, "", "", network},
 	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := &events{}
-			h := New(partsOf(newMemory(1)))
-			h.Cluster = cluster
-			r := invocation(cmdAdd, with(tc.capabilities+`"mac":"`+own+`",`+pool))
-			r.Args = tc.args + "MAC=" + asked + ";IP=10.0.0.5"
-			params, err := json.Marshal(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			v, err := h.Serve(t.Context(), params, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if resp := v.(api.CNIResponse); !strings.Contains(string(resp.Stdout), tc.mac) || !strings.Contains(string(resp.Stdout), `"`+tc.ip+`"`) { //nolint:forcetypeassert // Serve's contract
-				t.Errorf("want %s %s, got %s", tc.mac, tc.ip, resp.Stdout)
-			}
-			var want []string
-			for _, key := range tc.ignored {
-				want = append(want, "u1 NetworkSettingIgnored network net: "+key+" is asked for")
-			}
-			got := slices.Clone(cluster.texts)
-			for i := range got {
-				got[i], _, _ = strings.Cut(got[i], ",")
-			}
-			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("events, -want +got\n%s", d)
-			}
-		})
+		r := invocation(tc.command, with(`"mac":"`+network+`"`))
+		r.Args, r.Definition = tc.args, tc.definition
+		mac, err := callOf(r).wantedMAC()
+		got := ""
+		if mac != nil {
+			got = mac.String()
+		}
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, tc.want)
+		}
 	}
 }

@@ -207,23 +207,15 @@ func (h *Handler) podOf(ctx context.Context, call Call) (api.Pod, error) {
 	return h.Cluster.Pod(ctx, call.args.Namespace, call.args.Pod, call.args.UID)
 }
 
-// reportIgnored makes an event of each capability that leaveOutUndeclared found missing,
-// and one of the warnings of the network's configuration.
+// reportIgnored makes an event of the warnings of a call.
 func (h *Handler) reportIgnored(ctx context.Context, call Call) {
-	a, c := call.args, call.config
-	network := cmp.Or(call.Definition, c.Name)
-	var texts []string
-	for _, capability := range call.undeclared {
-		texts = append(texts, netconf.DescribeIgnored(network, capability))
+	warnings := call.warnings()
+	if len(warnings) == 0 {
+		return
 	}
-	if len(c.Warnings) > 0 {
-		texts = append(texts, "network "+network+": "+strings.Join(c.Warnings, "; "))
-		h.Log.Warn("network configuration", "net", network, "owner", a.ownerOf(call.ContainerID, call.IfName), "warnings", c.Warnings)
-	}
-	if ignoresIPs(c) && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
-		texts = append(texts, fmt.Sprintf("network %s: addresses are asked for, and it has no ipam section, so the interface gets none: add one", network))
-	}
-	h.emitEvents(ctx, call, "NetworkSettingIgnored", texts...)
+	network := cmp.Or(call.Definition, call.config.Name)
+	h.Log.Warn("network configuration", "net", network, "owner", call.args.ownerOf(call.ContainerID, call.IfName), "warnings", warnings)
+	h.emitEvents(ctx, call, "NetworkSettingIgnored", "network "+network+": "+strings.Join(warnings, "; "))
 }
 
 // eventBound is how long emitEvents looks for the pod.
@@ -341,18 +333,16 @@ func buildRequest(call Call) (attach.Request, error) {
 	c, a := call.config, call.args
 	spec := c.Spec
 	spec.Interface = call.IfName
-	for _, mac := range []*vf.MAC{a.mac, c.MAC} { // the later one counts
-		if mac != nil {
-			spec.MAC = mac
-		}
+	var err error
+	if spec.MAC, err = call.wantedMAC(); err != nil {
+		return attach.Request{}, err
 	}
 	req := attach.Request{
 		Owner: a.ownerOf(call.ContainerID, call.IfName), PodUID: a.UID, Network: c.Name,
 		VF: c.VF, Pool: c.Pool, Segment: c.Segment, Bond: c.Bond, VFs: c.VFs, Netns: call.Netns,
-		Spec: spec,
+		Spec: spec, LowersMTU: c.Lenient,
 	}
 	if call.Command == cmdAdd {
-		var err error
 		if req.Raw, err = c.Kept(call.Config); err != nil {
 			return req, err
 		}
@@ -360,5 +350,8 @@ func buildRequest(call Call) (attach.Request, error) {
 	if err := checkBondName(call.IfName, c.Bond); err != nil {
 		return req, err
 	}
-	return req, fillRequested(c, a, &req)
+	if err := fillRequested(c, a, &req); err != nil || call.Command != cmdAdd {
+		return req, err
+	}
+	return req, checkFixed(c, req)
 }

@@ -145,12 +145,13 @@ func TestPodThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// A network of type sriov takes all that the SR-IOV CNI plugin takes. Events of the pod report the
+// A network of type sriov takes all that the SR-IOV CNI plugin takes. An event of the pod reports the
 // keys that are ignored, and the addresses that the interface does not get.
 func TestIgnoredSettingsBecomeEvents(t *testing.T) {
 	const (
-		keys = "u1 NetworkSettingIgnored network net: VLAN 5: read as vlan: write it so; max-tx-rate 1: unknown key, ignored: did you mean max_tx_rate?"
-		none = "u1 NetworkSettingIgnored network net: addresses are asked for, and it has no ipam section, so the interface gets none: add one"
+		keys      = "u1 NetworkSettingIgnored network net: VLAN 5: read as vlan: write it so; max-tx-rate 1: unknown key, ignored: did you mean max_tx_rate?"
+		addresses = "addresses are asked for, and it has no ipam section, so the interface gets none: add one"
+		none      = "u1 NetworkSettingIgnored network net: " + addresses
 	)
 	for name, tc := range map[string]struct {
 		config string
@@ -159,7 +160,7 @@ func TestIgnoredSettingsBecomeEvents(t *testing.T) {
 		"nothing":                 {with(pool), nil},
 		"unknown keys":            {with(`"max-tx-rate":1,"VLAN":5`), []string{keys}},
 		"addresses without ipam":  {with(`"capabilities":{"ips":true},"runtimeConfig":{"ips":["10.0.0.5"]}`), []string{none}},
-		"addresses of the author": {with(`"capabilities":{"ips":true},"max-tx-rate":1,"VLAN":5,"args":{"cni":{"ips":["10.0.0.5"]}}`), []string{keys, none}},
+		"addresses of the author": {with(`"capabilities":{"ips":true},"max-tx-rate":1,"VLAN":5,"args":{"cni":{"ips":["10.0.0.5"]}}`), []string{keys + "; " + addresses}},
 	} {
 		h, cluster := New(partsOf(newMemory(1))), &clusterObjects{}
 		h.Cluster = cluster

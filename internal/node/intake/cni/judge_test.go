@@ -25,7 +25,8 @@ func TestJudgeAddForetellsTheADD(t *testing.T) {
 		"wrong arguments":              {"MAC=x", strict(""), true, nil},
 		"an address that no range has": {"", strict(`"args":{"cni":{"ips":["10.0.0.x"]}},` + pool), true, nil},
 		"an address without ipam":      {"", strict(`"args":{"cni":{"ips":["10.0.0.5"]}}`), true, nil},
-		"of a pod, by no capability":   {podArgs, strict(`"args":{"cni":{"ips":["10.0.0.x"]}},` + pool), false, nil},
+		"of a pod, by no capability":   {podArgs, strict(`"args":{"cni":{"ips":["10.0.0.x"]}},` + pool), true, nil},
+		"of a pod, without ipam":       {podArgs + ";IP=10.0.0.5", with(`"mtu":1500`), false, []string{"addresses are asked for, and it has no ipam section, so the interface gets none: add one"}},
 		"of a pod, by its capability":  {podArgs, strict(`"capabilities":{"ips":true},"args":{"cni":{"ips":["10.0.0.x"]}},` + pool), true, nil},
 		"too large":                    {"", strict(`"logFile":"` + strings.Repeat("x", netconf.MaxText) + `"`), true, nil},
 	} {
@@ -43,7 +44,7 @@ func TestJudgeAddForetellsTheADD(t *testing.T) {
 				t.Errorf("warnings, -want +got\n%s", d)
 			}
 			reported := func(warning string) bool {
-				return slices.Contains(cluster.texts, " NetworkSettingIgnored network net: "+warning)
+				return slices.ContainsFunc(cluster.texts, func(s string) bool { return strings.HasSuffix(s, " NetworkSettingIgnored network net: "+warning) })
 			}
 			for _, w := range warnings {
 				if !reported(w) {

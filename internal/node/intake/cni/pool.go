@@ -79,7 +79,10 @@ func (h *Handler) choosePool(ctx context.Context, call Call, c *config.Config, r
 		}
 		req.AddressPool = shares
 	}
-	return fillRequested(*c, call.args, req)
+	if err := fillRequested(*c, call.args, req); err != nil {
+		return err
+	}
+	return checkFixed(*c, *req)
 }
 
 // declaredSection returns the section of a network of a namespace that names an AddressPool.

@@ -114,7 +114,19 @@ func TestI9AttacksOfTenants(t *testing.T) {
 		"the address by annotation, mapped into IPv6": {
 			more: `,"capabilities":{"ips":true}` + static("172.16.91.60/24"), asks: `[{"name":"n","ips":["::ffff:` + victimAddress + `/120"]}]`, says: "by pod v/victim",
 		},
-		"the address by cni-args": {more: static("172.16.91.60/24"), asks: `[{"name":"n","cni-args":{"ips":["` + victimAddress + `/24"]}}]`},
+		"the address by cni-args":                 {more: static("172.16.91.60/24"), asks: `[{"name":"n","cni-args":{"ips":["` + victimAddress + `/24"]}}]`, says: "by pod v/victim"},
+		"the address by cni-args in another case": {more: static("172.16.91.60/24"), asks: `[{"name":"n","cni-args":{"IPS":["` + victimAddress + `/24"]}}]`, says: "by pod v/victim"},
+		"the address by annotation, without the capability": {
+			more: static("172.16.91.60/24"), asks: `[{"name":"n","ips":["` + victimAddress + `/24"]}]`, says: "by pod v/victim",
+		},
+		"the address of a range by annotation, without the capability": {
+			more: `,"ipam":{"type":"host-local","scope":"node","subnet":"172.16.91.0/24"}`, asks: `[{"name":"n","ips":["` + victimAddress + `"]}]`, says: "by pod v/victim",
+		},
+		"the MAC address by annotation, without the capability": {asks: `[{"name":"n","mac":"` + victimMAC + `"}]`, says: "by pod v/victim"},
+		"the MAC address by cni-args":                           {asks: `[{"name":"n","cni-args":{"Mac":"` + victimMAC + `"}}]`, says: "by pod v/victim"},
+		"the MAC address by cni-args, beside another one":       {asks: `[{"name":"n","mac":"02:11:22:33:44:07","cni-args":{"mac":"` + victimMAC + `"}}]`, says: "ask for one"},
+		"arguments of another pod by ips":                       {asks: `[{"name":"n","ips":["172.16.91.61;K8S_POD_NAME=victim"]}]`, says: "want IP addresses"},
+		"arguments of another pod by the zone of ips":           {asks: `[{"name":"n","ips":["fe80::1%x;K8S_POD_NAME=victim"]}]`, says: "want IP addresses"},
 		"the victim's pool of addresses": {
 			more: `,"ipam":{"type":"culvert","poolOf":"v/theirs"}`, says: "does not share",
 		},

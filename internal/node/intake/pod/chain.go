@@ -117,19 +117,27 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 		return nil, err
 	}
 	r := api.CNIRequest{
-		Command: command, ContainerID: ch.sb.ID, Netns: ch.sb.Netns, IfName: ch.n.Interface, Args: ch.sb.Args, Path: ch.sb.Path, Config: config,
+		Command: command, ContainerID: ch.sb.ID, Netns: ch.sb.Netns, IfName: ch.n.Interface, Args: cni.AddArguments(ch.sb.Args, ch.n.Args), Path: ch.sb.Path, Config: config,
 	}
 	if p.IsOwn() {
 		if strings.Contains(ch.n.Name, "/") { // the name of a network in a file is a CNI name
 			r.Definition = ch.n.Name
 		}
 		args := ch.c.args
-		if args.Text != r.Args { // the sandbox had others when it was added
-			args = cni.ParseArguments(r.Args)
+		if args.Text != ch.sb.Args { // the sandbox had others when it was added
+			args = cni.ParseArguments(ch.sb.Args)
 		}
-		return ch.h.Networks.Run(ctx, cni.NewCall(r, args), ch.c.runPlugin)
+		return ch.h.Networks.Run(ctx, cni.NewCall(r, args.Add(ch.n.Args)), ch.c.runPlugin)
 	}
 	return cni.RunPlugin(ctx, ch.c.runPlugin, p.Type, r)
+}
+
+// servesFor reports whether another project's plugin of the list serves a capability which Culvert's
+// plugin p can only refuse.
+func (ch chain) servesFor(p netconf.Plugin, capability string) bool {
+	return p.IsOwn() && capability == "bandwidth" && slices.ContainsFunc(ch.n.Plugins, func(o netconf.Plugin) bool {
+		return !o.IsOwn() && o.Takes(capability)
+	})
 }
 
 // composeConfig returns the configuration as a plugin gets it (specification, section 3,
@@ -141,7 +149,7 @@ func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[s
 	}
 	runtime := map[string]json.RawMessage{}
 	for key, v := range ch.n.Runtime {
-		if p.Takes(key) {
+		if p.Takes(key) && !ch.servesFor(p, key) {
 			runtime[key] = v
 		}
 	}

@@ -18,7 +18,7 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 	fresh := func(t *testing.T) *world {
 		w := newWorld(t)
 		w.network("lan", network, "intel.com/fast")
-		w.asks("lan")
+		w.asks(`[{"name":"lan","mac":"02:aa:00:00:00:05","ips":["172.16.91.7"]}]`)
 		w.given["d/a/intel.com/fast"] = w.vfs()[1:2]
 		return w
 	}
@@ -35,6 +35,11 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 			t.Errorf("dhcp gets %v", got)
 		}
 		w.del()
+		for _, call := range []string{"ADD dhcp", "DEL dhcp"} {
+			if got := w.host.seen[call].Args; !strings.HasSuffix(got, ";MAC=02:aa:00:00:00:05;IP=172.16.91.7") {
+				t.Errorf("%s has CNI_ARGS %s", call, got)
+			}
+		}
 		if got := w.host.called(); !slices.Equal(got[2:4], []string{"ADD dhcp c1 net1", "ADD tuning c1 net1"}) || !slices.Equal(got[4:6], []string{"DEL tuning c1 net1", "DEL dhcp c1 net1"}) {
 			t.Errorf("calls: %v", got)
 		}

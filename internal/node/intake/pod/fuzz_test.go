@@ -30,7 +30,7 @@ func FuzzDefinition(f *testing.F) {
 		if err != nil || len(d.Plugins) == 0 {
 			return
 		}
-		if d.Plugins, _, err = withArgs(d.Plugins, map[string]json.RawMessage{key: netconf.String("v")}); err != nil {
+		if d.Plugins, err = withArgs(d.Plugins, map[string]json.RawMessage{key: netconf.String("v")}); err != nil {
 			return
 		}
 		if d.Plugins, err = withDevices(d.Plugins, []vf.PCIAddr{{Bus: 1}, {Bus: 2}}); err != nil {
@@ -50,8 +50,7 @@ func FuzzDefinition(f *testing.F) {
 			}
 		}
 		n.Result = json.RawMessage(result)
-		h := &Handler{}
-		if _, err := h.oneStatus(n); err == nil && !json.Valid(n.Result) {
+		if _, err := networkStatuses(n); err == nil && !json.Valid(n.Result) {
 			t.Errorf("%q is a result", result)
 		}
 		_, _ = inVersion(n.Result, "1.0.0")

@@ -72,7 +72,11 @@ func ownGateways(r *current.Result) []netip.Addr {
 	if found := defaultGateways(r); len(found) > 0 {
 		return found
 	}
-	var out []netip.Addr
+	return addressGateways(r)
+}
+
+// addressGateways returns the gateways of a result's addresses.
+func addressGateways(r *current.Result) (out []netip.Addr) {
 	for _, ip := range r.IPs {
 		if ip == nil {
 			continue
@@ -84,15 +88,24 @@ func ownGateways(r *current.Result) []netip.Addr {
 	return out
 }
 
-// defaultGateways returns the gateways of a result's default routes.
+// defaultGateways returns the gateways of a result's default routes. A route that names none goes over
+// those of the addresses of its family, as the CNI project's plugins set it.
 func defaultGateways(r *current.Result) (out []netip.Addr) {
 	for _, route := range r.Routes {
-		if route == nil {
+		if route == nil || route.Dst.IP == nil || !route.Dst.IP.IsUnspecified() {
 			continue
 		}
-		gateway, ok := netip.AddrFromSlice(route.GW)
-		if ones, _ := route.Dst.Mask.Size(); ok && route.Dst.IP != nil && ones == 0 && route.Dst.IP.IsUnspecified() {
-			out = append(out, gateway.Unmap())
+		if ones, _ := route.Dst.Mask.Size(); ones != 0 {
+			continue
+		}
+		gateways := addressGateways(r)
+		if gateway, ok := netip.AddrFromSlice(route.GW); ok {
+			gateways = []netip.Addr{gateway.Unmap()}
+		}
+		for _, g := range gateways {
+			if g.Is4() == (route.Dst.IP.To4() != nil) && !slices.Contains(out, g) {
+				out = append(out, g)
+			}
 		}
 	}
 	return out

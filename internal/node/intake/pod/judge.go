@@ -74,7 +74,7 @@ func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []stri
 // for. config.Judge judges the network itself.
 func (h *Handler) judgePlugins(w *wish, n journal.SandboxNetwork) error {
 	alone := n
-	alone.Runtime = nil
+	alone.Runtime, alone.Args = nil, ""
 	for _, p := range n.Plugins {
 		if !p.IsOwn() {
 			continue
@@ -99,7 +99,7 @@ func (h *Handler) judgeAdd(n journal.SandboxNetwork, p netconf.Plugin) (warnings
 		return nil, err
 	}
 	r := api.CNIRequest{Command: "ADD", ContainerID: "judged", Netns: "/run/netns/judged", IfName: n.Interface, Config: config}
-	return cni.JudgeAdd(cni.NewCall(r, cni.Arguments{}))
+	return cni.JudgeAdd(cni.NewCall(r, cni.Arguments{}.Add(n.Args)))
 }
 
 // judged is the cluster of a pod that is judged.

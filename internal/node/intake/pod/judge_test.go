@@ -62,7 +62,7 @@ func TestJudgeAgreesWithNodes(t *testing.T) {
 		"requests that count": {annotation: `[{"name":"capable","mac":"02:00:00:00:00:09","ips":["172.16.91.9"]}]`},
 		"requests that no plugin takes": {
 			annotation: `[{"name":"v","mac":"02:00:00:00:00:09","ips":["172.16.91.9"],"colour":"red"},{"name":"capable","cni-args":{"mac":"02:00:00:00:00:07"}}]`,
-			ignored:    []string{`network d/v: key "colour" of the annotation is unknown`, "network d/v: ips is asked for", "network d/v: mac is asked for"},
+			ignored:    []string{`network d/v: key "colour" of the annotation is unknown`},
 		},
 		"a MAC address of a group": {
 			annotation: `[{"name":"capable","mac":"01:00:00:00:00:09"}]`, refused: []string{`network d/capable (net1): `, `MAC address "01:00:00:00:00:09": want a unicast address`},
@@ -72,7 +72,7 @@ func TestJudgeAgreesWithNodes(t *testing.T) {
 		"a request that a VF cannot serve": {annotation: `[{"name":"strict","bandwidth":{"ingressRate":1}}]`, refused: []string{"network d/strict (net1): ", "bandwidth", "max_tx_rate"}},
 		"devices of a resource":            {annotation: "pooled,pooled,v"},
 		"another default network":          {defaultNetwork: "v", annotation: "v"},
-		"a default network with requests":  {defaultNetwork: `[{"name":"v","mac":"02:00:00:00:00:09"}]`, ignored: []string{"network kube-system/v: mac is asked for"}},
+		"a default network with requests":  {defaultNetwork: `[{"name":"v","mac":"02:00:00:00:00:09"}]`},
 		"a name for the default network":   {defaultNetwork: "v@eth7", ignored: []string{"network kube-system/v: interface eth7 is asked for"}},
 		"two default networks":             {defaultNetwork: "v,none", refused: []string{"annotation v1.multus-cni.io/default-network: invalid: it names 2 networks; want one"}},
 		"the default network's interface": {
@@ -130,7 +130,7 @@ func TestJudgeKnowsNoNode(t *testing.T) {
 	}{
 		"networks that are missing": {annotation: "none,v,nix@x", defaultNetwork: "flannel", unknown: []string{"kube-system/flannel", "d/none", "d/nix"}},
 		"a missing one beside a request": {
-			annotation: `[{"name":"none","mac":"02:00:00:00:00:09"},{"name":"v","mac":"02:00:00:00:00:08"}]`, unknown: []string{"d/none"}, ignored: []string{"network d/v: mac is asked for"},
+			annotation: `[{"name":"none","mac":"02:00:00:00:00:09"},{"name":"v","portMappings":[{"hostPort":1,"containerPort":2}]}]`, unknown: []string{"d/none"}, ignored: []string{"network d/v: portMappings is asked for"},
 		},
 		"several that are wrong": {
 			annotation: "broken,v,wrong@x,v@net2", refused: []string{"network d/broken (net1): spec.config", "network d/wrong (x): vlan 5000", "network d/v (net2): interface net2"},
@@ -142,6 +142,11 @@ func TestJudgeKnowsNoNode(t *testing.T) {
 		"a device that the kubelet has to give": {
 			annotation: `[{"name":"v","deviceID":"0000:01:10.0"}]`, ignored: []string{`network d/v: deviceID "0000:01:10.0" counts where the kubelet gives the pod that VF`},
 		},
+		"a static network, no address":   {annotation: "static", refused: []string{"network d/static (net1): network static: invalid: ipam of type static has no address"}},
+		"a static network, an address":   {annotation: `[{"name":"static","ips":["172.16.91.77/24"]}]`},
+		"an address by cni-args":         {annotation: `[{"name":"static","cni-args":{"ips":["172.16.91.77/24"]}}]`},
+		"addresses that none gives":      {annotation: `[{"name":"capable","ips":["172.16.91.77/24"]}]`, ignored: []string{"network d/capable: addresses are asked for, and it has no ipam section"}},
+		"two MAC addresses":              {annotation: `[{"name":"v","mac":"02:00:00:00:00:08","cni-args":{"MAC":"02:00:00:00:00:09"}}]`, refused: []string{"network d/v (net1): network sriov-network: invalid: MAC address 02:00:00:00:00:08 is asked for"}},
 		"a bond of a resource":           {annotation: "bond,bond"},
 		"devices for the most bonds":     {annotation: strings.Repeat("bond,", 63) + "bond"},
 		"devices for the most networks":  {annotation: strings.Repeat("pooled,", 63) + "pooled"},
@@ -153,7 +158,7 @@ func TestJudgeKnowsNoNode(t *testing.T) {
 			networks := map[string]api.NetworkDefinition{}
 			for n, config := range map[string]string{
 				"d/v": sriov, "d/pooled": sriov, "d/capable": capable, "d/broken": `{`, "d/wrong": `{"type":"culvert","vlan":5000}`, "d/bridge": `{"type":"bridge","vlan":5000,"mac":"x"}`,
-				"d/bond": `{"type":"culvert","bond":{"links":8}}`,
+				"d/bond": `{"type":"culvert","bond":{"links":8}}`, "d/static": `{"type":"sriov","cniVersion":"1.0.0","ipam":{"type":"static"}}`,
 			} {
 				namespace, bare, _ := strings.Cut(n, "/")
 				networks[n] = api.NetworkDefinition{Namespace: namespace, Name: bare, Config: config, Annotations: map[string]string{}}

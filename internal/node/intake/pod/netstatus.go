@@ -3,6 +3,7 @@ package pod
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -28,7 +29,7 @@ type networkStatus struct {
 	Default    bool            `json:"default,omitempty"`
 	DNS        types.DNS       `json:"dns"`
 	DeviceInfo json.RawMessage `json:"device-info,omitempty"`
-	// Gateway are those of the pod's default route, where it goes over this network.
+	// Gateway are those of the network's default routes.
 	Gateway []string `json:"gateway,omitempty"`
 }
 
@@ -42,23 +43,21 @@ func (h *Handler) statusOf(w wish, records []journal.Record) (string, error) {
 	}
 	var all []networkStatus
 	for i, n := range w.sandbox.Networks {
-		s, err := h.oneStatus(n)
-		if err != nil {
+		own, err := networkStatuses(n)
+		members, wrong := h.memberStatuses(w.sandbox.ID, n, records)
+		if err := errors.Join(err, wrong); err != nil {
 			return "", fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
 		}
-		if n.Default {
-			s.Gateway = keepGateways(s.Gateway, moved)
-		} else {
-			s.Gateway = nil
+		for j := range own {
+			own[j].Gateway = keepGateways(own[j].Gateway, moved)
+			for _, g := range w.gateways[i] {
+				own[j].Gateway = append(own[j].Gateway, g.String())
+			}
 		}
-		for _, g := range w.gateways[i] {
-			s.Gateway = append(s.Gateway, g.String())
+		isMember := func(s networkStatus) bool {
+			return slices.ContainsFunc(members, func(m networkStatus) bool { return m.Interface == s.Interface })
 		}
-		members, err := h.memberStatuses(w.sandbox.ID, n, records)
-		if err != nil {
-			return "", fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
-		}
-		all = append(append(all, s), members...)
+		all = slices.Concat(all, slices.DeleteFunc(own, isMember), members)
 	}
 	raw, err := json.MarshalIndent(all, "", "    ")
 	if err != nil {
@@ -78,29 +77,53 @@ func keepGateways(gateways []string, moved map[bool]bool) []string {
 	return out
 }
 
-func (h *Handler) oneStatus(n journal.SandboxNetwork) (networkStatus, error) {
-	s := networkStatus{Name: n.Name, Interface: n.Interface, Default: n.Default, DeviceInfo: readDeviceInfo(n)}
+// networkStatuses returns an element for each interface that a network has in the pod, as Multus does
+// it (network-attachment-definition-client, CreateNetworkStatuses): by the result's interfaces with a
+// sandbox. Each has the network's DNS, device and default routes. An address that names no interface
+// is the last one's. A network whose result has no such interface has one element.
+func networkStatuses(n journal.SandboxNetwork) ([]networkStatus, error) {
 	r, err := config.DecodeResult(n.Result, n.Version)
 	if err != nil {
-		return s, fmt.Errorf("result of version %s: %w: %w", n.Version, vf.ErrInvalid, err)
+		return nil, fmt.Errorf("result of version %s: %w: %w", n.Version, vf.ErrInvalid, err)
 	}
-	mine := -1
+	common := networkStatus{Name: n.Name, Interface: n.Interface, DeviceInfo: readDeviceInfo(n), DNS: r.DNS}
+	for _, gateway := range defaultGateways(r) {
+		common.Gateway = append(common.Gateway, gateway.String())
+	}
+	var out []networkStatus
+	place := map[int]int{} // of the result's interfaces in out
 	for i, in := range r.Interfaces {
-		if in != nil && in.Name == n.Interface {
-			mine, s.MAC, s.MTU = i, in.Mac, in.Mtu
-		}
-	}
-	for _, ip := range r.IPs {
-		if ip == nil || ip.Address.IP == nil || ip.Interface != nil && mine >= 0 && *ip.Interface != mine {
+		if in == nil || in.Sandbox == "" && in.Name != n.Interface {
 			continue
 		}
-		s.IPs = append(s.IPs, ip.Address.IP.String())
+		s := common
+		s.Interface, s.MAC, s.MTU, s.Gateway = in.Name, in.Mac, in.Mtu, slices.Clone(common.Gateway)
+		place[i] = len(out)
+		out = append(out, s)
 	}
-	for _, gateway := range defaultGateways(r) {
-		s.Gateway = append(s.Gateway, gateway.String())
+	if len(out) == 0 {
+		out = []networkStatus{common}
 	}
-	s.DNS = r.DNS
-	return s, nil
+	first := -1 // with a gateway
+	for _, ip := range r.IPs {
+		if ip == nil || ip.Address.IP == nil {
+			continue
+		}
+		to := len(out) - 1
+		if ip.Interface != nil && len(place) > 0 {
+			at, known := place[*ip.Interface]
+			if !known {
+				continue
+			}
+			to = at
+		}
+		out[to].IPs = append(out[to].IPs, ip.Address.IP.String())
+		if first < 0 && ip.Gateway != nil {
+			first = to
+		}
+	}
+	out[max(first, 0)].Default = n.Default
+	return out, nil
 }
 
 // memberStatuses returns an element for each VF of a bond for user space but the first, which the

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
+	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -213,11 +214,11 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	if err != nil {
 		return n, err
 	}
-	var lacking []string
-	if d.Plugins, lacking, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
+	n.Args = requestedArgs(e)
+	if d.Plugins, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
 		return n, err
 	}
-	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins, lacking))...)
+	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins))...)
 	if resource != "" {
 		if count == 0 || len(e.CNIArgs) > 0 {
 			count = config.VFsOf(d)
@@ -255,13 +256,27 @@ func putCapabilities(runtime map[string]json.RawMessage, e netannotation.Element
 	put("deviceID", e.DeviceID != "", e.DeviceID)
 }
 
-// notPassed lists the requests of an element that no plugin accepts. lacking has the capabilities
-// that its cni-args would need.
-func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin, lacking []string) []string {
+// requestedArgs returns the MAC address and the addresses of an element as CNI_ARGS. All plugins get
+// them, also those that do not declare the capability, as Multus does it (DelegateAdd). The parser of
+// the annotation lets nothing pass that could begin another argument.
+func requestedArgs(e netannotation.Element) string {
+	args := ""
+	if e.MAC != nil {
+		args = "MAC=" + e.MAC.String()
+	}
+	if len(e.IPs) > 0 {
+		args = cni.AddArguments(args, "IP="+strings.Join(e.IPs, ","))
+	}
+	return args
+}
+
+// notPassed lists the requests of an element that no plugin accepts.
+func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin) []string {
 	var out []string
-	keys := slices.Sorted(maps.Keys(n.Runtime))
-	keys = append(keys, slices.DeleteFunc(lacking, func(key string) bool { return slices.Contains(keys, key) })...)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(n.Runtime)) {
+		if key == "mac" || key == "ips" {
+			continue // requestedArgs passes them
+		}
 		takes := func(p netconf.Plugin) bool { return p.Takes(key) }
 		if !slices.ContainsFunc(plugins, takes) {
 			out = append(out, netconf.DescribeIgnored(n.Name, key))
@@ -291,33 +306,22 @@ func withDevices(plugins []netconf.Plugin, vfs []vf.PCIAddr) ([]netconf.Plugin, 
 }
 
 // withArgs adds an element's cni-args to args.cni of every plugin. All plugins together may be as
-// large as one configuration, since a list of many plugins would multiply the args. In a network of
-// VFs a MAC address and addresses reach only plugins that declare the capability (I9): the CNI
-// project's host-local, static and tuning take them without. The capabilities that are missing are
-// returned.
-func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) (out []netconf.Plugin, missing []string, err error) {
+// large as one configuration, since a list of many plugins would multiply the args.
+func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) (out []netconf.Plugin, err error) {
 	if len(args) == 0 {
-		return plugins, nil, nil
+		return plugins, nil
 	}
-	ofVFs := slices.ContainsFunc(plugins, netconf.Plugin.IsOwn)
 	size := 0
 	for _, p := range plugins {
-		passed := args
-		if ofVFs {
-			var lacks []string
-			passed, lacks = p.LeaveOutUndeclared(args)
-			missing = append(missing, lacks...)
-		}
-		if p, err = p.WithArgs(passed); err != nil {
-			return nil, nil, err
+		if p, err = p.WithArgs(args); err != nil {
+			return nil, err
 		}
 		out, size = append(out, p), size+len(p.Raw)
 		if err := netconf.CheckSize(size); err != nil {
-			return nil, nil, fmt.Errorf("with its cni-args: %w", err)
+			return nil, fmt.Errorf("with its cni-args: %w", err)
 		}
 	}
-	slices.Sort(missing)
-	return out, slices.Compact(missing), nil
+	return out, nil
 }
 
 // ignoreUnknown adds the key to CNI_ARGS that makes plugins ignore keys that they do not know, as

@@ -69,7 +69,7 @@ func TestPodWithAVF(t *testing.T) {
 	delete(status[1], "mtu")
 	want := []map[string]any{
 		{"name": "cbr0", "interface": "eth0", "ips": []any{"10.244.1.2"}, "mac": "02:00:00:00:00:01", "default": true, "dns": map[string]any{"nameservers": []any{"10.96.0.10"}}, "gateway": []any{"10.244.1.1"}},
-		{"name": "d/sriov-net1", "interface": "net1", "ips": []any{"172.16.91.2"}, "dns": map[string]any{}, "device-info": info},
+		{"name": "d/sriov-net1", "interface": "net1", "ips": []any{"172.16.91.2"}, "dns": map[string]any{}, "device-info": info, "gateway": []any{"172.16.91.1"}},
 	}
 	if d := cmp.Diff(want, status); d != "" {
 		t.Errorf("network-status (-want +got):\n%s", d)
@@ -286,7 +286,7 @@ func TestOtherForms(t *testing.T) {
 	w.file("05-broken.conf", `{`)
 	w.network("lan", " ")
 	w.network("kube-system/special", `{"cniVersion":"1.0.0","type":"macvlan"}`)
-	w.pod(map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"lan","mac":"02:00:00:00:00:09"}]`, "v1.multus-cni.io/default-network": "special"})
+	w.pod(map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"lan","mac":"02:00:00:00:00:09","infiniband-guid":"c2:11:22:33:44:55:66:77"}]`, "v1.multus-cni.io/default-network": "special"})
 	w.add()
 	if s := w.status(); s[0]["name"] != "kube-system/special" || s[0]["interface"] != "eth0" || s[1]["name"] != "d/lan" {
 		t.Errorf("network-status %v", s)
@@ -294,7 +294,10 @@ func TestOtherForms(t *testing.T) {
 	if got := w.host.config(t, "ADD", "bridge"); got["name"] != "lan" || got["runtimeConfig"] != nil {
 		t.Errorf("bridge got %v", got)
 	}
-	w.wantIgnored("network d/lan: mac")
+	if got := w.host.seen["ADD bridge"].Args; !strings.HasSuffix(got, ";MAC=02:00:00:00:00:09") {
+		t.Errorf("bridge got %s", got)
+	}
+	w.wantIgnored("network d/lan: infinibandGUID")
 	w.del()
 	w.clean()
 }
