@@ -38,7 +38,8 @@ leads. It has these tasks:
 
   addresses     gives each node blocks of the networks' addresses, so that no
                 address is given out twice
-  pods          adds the resources that their networks need
+  pods          adds what their networks need: resources, labels of nodes, and
+                files about the pod below /etc/podnetinfo
   admission     refuses networks and NodePolicies that cannot work, and names the
                 field
   drains        evicts pods whose VFs prevent another number of VFs, node by node
@@ -82,6 +83,9 @@ func newCommand(namespace string) *cobra.Command {
 			if c.Services.Defaults, err = controller.ParseServiceNetworks(networks); err != nil {
 				return err
 			}
+			if c.ResourceKeys, err = controller.ParseResourceKeys(c.ResourceKeys); err != nil {
+				return fmt.Errorf("--network-resource-name-keys: %w", err)
+			}
 			c.Services.Off = !services
 			return controller.Run(cmd.Context(), c)
 		},
@@ -102,6 +106,7 @@ func newCommand(namespace string) *cobra.Command {
 	f.StringSliceVar(&networks, "service-networks", nil, "networks (namespace/name) over which the Services of their pods are served without an annotation, the first that fits")
 	f.BoolVar(&c.Isolation.On, "namespace-isolation", true, "treat networks that pods may not use as missing, as culvertd's flag; false: pods may use networks of every namespace")
 	f.StringSliceVar(&c.Isolation.Global, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
+	f.StringSliceVar(&c.ResourceKeys, "network-resource-name-keys", controller.DefaultResourceKeys(), "annotations of networks that name resources: a pod requests one device for each network and key, or as many as the network has VFs; culvertd finds the VFs by "+netannotation.ResourceName)
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
 	cmd.AddCommand(newReleaseCommand(namespace))

@@ -64,6 +64,9 @@ type Config struct {
 	Services endpoints.Rules
 	// Isolation says which networks of other namespaces pods may use, the same as on the nodes.
 	Isolation netannotation.Isolation
+	// ResourceKeys are the annotations of networks that name resources which their pods need; nil
+	// stands for DefaultResourceKeys.
+	ResourceKeys []string
 	// Now is the clock that measures how long a Node object has been gone; nil is time.Now. A
 	// simulation sets it, so that it does not wait for blocks.Grace.
 	Now func() time.Time
@@ -237,7 +240,7 @@ func serveWebhooks(mgr ctrl.Manager, config Config, definitions *config.Definiti
 	c := mgr.GetClient()
 	s := mgr.GetWebhookServer()
 	for path, h := range map[string]admission.Handler{
-		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), isolation: config.Isolation, log: config.Log, links: links{definitions: definitions}},
+		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), isolation: config.Isolation, resourceKeys: config.ResourceKeys, log: config.Log, links: links{definitions: definitions}},
 		"/services":     &serviceWebhook{client: c, rules: config.Services},
 		"/networks":     &networks{client: c},
 		"/addresspools": &addressPools{client: c},

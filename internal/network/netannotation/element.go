@@ -18,6 +18,9 @@ const (
 	// ResourceName, on a network attachment definition, names the resource that
 	// its pods have to request.
 	ResourceName = "k8s.v1.cni.cncf.io/resourceName"
+	// NodeSelector, on a network attachment definition, is a label that the nodes of its pods
+	// have to have: key=value.
+	NodeSelector = "k8s.v1.cni.cncf.io/nodeSelector"
 	// Namespaces, on a network attachment definition, lists the other namespaces whose pods
 	// may use it where namespaces are isolated: names separated by commas, or * for all.
 	Namespaces = "culvert.dev/namespaces"
