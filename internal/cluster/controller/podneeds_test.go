@@ -260,3 +260,27 @@ func TestPodsOfCase12(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// A pod gets what the networks of every pod need, unless it is of a system namespace or of the host's
+// network.
+func TestPodsOfEveryPodsNetworks(t *testing.T) {
+	c := newCluster(annotated("kube-system", "fast", map[string]string{netannotation.ResourceName: "intel.com/x", netannotation.NodeSelector: "rail=1"}))
+	for name, tc := range map[string]struct {
+		except, spec string
+		patched      bool
+	}{
+		"any pod":                   {"kube-system", `{"containers":[{"name":"c"}]}`, true},
+		"a pod of a system":         {"default", `{"containers":[{"name":"c"}]}`, false},
+		"a pod of the host network": {"kube-system", `{"hostNetwork":true,"containers":[{"name":"c"}]}`, false},
+	} {
+		everyPod, err := netannotation.ParseEveryPod([]string{"fast"}, []string{tc.except})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := `{"metadata":{"name":"p"},"spec":` + tc.spec + `}`
+		out, warnings := handleTwice(t, &pods{client: c, live: c, everyPod: everyPod, isolation: netannotation.Isolation{On: true}}, raw)
+		if got := strings.Contains(out, `"intel.com/x":"1"`) && strings.Contains(out, `"nodeSelector":{"rail":"1"}`); got != tc.patched || !tc.patched && out != raw || len(warnings) > 0 {
+			t.Errorf("%s: %s %q", name, out, warnings)
+		}
+	}
+}

@@ -45,6 +45,8 @@ type pods struct {
 	links  links
 	// isolation says which networks of other namespaces pods may use.
 	isolation netannotation.Isolation
+	// everyPod has the networks that pods get without asking for them.
+	everyPod netannotation.EveryPod
 	// resourceKeys are the annotations of networks that name resources; nil stands for
 	// defaultResourceKeys.
 	resourceKeys []string
@@ -58,7 +60,7 @@ func (p *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	}
 	ctx, cancel := context.WithTimeout(ctx, podBound)
 	defer cancel()
-	n := p.readNeeds(ctx, pod.Annotations, req.Namespace)
+	n := p.readNeeds(ctx, &pod, req.Namespace)
 	patch := grow(&pod, n.resources)
 	if len(patch) > 0 && !hasResources(req.Object.Raw) {
 		patch = slices.Insert(patch, 0, jsonpatch.NewOperation("add", strings.TrimSuffix(firstResources, "/"), map[string]any{}))
@@ -85,10 +87,15 @@ func (n *needs) warn(format string, args ...any) {
 	n.warnings = append(n.warnings, fmt.Sprintf(format, args...))
 }
 
-// readNeeds reads what the networks need that the annotations of a pod of a namespace ask for.
-func (p *pods) readNeeds(ctx context.Context, annotations map[string]string, namespace string) (out needs) {
+// readNeeds reads what the networks need that a pod of a namespace asks for, and those that every pod
+// gets. A pod of the host's network gets only the devices that it asks for.
+func (p *pods) readNeeds(ctx context.Context, pod *corev1.Pod, namespace string) (out needs) {
+	annotations, everyPod := pod.Annotations, p.everyPod
+	if pod.Spec.HostNetwork {
+		everyPod = netannotation.EveryPod{}
+	}
 	defaults, defaultErr := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork])
-	others, err := netannotation.Parse(annotations[netannotation.Networks], namespace)
+	others, err := everyPod.Parse(annotations[netannotation.Networks], namespace)
 	for _, source := range []struct {
 		elements []netannotation.Element
 		err      error
@@ -132,7 +139,7 @@ func (p *pods) readNetwork(ctx context.Context, bound time.Duration, c client.Re
 	n := &metav1.PartialObjectMetadata{}
 	n.SetGroupVersionKind(networkKind)
 	err := getWithin(ctx, bound, c, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, n)
-	if err == nil || isMissing(err) {
+	if (err == nil || isMissing(err)) && !e.ForEveryPod {
 		err = cmp.Or(p.isolation.Check(namespace, e.Namespace, e.Name, n.Annotations), err)
 	}
 	return n, err

@@ -58,6 +58,8 @@ type Element struct {
 	InfinibandGUID string
 	// CNIArgs are handed to the plugins as args.cni. The values are JSON.
 	CNIArgs map[string]json.RawMessage
+	// ForEveryPod is set for a network of EveryPod, which pods of every namespace may use.
+	ForEveryPod bool
 	// Ignored has a message for each key that is ignored, since it is not of the format.
 	Ignored []string
 }
