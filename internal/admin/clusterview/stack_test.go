@@ -16,8 +16,8 @@ import (
 // stackAnswers has the answers of an API server, by the end of the path. It does not know other
 // paths.
 var stackAnswers = map[string]string{
-	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i"}], "containers": [{"image": "c", "command": ["dp"], "args": ["-resource-prefix=x"]}],
-		"volumes": [{"configMap": {"name": "pools"}}, {"hostPath": {}}]}}}}]}`,
+	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i", "volumeMounts": [{"name": "bin", "mountPath": "/host/opt/cni/bin"}, {"name": "pools", "mountPath": "/etc/dp"}]}], "containers": [{"image": "c", "command": ["dp"], "args": ["-resource-prefix=x"]}],
+		"volumes": [{"name": "pools", "configMap": {"name": "pools"}}, {"name": "none", "hostPath": {}}, {"name": "bin", "hostPath": {"path": "/var/lib/cni/bin"}}]}}}}]}`,
 	"/deployments":                    `{"items": [{"metadata": {"namespace": "op", "name": "o", "ownerReferences": [{"kind": "ClusterServiceVersion", "name": "o.v4"}]}, "spec": {"replicas": 0, "template": {}}}]}`,
 	"/configmaps/pools":               `{"kind": "ConfigMap", "metadata": {"name": "pools"}}`,
 	"/sriovnetworks":                  `{"items": [{"metadata": {"name": "n"}}]}`,
@@ -53,7 +53,7 @@ func TestStack(t *testing.T) {
 	}
 	got.Objects = nil
 	want := Stack{
-		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1, "", []string{"dp", "-resource-prefix=x"}, []string{"pools"}}, {"Deployment", "op", "o", nil, 0, "o.v4", nil, nil}},
+		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1, "", []string{"dp", "-resource-prefix=x"}, []string{"pools"}, map[string]string{"/host/opt/cni/bin": "/var/lib/cni/bin"}}, {"Deployment", "op", "o", nil, 0, "o.v4", nil, nil, nil}},
 		Networks:    []StackNetwork{{Namespace: "d", Name: "n", Config: "{}", Owners: []string{"SriovNetwork"}}},
 		HasNetworks: true,
 		Webhooks:    []string{"mutatingwebhookconfigurations/w"},

@@ -32,6 +32,10 @@ const hostname = "kubernetes.io/hostname"
 
 // configMap converts a ConfigMap of the device plugin: a NodePolicy for each of its keys.
 func (c *converter) configMap(o Object) {
+	if isInjectorConfig(o) {
+		c.loseInjections(o)
+		return
+	}
 	converted := false
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
 		var config struct {

@@ -113,7 +113,7 @@ var fields = []Field{
 	{Kind: KindOperator, Path: "disableDrain", Why: "controller.drainNodes=0 of Culvert's chart: then a change of the number of VFs waits until their owners are gone"},
 	{Kind: KindOperator, Path: "useCDI", Why: "write cdi: true into the pools that need it"},
 	{Kind: KindOperator, Path: "enableOvsOffload", Why: switchdev},
-	{Kind: KindOperator, Path: "enableInjector", To: "nothing", Why: "Culvert's webhook adds the resources of networks to pods"},
+	{Kind: KindOperator, Path: "enableInjector", To: "nothing", Why: "Culvert's webhook adds to pods what their networks need: resources, node labels and /etc/podnetinfo"},
 	{Kind: KindOperator, Path: "enableOperatorWebhook", To: "nothing", Why: "Culvert's webhooks check NodePolicies and networks"},
 	{Kind: KindOperator, Path: "configurationMode", To: "nothing", Why: "culvertd makes the VFs when it starts, which after a boot is before pods that need them"},
 	{Kind: KindOperator, Path: "logLevel", To: "nothing", Why: ofTheOperator},
