@@ -139,11 +139,7 @@ func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
 	serveController(t, Config{Kube: asController(s.Config()), Metrics: "0", Webhooks: "culvert", WebhookPort: port, Certificates: dir, Isolation: isolation})
 
 	hooks := installed[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", "culvert")
-	i := slices.IndexFunc(hooks.Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == "pods.culvert.dev" })
-	url, always := fmt.Sprintf("https://localhost:%d/pods", port), admissionv1.Fail
-	hooks.Webhooks = hooks.Webhooks[i : i+1]
-	hooks.Webhooks[0].ClientConfig, hooks.Webhooks[0].FailurePolicy = admissionv1.WebhookClientConfig{URL: &url, CABundle: server.pem}, &always
-	createObject(t, c, hooks)
+	createObject(t, c, onlyPodsHook(hooks, port, server.pem))
 	pages := corev1.ResourceList{"hugepages-1Gi": resource.MustParse("1Gi"), "memory": resource.MustParse("1Gi")}
 	createPod := func(network string) (corev1.PodSpec, error) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{netannotation.Networks: network}},
