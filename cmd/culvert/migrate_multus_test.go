@@ -90,7 +90,7 @@ func TestPlanFindsFoldersOfDistributions(t *testing.T) {
 		"openshift-thin": {"/var/lib/cni/bin", openshift},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, problems := planOf(t, filepath.Join("testdata/multus", name+".yaml"))
+			plan, problems := planOf(t, filepath.Join("testdata/stacks", name+".yaml"))
 			if problems != "" {
 				t.Errorf("problems: %s", problems)
 			}
@@ -115,5 +115,32 @@ func TestPlanFindsFoldersOfDistributions(t *testing.T) {
 				t.Error(last.Why)
 			}
 		})
+	}
+}
+
+// The plan reads the injector's ConfigMaps, which no pod mounts, and names what is not served.
+func TestPlanNamesInjections(t *testing.T) {
+	plan, problems := planOf(t, "testdata/stacks/injector.yaml")
+	for _, want := range []string{
+		`ConfigMap nri/nri-control-switches: data.config.json.user-defined-injections.feature.pod_sriov: not served: pods with the label "feature.pod_sriov=true"`,
+		`ConfigMap kube-system/nri-user-defined-injections: data.nri-inject: not served: pods with the label "nri-inject=true"`,
+	} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("%q is not in %s", want, problems)
+		}
+	}
+	if len(plan.Problems) != 2 || !strings.Contains(fmt.Sprint(plan.Steps), "--network-resource-name-keys=k8s.v1.cni.cncf.io/resourceName,example.org/resource") {
+		t.Errorf("%s\n%v", problems, plan.Steps)
+	}
+}
+
+// The plan gives Culvert the network that Multus gives every pod, and names one that is in a file.
+func TestPlanFindsDefaultNetworks(t *testing.T) {
+	plan, problems := planOf(t, "testdata/stacks/default-networks.yaml")
+	if len(plan.Problems) != 1 || !strings.Contains(problems, `defaultNetworks "bridge0": no NetworkAttachmentDefinition kube-system/bridge0`) {
+		t.Errorf("problems: %s", problems)
+	}
+	if all := fmt.Sprint(plan.Steps); !strings.Contains(all, "--set 'node.defaultNetworks={kube-system/storage}' --set 'node.systemNamespaces={kube-system,monitoring}'") {
+		t.Error(all)
 	}
 }

@@ -27,6 +27,15 @@ func parseNodeSelector(text string) (key, value string, err error) {
 	return key, value, nil
 }
 
+// warnNodeSelector returns a warning if the annotation nodeSelector of a network is no label.
+func warnNodeSelector(annotations map[string]string) []string {
+	text, is := annotations[netannotation.NodeSelector]
+	if _, _, err := parseNodeSelector(text); is && err != nil {
+		return []string{fmt.Sprintf("annotation %s: %v; pods may come to nodes without this network", netannotation.NodeSelector, err)}
+	}
+	return nil
+}
+
 // addLabel adds the label that a network's annotation nodeSelector names. If an earlier network
 // names another value, that value stays, since no node has both.
 func (n *needs) addLabel(network *metav1.PartialObjectMetadata) {

@@ -121,6 +121,22 @@ func TestPodsSelectNodes(t *testing.T) {
 	}
 }
 
+// A network whose annotation nodeSelector is no label is accepted with a warning.
+func TestNetworksWarnOfTheirNodeSelector(t *testing.T) {
+	for selector, want := range map[string]string{
+		"net-type=sriov": "", "rail": "", "": `annotation k8s.v1.cni.cncf.io/nodeSelector: invalid: "" is no label of a node`, "a=b,c=d": `"a=b,c=d" is no label of a node: want one key=value; pods may come to nodes without this network`,
+	} {
+		raw, err := json.Marshal(annotated("default", "n", map[string]string{netannotation.NodeSelector: selector}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := (&networks{client: newCluster()}).Handle(t.Context(), request(string(raw)))
+		if text := strings.Join(got.Warnings, "; "); !got.Allowed || (text == "") != (want == "") || !strings.Contains(text, want) {
+			t.Errorf("%q: %t %q, want %q", selector, got.Allowed, text, want)
+		}
+	}
+}
+
 const (
 	metadataFiles = `{"path":"labels","fieldRef":{"fieldPath":"metadata.labels"}},{"path":"annotations","fieldRef":{"fieldPath":"metadata.annotations"}}`
 	infoMount     = `{"name":"podnetinfo","readOnly":true,"mountPath":"/etc/podnetinfo"}`
