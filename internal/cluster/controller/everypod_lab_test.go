@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/internal/network/netannotation"
@@ -23,20 +24,11 @@ import (
 // calls the webhook for pods without annotations, except for those of a system namespace and of the
 // host's network. The controller of this test would serve these too.
 func TestChartGivesEveryPodNetworks(t *testing.T) {
-	all := decodeObjects(t, []byte(templateChart(t, "--set", "node.defaultNetworks={infra/fast}", "--set", "node.systemNamespaces={system}", "--set", "controller.networkResourceNameKeys={a/b,c}")))
-	isOurs := func(arg string) bool {
-		return strings.HasPrefix(arg, "--default-networks") || strings.HasPrefix(arg, "--system-namespaces") || strings.HasPrefix(arg, "--network-resource")
-	}
-	find := func(args []string) []string {
-		return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !isOurs(arg) })
-	}
-	both := []string{"--default-networks=infra/fast", "--system-namespaces=system,culvert-system"}
-	if d := cmp.Diff(both, find(objectOf[appsv1.DaemonSet](t, all, "DaemonSet", "culvertd").Spec.Template.Spec.Containers[0].Args)); d != "" {
-		t.Errorf("culvertd (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff(append([]string{"--network-resource-name-keys=a/b,c"}, both...), find(objectOf[appsv1.Deployment](t, all, "Deployment", "culvert-controller").Spec.Template.Spec.Containers[0].Args)); d != "" {
-		t.Errorf("the controller (-want +got):\n%s", d)
-	}
+	all := requireEveryPodArgs(t, "a/b,c", "infra/fast", "system,culvert-system",
+		"--set", "node.defaultNetworks={infra/fast}", "--set", "node.systemNamespaces={system}", "--set", "controller.networkResourceNameKeys={a/b,c}")
+	// An upgrade with --reuse-values has no value of an earlier chart.
+	requireEveryPodArgs(t, netannotation.ResourceName, "", "kube-system,culvert-system",
+		"--set", "node.defaultNetworks=null", "--set", "node.systemNamespaces=null", "--set", "controller.networkResourceNameKeys=null")
 
 	s := apiserver.New(t)
 	c := connect(t, s.Config())
@@ -73,6 +65,26 @@ func TestChartGivesEveryPodNetworks(t *testing.T) {
 			t.Errorf("a pod of %s, host network %t: %d devices, %v", namespace, hostNetwork, n, err)
 		}
 	}
+}
+
+// requireEveryPodArgs renders the chart, and checks the arguments of both programs about networks of
+// every pod, and those of the controller about keys of resources.
+func requireEveryPodArgs(t *testing.T, keys, networks, system string, args ...string) []*unstructured.Unstructured {
+	t.Helper()
+	all := decodeObjects(t, []byte(templateChart(t, args...)))
+	isOther := func(arg string) bool {
+		return !strings.HasPrefix(arg, "--default-networks") && !strings.HasPrefix(arg, "--system-namespaces") && !strings.HasPrefix(arg, "--network-resource")
+	}
+	both := []string{"--default-networks=" + networks, "--system-namespaces=" + system}
+	got := slices.DeleteFunc(objectOf[appsv1.DaemonSet](t, all, "DaemonSet", "culvertd").Spec.Template.Spec.Containers[0].Args, isOther)
+	if d := cmp.Diff(both, got); d != "" {
+		t.Errorf("culvertd (-want +got):\n%s", d)
+	}
+	got = slices.DeleteFunc(objectOf[appsv1.Deployment](t, all, "Deployment", "culvert-controller").Spec.Template.Spec.Containers[0].Args, isOther)
+	if d := cmp.Diff(append([]string{"--network-resource-name-keys=" + keys}, both...), got); d != "" {
+		t.Errorf("the controller (-want +got):\n%s", d)
+	}
+	return all
 }
 
 // onlyPodsHook returns the webhook of pods alone, at a port of this host. The API server refuses pods

@@ -13,7 +13,10 @@ every pod gets. Both programs get the same. docs/design/0017-namespace-isolation
 - --system-namespaces={{ join "," (include "culvert.systemNamespaces" . | fromJsonArray) }}
 {{- end -}}
 
-{{/* The namespaces whose pods get no defaultNetworks: Culvert's own is always one. */}}
+{{/*
+The namespaces whose pods get no defaultNetworks: Culvert's own is always one. An upgrade with
+--reuse-values has no value of an earlier chart.
+*/}}
 {{- define "culvert.systemNamespaces" -}}
-{{- append .Values.node.systemNamespaces .Release.Namespace | uniq | toJson -}}
+{{- append (.Values.node.systemNamespaces | default (list "kube-system")) .Release.Namespace | uniq | toJson -}}
 {{- end -}}
