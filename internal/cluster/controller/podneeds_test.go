@@ -205,7 +205,9 @@ func TestPodsSeeTheirMetadata(t *testing.T) {
 // A pod requests the resources under all keys that the administrator names, and no others.
 func TestPodsOfOtherResourceKeys(t *testing.T) {
 	const other = "example.org/resource"
-	c := newCluster(
+	pair := annotated("default", "pair", map[string]string{netannotation.ResourceName: "intel.com/x", other: "example.org/rdma"})
+	pair.Object["spec"] = map[string]any{"config": `{"cniVersion":"1.1.0","type":"culvert","bond":{}}`}
+	c := newCluster(pair,
 		annotated("default", "both", map[string]string{netannotation.ResourceName: "intel.com/x", other: "example.org/rdma"}),
 		annotated("default", "same", map[string]string{netannotation.ResourceName: "intel.com/x", other: " intel.com/x"}),
 		annotated("default", "other", map[string]string{other: "example.org/rdma"}))
@@ -218,6 +220,7 @@ func TestPodsOfOtherResourceKeys(t *testing.T) {
 		{"other", nil, nil},
 		{"both,other", []string{netannotation.ResourceName, other}, map[string]string{"intel.com/x": "1", "example.org/rdma": "2"}},
 		{"same", []string{netannotation.ResourceName, other}, map[string]string{"intel.com/x": "1"}},
+		{"pair", []string{netannotation.ResourceName, other}, map[string]string{"intel.com/x": "2", "example.org/rdma": "1"}},
 		{"both", []string{other}, map[string]string{"example.org/rdma": "1"}},
 	} {
 		out, _ := handleTwice(t, &pods{client: c, live: c, resourceKeys: tc.keys}, podAsking(tc.networks, `{"containers":[{"name":"c"}]}`))
