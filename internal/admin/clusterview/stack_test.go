@@ -103,3 +103,22 @@ func TestUnapplied(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// A workload reads the ConfigMaps that it mounts. The injector, by its name or its image, reads further
+// ones in its namespace and in kube-system.
+func TestConfigMapsOfWorkloads(t *testing.T) {
+	further := []string{"nri/nri-control-switches", "kube-system/nri-control-switches", "nri/nri-user-defined-injections", "kube-system/nri-user-defined-injections"}
+	for name, tc := range map[string]struct {
+		w    Workload
+		want []string
+	}{
+		"mounted":  {Workload{Namespace: "nri", Name: "dp", ConfigMaps: []string{"pools"}}, []string{"nri/pools"}},
+		"by name":  {Workload{Namespace: "nri", Name: "network-resources-injector-2"}, further},
+		"by image": {Workload{Namespace: "nri", Name: "webhook", Images: []string{"x", "example.org/network-resources-injector:v1"}}, further},
+		"neither":  {Workload{Namespace: "nri", Name: "webhook"}, nil},
+	} {
+		if d := cmp.Diff(tc.want, tc.w.configMaps()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}

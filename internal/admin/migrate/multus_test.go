@@ -84,9 +84,12 @@ func TestPlanWritesFolders(t *testing.T) {
 	const lines = "- {name: cni-bin, hostPath: {path: /b, type: DirectoryOrCreate}}\n- {name: cni-conf, hostPath: {path: /c/net.d, type: DirectoryOrCreate}}"
 	for name, tc := range map[string]struct {
 		args             []string
+		config           string // Multus', as JSON
 		mounts, culvertd map[string]string
 		want             string
 	}{
+		"by configuration":  {config: `{"cniConfigDir": "/y/net.d", "binDir": "/b/"}`, mounts: map[string]string{"/y": "/c", "/host/etc/cni/net.d": "/other"}, want: lines},
+		"a mount counts":    {config: `{"binDir": "/other"}`, mounts: map[string]string{"/host/opt/cni/bin": "/b"}, want: strings.Split(lines, "\n")[0]},
 		"unknown":           {},
 		"the usual ones":    {mounts: map[string]string{"/host/opt/cni/bin": "/opt/cni/bin/", "/host/etc/cni/net.d": "/etc/cni/net.d"}},
 		"both":              {mounts: map[string]string{"/host/opt/cni/bin": "/b", "/host/etc/cni/net.d": "/c/net.d"}, want: lines},
@@ -100,7 +103,7 @@ func TestPlanWritesFolders(t *testing.T) {
 		"installed, others": {mounts: map[string]string{"/host/opt/cni/bin": "/b", "/host/etc/cni/net.d": "/c/net.d"}, culvertd: map[string]string{"/opt/cni/bin": "/opt/cni/bin", "/etc/cni/net.d": "/c/net.d"}, want: lines},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := multusWith("{}")
+			c := multusWith(tc.config)
 			c.Workloads[0].Args, c.Workloads[0].Mounts = tc.args, tc.mounts
 			if tc.culvertd != nil {
 				c.Installed, c.Workloads = true, append(c.Workloads, Workload{Kind: "DaemonSet", Namespace: "culvert-system", Name: "culvertd", Args: []string{"--namespace-isolation"}, Mounts: tc.culvertd})
