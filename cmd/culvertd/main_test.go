@@ -38,8 +38,11 @@ func TestNetworksOfEveryPodAreChecked(t *testing.T) {
 	if names, except := cmd.Flags().Lookup("default-networks").DefValue, cmd.Flags().Lookup("system-namespaces").DefValue; names != "[]" || except != "[kube-system,culvert-system]" {
 		t.Errorf("by default %s except %s", names, except)
 	}
-	cmd.SetArgs([]string{"--default-networks=/etc/cni/net.d/a.conf"})
-	if err := cmd.Execute(); err == nil || !strings.HasPrefix(err.Error(), "--default-networks: ") {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // culvertd ends at once if the flag is accepted
+	cmd.SetArgs([]string{"--default-networks=/etc/cni/net.d/a.conf", "--host", dir, "--ledger", dir + "/ledger.db", "--socket", dir + "/s"})
+	if err := cmd.ExecuteContext(ctx); err == nil || !strings.HasPrefix(err.Error(), "--default-networks: ") {
 		t.Error(err)
 	}
 }
