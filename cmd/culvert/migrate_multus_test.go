@@ -97,8 +97,8 @@ func TestPlanFindsFoldersOfDistributions(t *testing.T) {
 			var folders []string
 			last := plan.Steps[len(plan.Steps)-1]
 			for _, s := range plan.Steps {
-				if strings.Contains(s.Why, "node.cniBin") {
-					folders = append(folders, s.Why[strings.Index(s.Why, "--set"):], s.Command)
+				if _, values, is := strings.Cut(s.Why, "with Helm, "); is && strings.Contains(values, "node.cniBin") {
+					folders = append(folders, values, s.Command)
 				}
 			}
 			if want.bin == "" {
