@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -38,7 +39,8 @@ leads. It has these tasks:
 
   addresses     gives each node blocks of the networks' addresses, so that no
                 address is given out twice
-  pods          adds the resources that their networks need
+  pods          adds what their networks need: resources, labels of nodes, and
+                files about the pod below /etc/podnetinfo
   admission     refuses networks and NodePolicies that cannot work, and names the
                 field
   drains        evicts pods whose VFs prevent another number of VFs, node by node
@@ -52,7 +54,7 @@ func newCommand(namespace string) *cobra.Command {
 	var (
 		c          controller.Config
 		kubeconfig string
-		networks   []string
+		networks   networkFlags
 		services   bool
 		debug      bool
 	)
@@ -75,11 +77,11 @@ func newCommand(namespace string) *cobra.Command {
 				level = slog.LevelDebug
 			}
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-			var err error
-			if c.Kube, err = clusterConfig(kubeconfig); err != nil {
+			if err := networks.parseInto(&c); err != nil {
 				return err
 			}
-			if c.Services.Defaults, err = controller.ParseServiceNetworks(networks); err != nil {
+			var err error
+			if c.Kube, err = clusterConfig(kubeconfig); err != nil {
 				return err
 			}
 			c.Services.Off = !services
@@ -99,13 +101,38 @@ func newCommand(namespace string) *cobra.Command {
 	f.StringVar(&c.Health, "health", ":8081", "where the kubelet asks /healthz and /readyz; 0: nowhere")
 	f.IntVar(&c.DrainNodes, "drain-nodes", 1, "how many nodes are emptied at a time of pods that have VFs of a PF whose number of VFs is to change; 0: none")
 	f.BoolVar(&services, "services", true, "serve Services over VF networks; false: give those that are served back to Kubernetes, as before Culvert is uninstalled")
-	f.StringSliceVar(&networks, "service-networks", nil, "networks (namespace/name) over which the Services of their pods are served without an annotation, the first that fits")
+	networks.addFlags(f)
 	f.BoolVar(&c.Isolation.On, "namespace-isolation", true, "treat networks that pods may not use as missing, as culvertd's flag; false: pods may use networks of every namespace")
 	f.StringSliceVar(&c.Isolation.Global, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
 	cmd.AddCommand(newReleaseCommand(namespace))
 	return cmd
+}
+
+// networkFlags has the flags about networks whose values need parsing.
+type networkFlags struct {
+	services, resourceKeys, everyPod, exceptPods []string
+}
+
+func (n *networkFlags) addFlags(f *pflag.FlagSet) {
+	f.StringSliceVar(&n.services, "service-networks", nil, "networks (namespace/name) over which the Services of their pods are served without an annotation, the first that fits")
+	f.StringSliceVar(&n.resourceKeys, "network-resource-name-keys", controller.DefaultResourceKeys(), "annotations of networks that name resources: a pod requests one device for each network and key, or as many as the network has VFs; culvertd finds the VFs by "+netannotation.ResourceName)
+	f.StringSliceVar(&n.everyPod, "default-networks", nil, "networks that every pod gets before those that it asks for, as culvertd's flag")
+	f.StringSliceVar(&n.exceptPods, "system-namespaces", netannotation.DefaultSystemNamespaces(), "namespaces whose pods get none of --default-networks, as culvertd's flag")
+}
+
+func (n *networkFlags) parseInto(c *controller.Config) (err error) {
+	if c.Services.Defaults, err = controller.ParseServiceNetworks(n.services); err != nil {
+		return err
+	}
+	if c.ResourceKeys, err = controller.ParseResourceKeys(n.resourceKeys); err != nil {
+		return fmt.Errorf("--network-resource-name-keys: %w", err)
+	}
+	if c.EveryPod, err = netannotation.ParseEveryPod(n.everyPod, n.exceptPods); err != nil {
+		return fmt.Errorf("--default-networks: %w", err)
+	}
+	return nil
 }
 
 const aboutRelease = `release-services gives all Services that are served over VF networks back to

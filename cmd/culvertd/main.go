@@ -99,12 +99,15 @@ and libvirtd can be ordered after it.`,
 type networkChoices struct {
 	podNetworks, whereabouts string
 	ipamTypes                []string
+	everyPod, exceptPods     []string
 }
 
 func (n *networkChoices) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&n.podNetworks, "pod-networks", string(pod.Auto), "the program that sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&n.whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "source of the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
 	f.StringSliceVar(&n.ipamTypes, "ipam-types", nil, "CNI plugins that networks may name in ipam.type besides "+strings.Join(ipam.DefaultTypes(), ", ")+": culvert-cni executes them as root, for every author of a network")
+	f.StringSliceVar(&n.everyPod, "default-networks", nil, "networks ([namespace/]name, by default of "+netannotation.DefaultNamespace+") that every pod gets before those that it asks for, as Multus' defaultNetworks; beside Multus only Multus' own counts")
+	f.StringSliceVar(&n.exceptPods, "system-namespaces", netannotation.DefaultSystemNamespaces(), "namespaces whose pods get none of --default-networks")
 }
 
 func (n *networkChoices) parseInto(c *daemon.ClusterConfig) (err error) {
@@ -113,6 +116,9 @@ func (n *networkChoices) parseInto(c *daemon.ClusterConfig) (err error) {
 	}
 	if c.Whereabouts, err = cni.ParseWhereaboutsMode(n.whereabouts); err != nil {
 		return err
+	}
+	if c.EveryPod, err = netannotation.ParseEveryPod(n.everyPod, n.exceptPods); err != nil {
+		return fmt.Errorf("--default-networks: %w", err)
 	}
 	c.IPAMTypes, err = ipam.ParseTypes(n.ipamTypes)
 	return err

@@ -30,3 +30,19 @@ func TestIsolationIsOn(t *testing.T) {
 		t.Errorf("--global-namespaces is %s by default", global)
 	}
 }
+
+// The networks of every pod are those that the administrator names, and pods of kube-system and of
+// Culvert get none. A path, which Multus takes, is refused.
+func TestNetworksOfEveryPodAreChecked(t *testing.T) {
+	cmd := newCommand()
+	if names, except := cmd.Flags().Lookup("default-networks").DefValue, cmd.Flags().Lookup("system-namespaces").DefValue; names != "[]" || except != "[kube-system,culvert-system]" {
+		t.Errorf("by default %s except %s", names, except)
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // culvertd ends at once if the flag is accepted
+	cmd.SetArgs([]string{"--default-networks=/etc/cni/net.d/a.conf", "--host", dir, "--ledger", dir + "/ledger.db", "--socket", dir + "/s"})
+	if err := cmd.ExecuteContext(ctx); err == nil || !strings.HasPrefix(err.Error(), "--default-networks: ") {
+		t.Error(err)
+	}
+}

@@ -26,6 +26,26 @@ isolation](kubernetes.md#which-pods-may-use-which-networks) admits it. Multus do
 Culvert refuses a network of which a plugin has the key ` + "`type`" + ` twice, or which has two lists of
 plugins. Multus executes one of the two, and says nothing of the other.
 
+Culvert's webhook does for pods what network-resources-injector does. These parts differ, since a
+network's author must not widen what a pod's author or the administrator decided, and since the
+webhook refuses no pod:
+
+| input | network-resources-injector | Culvert |
+|---|---|---|
+| a pod has another value for the key of a network's ` + "`nodeSelector`" + ` | the network's value replaces it | the pod's value stays, with a warning |
+| two networks with two values for one key | the last one counts | the first one counts, with a warning |
+| an annotation ` + "`nodeSelector`" + ` that is no label, a network that is missing | the pod is refused | a warning; the node decides |
+| two keys of a network name one resource | two devices | one device |
+| a pod without labels | no file ` + "`labels`" + ` | an empty file |
+| a container that mounts something at ` + "`/etc`" + ` or ` + "`/etc/podnetinfo`" + ` | mounted there too | left as it is |
+| files about huge pages | with a flag | always |
+| ` + "`-honor-resources`" + `, user-defined injections | served | not served; ` + "`culvert migrate`" + ` names them |
+| pods of ` + "`kube-system`" + ` | left alone | as any other pod |
+
+Culvert also has ` + "`defaultNetworks`" + ` and ` + "`systemNamespaces`" + ` of Multus' own configuration, for names of
+NetworkAttachmentDefinitions. Not served are paths of files in ` + "`defaultNetworks`" + `, a
+` + "`clusterNetwork`" + ` by name, and more than one of ` + "`delegates`" + `: ` + "`culvert migrate plan`" + ` names them.
+
 <!-- Written by tools/refdoc from the cases of test/compat: change them there. -->
 
 | group | compared with | cases | peer run | read, not run | same | deliberately different | not yet | same, of all |

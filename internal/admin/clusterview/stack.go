@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,6 +42,8 @@ type Workload struct {
 	OLM string
 	// Args are the commands and arguments of its containers, and ConfigMaps those that it mounts.
 	Args, ConfigMaps []string
+	// Mounts are the host's folders by their paths in its containers.
+	Mounts map[string]string
 }
 
 // StackObject is an object as the API server has it.
@@ -129,8 +132,16 @@ type workload struct {
 				InitContainers, Containers []struct {
 					Image         string `json:"image"`
 					Command, Args []string
+					VolumeMounts  []struct {
+						Name      string `json:"name"`
+						MountPath string `json:"mountPath"`
+					} `json:"volumeMounts"`
 				}
 				Volumes []struct {
+					Name     string `json:"name"`
+					HostPath struct {
+						Path string `json:"path"`
+					} `json:"hostPath"`
 					ConfigMap struct {
 						Name string `json:"name"`
 					} `json:"configMap"`
@@ -140,31 +151,70 @@ type workload struct {
 	} `json:"spec"`
 }
 
+// toWorkload returns what is needed of a DaemonSet or a Deployment.
+func (w workload) toWorkload(kind string) Workload {
+	out := Workload{Kind: kind, Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Replicas: 1}
+	if w.Spec.Replicas != nil {
+		out.Replicas = *w.Spec.Replicas
+	}
+	for _, o := range w.Metadata.OwnerReferences {
+		if o.Kind == "ClusterServiceVersion" {
+			out.OLM = o.Name
+		}
+	}
+	spec, folders := w.Spec.Template.Spec, map[string]string{}
+	for _, v := range spec.Volumes {
+		if kind == "DaemonSet" && v.ConfigMap.Name != "" {
+			out.ConfigMaps = append(out.ConfigMaps, v.ConfigMap.Name)
+		}
+		if v.HostPath.Path != "" {
+			folders[v.Name] = v.HostPath.Path
+		}
+	}
+	for _, container := range append(spec.Containers, spec.InitContainers...) {
+		out.Images = append(out.Images, container.Image)
+		out.Args = slices.Concat(out.Args, container.Command, container.Args)
+		for _, m := range container.VolumeMounts {
+			if host, is := folders[m.Name]; is && out.Mounts[m.MountPath] == "" {
+				if out.Mounts == nil {
+					out.Mounts = map[string]string{}
+				}
+				out.Mounts[m.MountPath] = host
+			}
+		}
+	}
+	return out
+}
+
+// The program that patches pods reads ConfigMaps of these names by itself, in its own namespace or
+// in kube-system.
+const injector = "network-resources-injector"
+
+var injectorConfigMaps = []string{"nri-control-switches", "nri-user-defined-injections"}
+
+// configMaps returns the namespace/name of each ConfigMap that a workload reads.
+func (w Workload) configMaps() (out []string) {
+	for _, name := range w.ConfigMaps {
+		out = append(out, w.Namespace+"/"+name)
+	}
+	isInjector := func(text string) bool { return strings.Contains(text, injector) }
+	if isInjector(w.Name) || slices.ContainsFunc(w.Images, isInjector) {
+		for _, name := range injectorConfigMaps {
+			out = append(out, w.Namespace+"/"+name, "kube-system/"+name)
+		}
+	}
+	return out
+}
+
 // readWorkloads lists DaemonSets and Deployments, and reads the ConfigMaps of DaemonSets, of which
-// a device plugin's is one.
+// a device plugin's is one, and of the injector.
 func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
-	maps := map[string]bool{"/api/v1/namespaces/kube-system/configmaps/sriovdp-config": true}
+	maps := map[string]bool{"kube-system/sriovdp-config": true}
 	for kind, path := range map[string]string{"DaemonSet": "/apis/apps/v1/daemonsets", "Deployment": "/apis/apps/v1/deployments"} {
 		err := eachObject(ctx, c, path, nil, func(w workload) {
-			found := Workload{Kind: kind, Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Replicas: 1}
-			if w.Spec.Replicas != nil {
-				found.Replicas = *w.Spec.Replicas
-			}
-			for _, o := range w.Metadata.OwnerReferences {
-				if o.Kind == "ClusterServiceVersion" {
-					found.OLM = o.Name
-				}
-			}
-			spec := w.Spec.Template.Spec
-			for _, container := range append(spec.Containers, spec.InitContainers...) {
-				found.Images = append(found.Images, container.Image)
-				found.Args = slices.Concat(found.Args, container.Command, container.Args)
-			}
-			for _, v := range spec.Volumes {
-				if kind == "DaemonSet" && v.ConfigMap.Name != "" {
-					found.ConfigMaps = append(found.ConfigMaps, v.ConfigMap.Name)
-					maps["/api/v1/namespaces/"+found.Namespace+"/configmaps/"+v.ConfigMap.Name] = true
-				}
+			found := w.toWorkload(kind)
+			for _, name := range found.configMaps() {
+				maps[name] = true
 			}
 			out.Workloads = append(out.Workloads, found)
 		})
@@ -172,7 +222,9 @@ func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
 			return err
 		}
 	}
-	for path := range maps {
+	for fullName := range maps {
+		namespace, name, _ := strings.Cut(fullName, "/")
+		path := "/api/v1/namespaces/" + namespace + "/configmaps/" + name
 		answer := c.rest.Get().AbsPath(path).Do(ctx)
 		err := answer.Error() // Raw's error does not have the API server's message
 		if apierrors.IsNotFound(err) {

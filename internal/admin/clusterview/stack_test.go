@@ -16,8 +16,8 @@ import (
 // stackAnswers has the answers of an API server, by the end of the path. It does not know other
 // paths.
 var stackAnswers = map[string]string{
-	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i"}], "containers": [{"image": "c", "command": ["dp"], "args": ["-resource-prefix=x"]}],
-		"volumes": [{"configMap": {"name": "pools"}}, {"hostPath": {}}]}}}}]}`,
+	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i", "volumeMounts": [{"name": "bin", "mountPath": "/host/opt/cni/bin"}, {"name": "pools", "mountPath": "/etc/dp"}]}], "containers": [{"image": "c", "command": ["dp"], "args": ["-resource-prefix=x"]}],
+		"volumes": [{"name": "pools", "configMap": {"name": "pools"}}, {"name": "none", "hostPath": {}}, {"name": "bin", "hostPath": {"path": "/var/lib/cni/bin"}}]}}}}]}`,
 	"/deployments":                    `{"items": [{"metadata": {"namespace": "op", "name": "o", "ownerReferences": [{"kind": "ClusterServiceVersion", "name": "o.v4"}]}, "spec": {"replicas": 0, "template": {}}}]}`,
 	"/configmaps/pools":               `{"kind": "ConfigMap", "metadata": {"name": "pools"}}`,
 	"/sriovnetworks":                  `{"items": [{"metadata": {"name": "n"}}]}`,
@@ -53,7 +53,7 @@ func TestStack(t *testing.T) {
 	}
 	got.Objects = nil
 	want := Stack{
-		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1, "", []string{"dp", "-resource-prefix=x"}, []string{"pools"}}, {"Deployment", "op", "o", nil, 0, "o.v4", nil, nil}},
+		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1, "", []string{"dp", "-resource-prefix=x"}, []string{"pools"}, map[string]string{"/host/opt/cni/bin": "/var/lib/cni/bin"}}, {"Deployment", "op", "o", nil, 0, "o.v4", nil, nil, nil}},
 		Networks:    []StackNetwork{{Namespace: "d", Name: "n", Config: "{}", Owners: []string{"SriovNetwork"}}},
 		HasNetworks: true,
 		Webhooks:    []string{"mutatingwebhookconfigurations/w"},
@@ -101,5 +101,24 @@ func TestUnapplied(t *testing.T) {
 	const unseen = "the controller has not looked at it yet"
 	if d := cmp.Diff(map[string]string{"b": "n1: no link", "c": "n1: no link", "d": unseen, "e": unseen}, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// A workload reads the ConfigMaps that it mounts. The injector, by its name or its image, reads further
+// ones in its namespace and in kube-system.
+func TestConfigMapsOfWorkloads(t *testing.T) {
+	further := []string{"nri/nri-control-switches", "kube-system/nri-control-switches", "nri/nri-user-defined-injections", "kube-system/nri-user-defined-injections"}
+	for name, tc := range map[string]struct {
+		w    Workload
+		want []string
+	}{
+		"mounted":  {Workload{Namespace: "nri", Name: "dp", ConfigMaps: []string{"pools"}}, []string{"nri/pools"}},
+		"by name":  {Workload{Namespace: "nri", Name: "network-resources-injector-2"}, further},
+		"by image": {Workload{Namespace: "nri", Name: "webhook", Images: []string{"x", "example.org/network-resources-injector:v1"}}, further},
+		"neither":  {Workload{Namespace: "nri", Name: "webhook"}, nil},
+	} {
+		if d := cmp.Diff(tc.want, tc.w.configMaps()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
 	}
 }

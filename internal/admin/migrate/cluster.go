@@ -38,6 +38,8 @@ type Workload struct {
 	OLM string
 	// Args are the commands and arguments of its containers, and ConfigMaps those that it mounts.
 	Args, ConfigMaps []string
+	// Mounts are the host's folders by their paths in its containers.
+	Mounts map[string]string
 }
 
 // String is kind namespace/name.
@@ -95,7 +97,7 @@ var kinds = []kind{
 	{"SR-IOV operator", "sriov-network-operator", true, "NodePolicies take its place; while it runs it makes the other parts again"},
 	{"operator's webhook", "operator-webhook", true, "it refuses changes of the operator's objects while the operator is away"},
 	{"config daemon of the operator", "sriov-network-config-daemon", true, "culvertd makes the VFs; two that write sriov_numvfs undo each other"},
-	{"network resources injector", "network-resources-injector", true, "Culvert's webhook adds the resources of networks to pods"},
+	{partInjector, "network-resources-injector", true, "Culvert's webhook adds to pods what their networks need: resources, node labels and /etc/podnetinfo"},
 	{partDevicePlugin, "sriov-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
 	{partDevicePlugin, "sriov-network-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
 	{"InfiniBand SR-IOV CNI plugin", "ib-sriov-cni", false, "Culvert attaches Ethernet VFs"},

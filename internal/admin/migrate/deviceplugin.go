@@ -26,6 +26,10 @@ const commonLabel, commonValue = "culvert.dev/device-plugin-config", "common"
 
 // configMap converts a ConfigMap of the device plugin: a NodePolicy for each of its keys.
 func (c *converter) configMap(o Object) {
+	if isInjectorConfig(o) {
+		c.loseInjections(o)
+		return
+	}
 	var keys, nodes []string
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
 		switch {

@@ -154,7 +154,7 @@ var configFields = []Field{
 	{Kind: KindOperator, Path: "useCDI", Outcome: Lost, Why: "write cdi: true into the pools that need it", Example: true},
 	{Kind: KindOperator, Path: "enableOvsOffload", Outcome: Lost, Why: switchdev, Example: true},
 	{Kind: KindOperator, Path: "ovsHardwareOffload", Outcome: Lost, Why: switchdev, Example: items{object{"nodeSelector": object{"rack": "7"}}}},
-	{Kind: KindOperator, Path: "enableInjector", Outcome: Nothing, Why: "Culvert's webhook adds the resources of networks to pods", Example: true},
+	{Kind: KindOperator, Path: "enableInjector", Outcome: Nothing, Why: "Culvert's webhook adds to pods what their networks need: resources, node labels and /etc/podnetinfo", Example: true},
 	{Kind: KindOperator, Path: "enableOperatorWebhook", Outcome: Nothing, Why: "Culvert's webhooks check NodePolicies and networks", Example: true},
 	{Kind: KindOperator, Path: "configurationMode", Outcome: Nothing, Why: "culvertd makes the VFs when it starts, which after a boot is before pods that need them", Example: "systemd"},
 	{Kind: KindOperator, Path: "logLevel", Outcome: Nothing, Why: ofTheOperator, Example: 2},

@@ -57,13 +57,13 @@ func (p *Plan) add(n Note) {
 const operatorConfigMap = "device-plugin-config"
 
 // wanted returns the objects that declare the wanted state. ConfigMaps are included if they
-// belong to a device plugin and the operator did not make them.
+// belong to the injector, or to a device plugin and the operator did not make them.
 func (c Cluster) wanted() []Object {
 	return slices.DeleteFunc(slices.Clone(c.Objects), func(o Object) bool {
 		if o.Kind != KindConfigMap || c.hasOperatorObjects() && o.Name == operatorConfigMap {
 			return o.Kind == KindConfigMap
 		}
-		return !hasResourceList(o)
+		return !hasResourceList(o) && !isInjectorConfig(o)
 	})
 }
 

@@ -14,11 +14,11 @@ func stack() Cluster {
 	return Cluster{
 		HasNetworks: true,
 		Workloads: []Workload{
-			{"DaemonSet", "op", "sriov-device-plugin", []string{"x/dp"}, 1, "", nil, nil},
-			{"DaemonSet", "op", "sriov-network-config-daemon", []string{"x/sriov-network-operator", "x/sriov-cni"}, 1, "", nil, nil},
-			{"Deployment", "op", "sriov-network-operator", []string{"x/o"}, 1, "", nil, nil},
-			{"DaemonSet", "kube-system", "agents", []string{"x/multus-cni:v4"}, 1, "", nil, nil},
-			{"DaemonSet", "kube-system", "proxy", []string{"x/kube-proxy"}, 1, "", nil, nil},
+			{"DaemonSet", "op", "sriov-device-plugin", []string{"x/dp"}, 1, "", nil, nil, nil},
+			{"DaemonSet", "op", "sriov-network-config-daemon", []string{"x/sriov-network-operator", "x/sriov-cni"}, 1, "", nil, nil, nil},
+			{"Deployment", "op", "sriov-network-operator", []string{"x/o"}, 1, "", nil, nil, nil},
+			{"DaemonSet", "kube-system", "agents", []string{"x/multus-cni:v4"}, 1, "", nil, nil, nil},
+			{"DaemonSet", "kube-system", "proxy", []string{"x/kube-proxy"}, 1, "", nil, nil, nil},
 		},
 		Objects: []Object{
 			{Kind: KindNetwork, Namespace: "op", Name: "storage", Spec: map[string]any{"resourceName": "storage"}},
@@ -70,8 +70,8 @@ func TestPlanWithoutOperator(t *testing.T) {
 		t.Error(got)
 	}
 	c.Workloads = []Workload{
-		{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1, "", nil, nil}, {"DaemonSet", "kube-system", "kube-sriov-cni-ds", nil, 1, "", nil, nil},
-		{"DaemonSet", "other", "sriov-device-plugin", nil, 1, "", nil, nil}, {"DaemonSet", "kube-system", "whereabouts", nil, 1, "", nil, nil},
+		{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1, "", nil, nil, nil}, {"DaemonSet", "kube-system", "kube-sriov-cni-ds", nil, 1, "", nil, nil, nil},
+		{"DaemonSet", "other", "sriov-device-plugin", nil, 1, "", nil, nil, nil}, {"DaemonSet", "kube-system", "whereabouts", nil, 1, "", nil, nil, nil},
 	}
 	const save = `kubectl -n other get daemonset sriov-device-plugin -o yaml | sed '/^ *\(uid\|resourceVersion\):/d' > daemonsets.yaml
 kubectl -n kube-system get daemonset kube-sriov-cni-ds kube-multus-ds -o yaml | sed '/^ *\(uid\|resourceVersion\):/d' > daemonsets-kube-system.yaml
@@ -134,7 +134,7 @@ func TestPlanCountsPods(t *testing.T) {
 // The check finds each thing that is left to do, and nothing when all is done.
 func TestCheck(t *testing.T) {
 	done := stack()
-	done.Workloads = []Workload{{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1, "", nil, nil}, {"Deployment", "op", "sriov-network-operator", nil, 0, "", nil, nil}}
+	done.Workloads = []Workload{{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1, "", nil, nil, nil}, {"Deployment", "op", "sriov-network-operator", nil, 0, "", nil, nil, nil}}
 	done.Installed, done.Daemons = true, []api.DaemonPod{{Name: "culvertd-x", Node: "n1", Ready: true}}
 	wanted := 3
 	done.Nodes = []api.NodeStatus{{

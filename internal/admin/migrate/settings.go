@@ -9,7 +9,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/network/ipam"
-	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
 
@@ -24,6 +23,13 @@ type settings struct {
 	// ipamTypes are the IPAM plugins that networks name and that culvertd does not execute by
 	// default.
 	ipamTypes []string
+	// everyPod are Multus' networks of every pod, namespace/name, and systemNamespaces those whose
+	// pods get none.
+	everyPod, systemNamespaces []string
+	// cniBin and cniConf are the host's folders of plugins and configurations; empty: not known.
+	cniBin, cniConf string
+	// resourceKeys are the annotations by which the injector finds resources; empty: not known.
+	resourceKeys []string
 }
 
 // The namespace and the name of the ConfigMap of the device plugin that Culvert's manifest has.
@@ -36,6 +42,7 @@ const (
 const (
 	partMultus       = "Multus"
 	partDevicePlugin = "SR-IOV device plugin"
+	partInjector     = "network resources injector"
 )
 
 // Isolation reports whether Multus or culvertd isolates namespaces, by its arguments or by a file
@@ -95,16 +102,15 @@ func (c Cluster) settings(parts []Part) (s settings, notes []Note) {
 		w := p.workload
 		switch p.Name {
 		case partMultus:
-			s.hasMultus = true
 			data := map[string]string{}
 			for _, o := range c.configMapsOf(w) {
 				for key, text := range o.Data {
 					data[o.Name+"/"+key] = text
 				}
 			}
-			if global, on := Isolation(data, w.Args); on {
-				s.isolated, s.global = true, append(s.global, global...)
-			}
+			notes = append(notes, s.addMultus(c, w, data)...)
+		case partInjector:
+			notes = append(notes, s.addInjector(w)...)
 		case partDevicePlugin:
 			if prefix, ok := flagOf(w.Args, "resource-prefix"); ok && s.prefix == "" {
 				s.prefix = prefix
@@ -159,7 +165,8 @@ const manifest = "dist/kubernetes/culvert.yaml"
 
 // settingSteps returns the steps that write into Culvert's manifest the settings that culvertd does
 // not have yet. An installed culvertd has the settings of its arguments.
-func (s settings) settingSteps(daemon []string) (out []Step) {
+func (s settings) settingSteps(have installed) (out []Step) {
+	daemon := have.daemon.Args
 	own := settings{configMap: defaultConfigNamespace + "/" + defaultConfigName, prefix: desired.DevicePluginPrefix}
 	if v, ok := flagOf(daemon, "device-plugin-config"); ok {
 		own.configMap = v
@@ -193,33 +200,8 @@ func (s settings) settingSteps(daemon []string) (out []Step) {
 			fmt.Sprintf("networks name these IPAM plugins, and nodes execute no others as root; leave out those that you do not know; with Helm, --set 'node.ipamTypes={%s}'", types),
 		})
 	}
-	return append(out, s.isolationSteps(daemon)...)
-}
-
-// isolationSteps returns the step that gives Culvert the namespace isolation of Multus, so that the
-// same pods start afterwards. An installed culvertd with the flag keeps it, unless Multus isolates
-// more.
-func (s settings) isolationSteps(daemon []string) []Step {
-	global, isolated := Isolation(nil, daemon)
-	if len(global) == 0 {
-		global = netannotation.DefaultGlobal()
-	}
-	_, isSet := flagOf(daemon, "namespace-isolation")
-	lacksGlobal := slices.ContainsFunc(s.global, func(n string) bool { return !slices.Contains(global, n) })
-	const setIsolation = `sed -i -e 's|- --namespace-isolation=.*|- --namespace-isolation=%t|'`
-	switch {
-	case s.isolated && (!isolated || lacksGlobal):
-		names := strings.Join(s.global, ",")
-		return []Step{{
-			fmt.Sprintf(setIsolation+` -e 's|- --global-namespaces=.*|- --global-namespaces=%s|' %s`, true, names, manifest),
-			fmt.Sprintf("Multus isolates namespaces, and without it only Culvert does; with Helm, --set node.namespaceIsolation=true --set 'node.globalNamespaces={%s}'", names),
-		}}
-	case s.hasMultus && !s.isolated && !isSet:
-		return []Step{{
-			fmt.Sprintf(setIsolation+` %s`, false, manifest),
-			"Multus does not isolate namespaces, and pods that use networks of other namespaces shall start again; with Helm, --set node.namespaceIsolation=false; " +
-				"to close it later, follow what culvert doctor --kubeconfig FILE says, then set it to true",
-		}}
-	}
-	return nil
+	out = append(out, s.isolationSteps(daemon)...)
+	out = append(out, s.everyPodSteps(daemon)...)
+	out = append(out, s.resourceKeySteps(have.controller.Args)...)
+	return append(out, s.folderSteps(have.daemon)...)
 }

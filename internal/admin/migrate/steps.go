@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -51,7 +52,7 @@ func (c Cluster) steps(parts []Part, converts bool, options Options, s settings)
 	if !c.HasNetworks {
 		add("the kind of networks, which Multus brings elsewhere", "kubectl create -f dist/kubernetes/network-attachment-definitions.yaml")
 	}
-	edits := append(s.settingSteps(c.daemonArgs()), c.drainSteps()...)
+	edits := append(s.settingSteps(c.installed()), c.drainSteps()...)
 	out = append(out, edits...)
 	if !c.Installed || len(edits) > 0 {
 		add("VFs that are there are taken over, and those that pods have stay theirs", "kubectl apply --server-side -f %s", manifest)
@@ -65,7 +66,7 @@ func (c Cluster) steps(parts []Part, converts bool, options Options, s settings)
 		add("which PFs have how many VFs; the device plugin's ConfigMap says only which pools there are", "kubectl apply -f policy.yaml")
 	}
 	add("that the old parts are gone, every pod runs and every network is served", "culvert migrate check")
-	return append(out, c.lastSteps(operator, parts)...)
+	return append(out, c.lastSteps(operator, parts, s)...)
 }
 
 // saveDaemonSets returns the steps that save the DaemonSets which will be deleted, in a file for
@@ -102,18 +103,25 @@ func (o Options) flags() string {
 	return " --resource-prefix " + o.ResourcePrefix
 }
 
-// daemonArgs returns the arguments of the culvertd that is installed; none where none is.
-func (c Cluster) daemonArgs() []string {
+// installed has Culvert's workloads in a cluster; the zero values where there are none.
+type installed struct{ daemon, controller Workload }
+
+// installed finds Culvert's workloads.
+func (c Cluster) installed() (out installed) {
 	for _, w := range c.Workloads {
-		if w.Kind == "DaemonSet" && w.Name == "culvertd" {
-			return w.Args
+		switch {
+		case w.Kind == "DaemonSet" && w.Name == "culvertd":
+			out.daemon = w
+		case w.Kind == "Deployment" && w.Name == "culvert-controller":
+			out.controller = w
 		}
 	}
-	return nil
+	return out
 }
 
 // lastSteps returns the steps that wait until everything works.
-func (c Cluster) lastSteps(operator bool, parts []Part) []Step {
+func (c Cluster) lastSteps(operator bool, parts []Part, s settings) []Step {
+	folder := cmp.Or(s.cniConf, defaultCNIConf)
 	var out []Step
 	if operator {
 		for _, o := range c.Objects {
@@ -130,7 +138,7 @@ func (c Cluster) lastSteps(operator bool, parts []Part) []Step {
 			continue
 		}
 		out = append(out, Step{fmt.Sprintf("kubectl -n %s delete daemonset %s", p.workload.Namespace, p.workload.Name),
-			"only where Multus is to go; then remove its configuration (00-multus.conf) from /etc/cni/net.d of each node, and Culvert attaches the networks of pods itself"})
+			"only where Multus is to go; then remove its configuration (00-multus.conf) from " + folder + " of each node, and Culvert attaches the networks of pods itself"})
 	}
 	return out
 }

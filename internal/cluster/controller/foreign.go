@@ -39,6 +39,7 @@ type foreignAddresses struct {
 	live        client.Reader
 	now         func() time.Time
 	definitions *config.Definitions // nil keeps none
+	everyPod    netannotation.EveryPod
 
 	mu     sync.Mutex // guards all below
 	listed time.Time
@@ -120,7 +121,7 @@ func (f *foreignAddresses) list(ctx context.Context) (map[string][]netip.Addr, e
 			return nil, err
 		}
 		for _, p := range pods.Items {
-			for network, addresses := range addressesOf(p.Namespace, p.Annotations) {
+			for network, addresses := range addressesOf(f.everyPod, p.Namespace, p.Annotations) {
 				out[network] = append(out[network], addresses...)
 			}
 		}
@@ -138,12 +139,12 @@ type statusEntry struct {
 }
 
 // addressesOf returns the addresses in a pod's network-status by network, for the networks that
-// the pod asks for. Multus before 3.7 writes the name in the network's configuration; the order
+// every pod gets and those that the pod asks for. Multus before 3.7 writes the name in the network's configuration; the order
 // of the elements then shows which network it is. The pod asks for its default network by another
 // annotation; the default network of the cluster is not among them.
-func addressesOf(namespace string, annotations map[string]string) map[string][]netip.Addr {
+func addressesOf(everyPod netannotation.EveryPod, namespace string, annotations map[string]string) map[string][]netip.Addr {
 	var entries []statusEntry
-	asked, err := netannotation.Parse(annotations[netannotation.Networks], namespace)
+	asked, err := everyPod.Parse(annotations[netannotation.Networks], namespace)
 	if err != nil || json.Unmarshal([]byte(annotations[netannotation.Status]), &entries) != nil {
 		return nil
 	}

@@ -113,6 +113,19 @@ func TestI4ForeignAddressesOfAFilesPool(t *testing.T) {
 	}
 }
 
+// I4: the addresses that a pod has of a network of every pod count, although it asks for nothing.
+func TestI4ForeignAddressesOfEveryPodsNetwork(t *testing.T) {
+	everyPod, err := netannotation.ParseEveryPod([]string{"red/n"}, []string{"system"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(attached("blue", "a", "", `[{"name":"red/n","ips":["172.16.91.2"]}]`), attached("system", "b", "", `[{"name":"red/n","ips":["172.16.91.4"]}]`))
+	got, err := (&foreignAddresses{live: &unendedOnly{Reader: c, t: t}, now: time.Now, everyPod: everyPod}).ofPool(t.Context(), "red/n")
+	if want := "[172.16.91.2]"; err != nil || fmt.Sprint(got) != want {
+		t.Errorf("I4: %v, %v; want %s", got, err, want)
+	}
+}
+
 // foreignAddresses uses a list of pods for foreignLook, and then lists the pods again.
 func TestForeignAddressesAreListedAnew(t *testing.T) {
 	live := &unendedOnly{Reader: newCluster(), t: t}
@@ -145,7 +158,7 @@ func TestAddressesOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string][]string{}
-			for network, all := range addressesOf("red", map[string]string{netannotation.Networks: tc.networks, netannotation.Status: tc.status}) {
+			for network, all := range addressesOf(netannotation.EveryPod{}, "red", map[string]string{netannotation.Networks: tc.networks, netannotation.Status: tc.status}) {
 				got[network] = slices.Collect(func(yield func(string) bool) {
 					for _, a := range all {
 						_ = yield(a.String())
@@ -164,7 +177,7 @@ func FuzzAddressesOf(f *testing.F) {
 	f.Add("n,blue/m", `[{"name":"storage","ips":["10.0.0.1"]},{"name":"blue/m","ips":["::ffff:10.0.0.2"]}]`)
 	f.Add(`[{"name":"n"}]`, `[{"name":"red/n","ips":["10.0.0.1"],"default":true}]`)
 	f.Fuzz(func(t *testing.T, networks, status string) {
-		for network, all := range addressesOf("red", map[string]string{netannotation.Networks: networks, netannotation.Status: status}) {
+		for network, all := range addressesOf(netannotation.EveryPod{}, "red", map[string]string{netannotation.Networks: networks, netannotation.Status: status}) {
 			if len(all) == 0 || len(all) > mostForeign*(netannotation.MaxElements+1) || slices.Contains(all, netip.Addr{}) {
 				t.Errorf("network %q has %v", network, all)
 			}

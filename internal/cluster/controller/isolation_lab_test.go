@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -121,8 +122,8 @@ func TestChartRefusesOtherIsolation(t *testing.T) {
 	}
 }
 
-// I9: a controller with isolation, on a real API server, adds no resource of a closed network to a
-// pod. A Service over such a network has the same message as one over a missing network.
+// I9: a controller with isolation, on a real API server, adds neither a resource nor a node label of a
+// closed network to a pod. For an open network it adds both, and the pod's files. A Service over such a network has the same message as one over a missing network.
 func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
 	s := apiserver.New(t)
 	c := connect(t, s.Config())
@@ -130,7 +131,7 @@ func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
 	createObject(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 	for name, admits := range map[string]string{"open": "default", "closed": "team"} {
 		n := definitionOf("other", name, "intel.com/x")
-		n.SetAnnotations(map[string]string{netannotation.ResourceName: "intel.com/x", netannotation.Namespaces: admits})
+		n.SetAnnotations(map[string]string{netannotation.ResourceName: "intel.com/x", netannotation.Namespaces: admits, netannotation.NodeSelector: "net-type=" + name})
 		apiserver.Eventually(t, "network "+name, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), n)) })
 	}
 	server, dir, port := newAuthority(t), t.TempDir(), reservePort(t)
@@ -138,26 +139,26 @@ func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
 	serveController(t, Config{Kube: asController(s.Config()), Metrics: "0", Webhooks: "culvert", WebhookPort: port, Certificates: dir, Isolation: isolation})
 
 	hooks := installed[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", "culvert")
-	i := slices.IndexFunc(hooks.Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == "pods.culvert.dev" })
-	url, always := fmt.Sprintf("https://localhost:%d/pods", port), admissionv1.Fail
-	hooks.Webhooks = hooks.Webhooks[i : i+1]
-	hooks.Webhooks[0].ClientConfig, hooks.Webhooks[0].FailurePolicy = admissionv1.WebhookClientConfig{URL: &url, CABundle: server.pem}, &always
-	createObject(t, c, hooks)
-	requested := func(network string) (int64, error) {
+	createObject(t, c, onlyPodsHook(hooks, port, server.pem))
+	pages := corev1.ResourceList{"hugepages-1Gi": resource.MustParse("1Gi"), "memory": resource.MustParse("1Gi")}
+	createPod := func(network string) (corev1.PodSpec, error) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Annotations: map[string]string{netannotation.Networks: network}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: pages}}}}}
 		err := c.Create(t.Context(), p, client.DryRunAll)
-		n := p.Spec.Containers[0].Resources.Limits["intel.com/x"]
-		return n.Value(), err
+		return p.Spec, err
 	}
 	apiserver.Eventually(t, "the webhook serves a network that is open", func() error {
-		if n, err := requested("other/open"); n != 1 {
-			return fmt.Errorf("%d devices: %w", n, err)
+		spec, err := createPod("other/open")
+		if n := spec.Containers[0].Resources.Limits["intel.com/x"]; n.Value() != 1 {
+			return fmt.Errorf("%d devices: %w", n.Value(), err)
 		}
+		requirePodInfo(t, spec, "net-type=open")
 		return nil
 	})
-	if n, err := requested("other/closed"); n != 0 || err != nil {
-		t.Errorf("I9: a pod gets %d devices of a closed network, %v", n, err)
+	spec, err := createPod("other/closed")
+	n := spec.Containers[0].Resources.Limits["intel.com/x"]
+	if n.Value() != 0 || len(spec.NodeSelector) > 0 || len(spec.Volumes) > 0 || err != nil {
+		t.Errorf("I9: of a closed network a pod gets %d devices, node labels %v, volumes %v; %v", n.Value(), spec.NodeSelector, spec.Volumes, err)
 	}
 
 	said := map[string]string{}
@@ -175,5 +176,26 @@ func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
 	}
 	if said["closed"] != said["missing"] {
 		t.Errorf("I9: of a closed network %q, of a missing one %q", said["closed"], said["missing"])
+	}
+}
+
+// requirePodInfo checks the nodeSelector of a pod, and its files about a container with huge pages of
+// 1 GiB.
+func requirePodInfo(t *testing.T, spec corev1.PodSpec, label string) {
+	t.Helper()
+	key, value, _ := strings.Cut(label, "=")
+	var files []string
+	for _, v := range spec.Volumes {
+		if v.Name == podInfoVolume && v.DownwardAPI != nil {
+			for _, item := range v.DownwardAPI.Items {
+				files = append(files, item.Path)
+			}
+		}
+	}
+	c := spec.Containers[0]
+	isNamed := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == containerNameVariable && e.Value == c.Name })
+	want := []string{"labels", "annotations", "hugepages_1G_request_c", "hugepages_1G_limit_c"}
+	if diff := cmp.Diff(want, files); diff != "" || spec.NodeSelector[key] != value || !slices.ContainsFunc(c.VolumeMounts, isPodInfo) || !isNamed {
+		t.Errorf("files (-want +got):\n%s\nnodeSelector %v, want %s; mounts %v; env %v", diff, spec.NodeSelector, label, c.VolumeMounts, c.Env)
 	}
 }

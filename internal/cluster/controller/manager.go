@@ -64,6 +64,11 @@ type Config struct {
 	Services endpoints.Rules
 	// Isolation says which networks of other namespaces pods may use, the same as on the nodes.
 	Isolation netannotation.Isolation
+	// EveryPod has the networks that pods get without asking for them, the same as on the nodes.
+	EveryPod netannotation.EveryPod
+	// ResourceKeys are the annotations of networks that name resources which their pods need; nil
+	// stands for DefaultResourceKeys.
+	ResourceKeys []string
 	// Now is the clock that measures how long a Node object has been gone; nil is time.Now. A
 	// simulation sets it, so that it does not wait for blocks.Grace.
 	Now func() time.Time
@@ -185,7 +190,7 @@ func newRetries() workqueue.TypedRateLimiter[reconcile.Request] {
 
 func addReconcilers(mgr ctrl.Manager, config Config, definitions *config.Definitions) error {
 	c := mgr.GetClient()
-	foreign := &foreignAddresses{live: mgr.GetAPIReader(), now: time.Now, definitions: definitions}
+	foreign := &foreignAddresses{live: mgr.GetAPIReader(), everyPod: config.EveryPod, now: time.Now, definitions: definitions}
 	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Foreign: foreign.ofPool, Definitions: definitions, Now: config.Now, Log: config.Log, Events: mgr.GetEventRecorderFor("culvert")}
 	err := newController(mgr, "addresses", 4).
 		Watches(&v1alpha1.NodeState{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -237,7 +242,7 @@ func serveWebhooks(mgr ctrl.Manager, config Config, definitions *config.Definiti
 	c := mgr.GetClient()
 	s := mgr.GetWebhookServer()
 	for path, h := range map[string]admission.Handler{
-		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), isolation: config.Isolation, log: config.Log, links: links{definitions: definitions}},
+		"/pods":         &pods{client: c, live: mgr.GetAPIReader(), isolation: config.Isolation, everyPod: config.EveryPod, resourceKeys: config.ResourceKeys, log: config.Log, links: links{definitions: definitions}},
 		"/services":     &serviceWebhook{client: c, rules: config.Services},
 		"/networks":     &networks{client: c},
 		"/addresspools": &addressPools{client: c},

@@ -47,7 +47,7 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 	if j.Err != nil && j.List.HasOwn() { // networks of other plugins are not Culvert's to refuse
 		return admission.Denied(j.Err.Error())
 	}
-	warnings := slices.Concat(j.Warnings, n.findForeignPools(ctx, read))
+	warnings := slices.Concat(j.Warnings, n.findForeignPools(ctx, read), warnNodeSelector(d.Metadata.Annotations))
 	for _, c := range j.Own {
 		wrong, maybe, err := n.judge(ctx, d, c)
 		if err != nil {

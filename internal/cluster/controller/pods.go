@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,8 +35,9 @@ const (
 	lookBound  = 3 * time.Second
 )
 
-// pods adds to pods the resources of the networks that their annotation asks for. It never
-// refuses a pod. If it cannot add a resource, it warns, and the node refuses the pod.
+// pods adds to pods what their networks need: the resources, the node labels, and the files below
+// podInfoPath. It never refuses a pod. If it cannot add a resource, it warns, and the node refuses
+// the pod.
 type pods struct {
 	client client.Reader // from a cache
 	live   client.Reader // for a network that the cache lacks
@@ -45,6 +45,11 @@ type pods struct {
 	links  links
 	// isolation says which networks of other namespaces pods may use.
 	isolation netannotation.Isolation
+	// everyPod has the networks that pods get without asking for them.
+	everyPod netannotation.EveryPod
+	// resourceKeys are the annotations of networks that name resources; nil stands for
+	// defaultResourceKeys.
+	resourceKeys []string
 }
 
 // Handle is admission.Handler.
@@ -55,90 +60,76 @@ func (p *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	}
 	ctx, cancel := context.WithTimeout(ctx, podBound)
 	defer cancel()
-	need, warnings := p.needs(ctx, pod.Annotations, req.Namespace)
-	patch := grow(&pod, need)
+	n := p.readNeeds(ctx, &pod, req.Namespace)
+	patch := grow(&pod, n.resources)
 	if len(patch) > 0 && !hasResources(req.Object.Raw) {
 		patch = slices.Insert(patch, 0, jsonpatch.NewOperation("add", strings.TrimSuffix(firstResources, "/"), map[string]any{}))
 	}
-	if len(patch) == 0 {
-		return admission.Allowed("").WithWarnings(warnings...)
+	patch = append(patch, n.selectNodes(&pod)...)
+	if len(n.resources) > 0 {
+		patch = append(patch, n.mountPodInfo(&pod)...)
 	}
-	return admission.Patched("resources of the pod's networks", patch...).WithWarnings(warnings...)
+	if len(patch) == 0 {
+		return admission.Allowed("").WithWarnings(n.warnings...)
+	}
+	return admission.Patched("what the pod's networks need", patch...).WithWarnings(n.warnings...)
 }
 
-// resourceName matches a name that an extended resource may have (k8s.io/apimachinery
-// validation.IsQualifiedName with a prefix).
-var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+// needs has what the networks of a pod need in its spec, in the order in which its annotations name
+// the networks, and warnings for the pod's author.
+type needs struct {
+	resources []neededResource
+	labels    []neededLabel
+	warnings  []string
+}
 
-// needs counts the resources of all networks that annotations ask for, in the order in which the
-// annotations name them first.
-func (p *pods) needs(ctx context.Context, annotations map[string]string, namespace string) (need []needed, warnings []string) {
+func (n *needs) warn(format string, args ...any) {
+	n.warnings = append(n.warnings, fmt.Sprintf(format, args...))
+}
+
+// readNeeds reads what the networks need that a pod of a namespace asks for, and those that every pod
+// gets. A pod of the host's network gets only the devices that it asks for.
+func (p *pods) readNeeds(ctx context.Context, pod *corev1.Pod, namespace string) (out needs) {
+	annotations, everyPod := pod.Annotations, p.everyPod
+	if pod.Spec.HostNetwork {
+		everyPod = netannotation.EveryPod{}
+	}
 	defaults, defaultErr := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork])
-	others, err := netannotation.Parse(annotations[netannotation.Networks], namespace)
+	others, err := everyPod.Parse(annotations[netannotation.Networks], namespace)
 	for _, source := range []struct {
 		elements []netannotation.Element
 		err      error
 	}{{defaults, defaultErr}, {others, err}} {
-		elements, err := source.elements, source.err
-		if err != nil {
-			warnings = append(warnings, err.Error()+": no pod starts with it")
+		if source.err != nil {
+			out.warn("%v: no pod starts with it", source.err)
 			continue
 		}
-		for _, e := range elements {
-			warnings = append(warnings, e.Ignored...)
-			name, vfs, err := p.resourceOf(ctx, namespace, e)
-			switch {
-			case err != nil && name == "":
-				warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod starts when it may use that network and requests its resource", e.Namespace, e.Name, err))
-			case name == "":
-			case !resourceName.MatchString(name):
-				warnings = append(warnings, fmt.Sprintf("network %s/%s: annotation %s: %.80q is no name of a resource: want prefix/name", e.Namespace, e.Name, netannotation.ResourceName, name))
-			default:
-				if err != nil {
-					warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod requests %d of resource %s for it", e.Namespace, e.Name, err, vfs, name))
-				}
-				need = count(need, name, vfs)
+		for _, e := range source.elements {
+			out.warnings = append(out.warnings, e.Ignored...)
+			n, err := p.findNetwork(ctx, namespace, e)
+			if err != nil {
+				out.warn("network %s/%s: %v; the pod starts when it may use that network and requests its resource", e.Namespace, e.Name, err)
+				continue
 			}
+			p.addResources(ctx, n, &out)
+			out.addLabel(n)
 		}
 	}
-	return need, warnings
+	return out
 }
 
-// needed is a number of devices of a resource.
-type needed struct {
-	resource string
-	n        int64
-}
-
-func count(need []needed, name string, n int) []needed {
-	for i := range need {
-		if need[i].resource == name {
-			need[i].n += int64(n)
-			return need
-		}
-	}
-	return append(need, needed{name, int64(n)})
-}
-
-// resourceOf returns the resource that a network's annotation names, or "", and how many devices
-// of it the network needs. If it cannot find out how many, it returns 1 and the error. The network
-// is for a pod of a namespace.
-func (p *pods) resourceOf(ctx context.Context, namespace string, e netannotation.Element) (resource string, devices int, err error) {
+// findNetwork reads the metadata of a network for a pod of a namespace, from the cache or else from
+// the API server.
+func (p *pods) findNetwork(ctx context.Context, namespace string, e netannotation.Element) (*metav1.PartialObjectMetadata, error) {
 	n, err := p.readNetwork(ctx, cacheBound, p.client, namespace, e)
 	if err != nil {
 		n, err = p.readNetwork(ctx, lookBound, p.live, namespace, e)
 	}
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
-	resource = strings.TrimSpace(n.Annotations[netannotation.ResourceName])
-	if resource == "" {
-		return "", 0, nil
-	}
-	if devices, err = p.links.of(ctx, p.live, n); err != nil {
-		return resource, 1, err
-	}
-	return resource, devices, nil
+	n.Namespace, n.Name = e.Namespace, e.Name
+	return n, nil
 }
 
 // readNetwork reads the metadata of a network for a pod of a namespace. A network that the pod may
@@ -148,7 +139,7 @@ func (p *pods) readNetwork(ctx context.Context, bound time.Duration, c client.Re
 	n := &metav1.PartialObjectMetadata{}
 	n.SetGroupVersionKind(networkKind)
 	err := getWithin(ctx, bound, c, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, n)
-	if err == nil || isMissing(err) {
+	if (err == nil || isMissing(err)) && !e.ForEveryPod {
 		err = cmp.Or(p.isolation.Check(namespace, e.Namespace, e.Name, n.Annotations), err)
 	}
 	return n, err
@@ -163,7 +154,7 @@ func getWithin(ctx context.Context, bound time.Duration, c client.Reader, key cl
 
 // grow returns the JSON patch that makes the pod request the needed resources. Requests of any
 // container count already; grow adds the missing ones to the first container.
-func grow(pod *corev1.Pod, need []needed) []jsonpatch.Operation {
+func grow(pod *corev1.Pod, need []neededResource) []jsonpatch.Operation {
 	if len(pod.Spec.Containers) == 0 {
 		return nil
 	}

@@ -18,6 +18,9 @@ const (
 	// ResourceName, on a network attachment definition, names the resource that
 	// its pods have to request.
 	ResourceName = "k8s.v1.cni.cncf.io/resourceName"
+	// NodeSelector, on a network attachment definition, is a label that the nodes of its pods
+	// have to have: key=value.
+	NodeSelector = "k8s.v1.cni.cncf.io/nodeSelector"
 	// Namespaces, on a network attachment definition, lists the other namespaces whose pods
 	// may use it where namespaces are isolated: names separated by commas, or * for all.
 	Namespaces = "culvert.dev/namespaces"
@@ -55,6 +58,8 @@ type Element struct {
 	InfinibandGUID string
 	// CNIArgs are handed to the plugins as args.cni. The values are JSON.
 	CNIArgs map[string]json.RawMessage
+	// ForEveryPod is set for a network of EveryPod, which pods of every namespace may use.
+	ForEveryPod bool
 	// Ignored has a message for each key that is ignored, since it is not of the format.
 	Ignored []string
 }

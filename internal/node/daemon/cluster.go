@@ -40,6 +40,8 @@ type ClusterConfig struct {
 	ConfDir string
 	// Isolation says which networks of other namespaces pods may use.
 	Isolation netannotation.Isolation
+	// EveryPod has the networks that pods get without asking for them.
+	EveryPod netannotation.EveryPod
 }
 
 // joinKubernetes makes the device plugin and the connection to the cluster. Without a
@@ -90,7 +92,7 @@ func (s *Server) joinKubernetes() error {
 	s.networks = pod.New(pod.Config{
 		Networks: s.newCNI(), Ledger: s.node.Ledger, Resets: s.node.Resets, Kernel: s.kernel, Hardware: s.node.Inventory,
 		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices,
-		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, IPAMTypes: c.IPAMTypes, Log: s.Log,
+		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, EveryPod: c.EveryPod, IPAMTypes: c.IPAMTypes, Log: s.Log,
 	})
 	return nil
 }

@@ -58,7 +58,8 @@ type hardware interface {
 // Devices returns the devices of a resource that the kubelet gave to a pod.
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
 
-// Config has the parts of a Handler. All fields but Definitions, Isolation, IPAMTypes, Log and Now are needed.
+// Config has the parts of a Handler. All fields but Definitions, EveryPod, Isolation,
+// IPAMTypes, Log and Now are needed.
 type Config struct {
 	Networks networks
 	Ledger   ledger
@@ -74,6 +75,8 @@ type Config struct {
 	ConfDir, DeviceInfo string
 	// Isolation says which networks of other namespaces pods may use.
 	Isolation netannotation.Isolation
+	// EveryPod has the networks that pods get without asking for them.
+	EveryPod netannotation.EveryPod
 	// IPAMTypes are the IPAM plugins that networks of the cluster may name.
 	IPAMTypes ipam.Types
 	Log       *slog.Logger     // nil discards
