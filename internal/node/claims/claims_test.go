@@ -36,14 +36,14 @@ func host() []vf.PF {
 	}
 	return []vf.PF{
 		{
-			Name: "enp1s0f0", PCI: pciAddr("01:00.0"), Driver: "igb", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 1}},
+			Name: "enp1s0f0", PCI: pciAddr("01:00.0"), Driver: "igb", Vendor: "8086", Device: "10c9", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 1}},
 			VFs: []vf.State{
-				{ID: vf.ID{Index: 0}, Driver: "igbvf", PCI: pciAddr("01:10.0"), Link: link(0)},
-				{ID: vf.ID{Index: 1}, Driver: "igbvf", PCI: pciAddr("01:10.2"), Link: link(1)},
-				{ID: vf.ID{Index: 2}, Driver: "igbvf", PCI: pciAddr("01:10.4")},
+				{ID: vf.ID{Index: 0}, Driver: "igbvf", Vendor: "8086", Device: "10ca", PCI: pciAddr("01:10.0"), Link: link(0)},
+				{ID: vf.ID{Index: 1}, Driver: "igbvf", Vendor: "8086", Device: "10ca", PCI: pciAddr("01:10.2"), Link: link(1)},
+				{ID: vf.ID{Index: 2}, Driver: "igbvf", Vendor: "8086", Device: "10ca", PCI: pciAddr("01:10.4")},
 			},
 		},
-		{Name: "enp1s0f1", PCI: pciAddr("01:00.1"), Driver: "igb", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 2}}},
+		{Name: "enp1s0f1", PCI: pciAddr("01:00.1"), Driver: "igb", Vendor: "8086", Device: "10c9", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 2}}},
 	}
 }
 
