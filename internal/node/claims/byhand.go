@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,8 +14,8 @@ type handLine struct {
 	manager string
 	effect
 	rule *udevRule // of a line of udev's rules; also for the lines of a script that udev runs
-	// handOver has the commands that hand the device over; nil: the line is removed.
-	handOver []string
+	// remedy says how the device is handed over.
+	remedy string
 }
 
 // splitWords splits a line at characters that occur in no name, address or pattern.
@@ -26,22 +25,21 @@ func splitWords(s string) []string {
 	})
 }
 
-// names reports whether a text names a device: by name, by PCI address or by model. Patterns count
+// isNamedBy reports whether a text names a device: by name, by PCI address or by model. Patterns count
 // in a path, but not in a command whose output is meant.
 func (d Device) isNamedBy(text string) bool {
 	address := d.PCI.String()
 	computed := strings.ContainsAny(text, "`") || strings.Contains(text, "$(")
 	for _, w := range splitWords(text) {
 		w = strings.TrimFunc(w, func(r rune) bool { return r == ':' || r == '.' })
-		switch pattern := !computed && strings.ContainsAny(w, "*?["); {
+		pattern := !computed && strings.ContainsAny(w, "*?[")
+		switch {
 		case w == d.Name && d.Name != "", w == address, w == strings.TrimPrefix(address, "0000:"), w == "pci-"+address:
 			return true
 		case d.Model != "" && strings.EqualFold(w, d.Model):
 			return true
-		case pattern && d.isPF() && d.Name != "":
-			if ok, err := path.Match(w, d.Name); err == nil && ok {
-				return true
-			}
+		case pattern && d.isPF() && matchesGlob(w, d.Name), pattern && strings.Contains(w, ":") && matchesGlob(w, address):
+			return true
 		}
 	}
 	// udev's [net/enp1s0f0]device/sriov_numvfs
@@ -82,10 +80,7 @@ func (h handLine) claimOn(d Device) Claim {
 			c.Value = ""
 		}
 	}
-	c.HandOver = h.handOver
-	if c.HandOver == nil {
-		c.HandOver = []string{"remove that line from " + c.Where()}
-	}
+	c.HandOver = []string{h.remedy}
 	return c
 }
 

@@ -104,6 +104,7 @@ var forms = []form{
 	{[]string{"nmcli"}, readNmcli},
 	{[]string{"modprobe", "insmod"}, readModprobe},
 	{[]string{"os-net-config-sriov"}, readOSNetConfigSRIOV},
+	{[]string{"incus", "lxc"}, readIncus},
 }
 
 // isShort reports whether a word is a keyword of iproute2 or its beginning.
@@ -257,4 +258,19 @@ func readOSNetConfigSRIOV(w words) []effect {
 		}
 	}
 	return out
+}
+
+// readIncus reads incus config device add NAME eth0 nic nictype=sriov parent=PF, the same for a
+// profile, and incus network create NAME --type=sriov parent=PF.
+func readIncus(w words) []effect {
+	names := w.first()
+	if !slices.Contains(names, "nictype=sriov") && !slices.Contains(names, "--type=sriov") {
+		return nil
+	}
+	for i, name := range names {
+		if strings.HasPrefix(name, "parent=") {
+			return effectsOfParent(w[i])
+		}
+	}
+	return nil
 }

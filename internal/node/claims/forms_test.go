@@ -74,6 +74,8 @@ func TestShellForms(t *testing.T) {
 		{"if [ \"$IFACE\" = enp1s0f1 ]; then\n echo 4 > /sys/class/net/$IFACE/device/sriov_numvfs\nfi", "enp1s0f1 sriov_numvfs 4"},
 		{"I=$1\n[ \"$I\" != enp1s0f1 ] && exit 0\necho 4 > /sys/class/net/$I/device/sriov_numvfs", "enp1s0f1 sriov_numvfs 4"},
 		{"case \"$1\" in\n enp1s0f1) echo 4 > /sys/class/net/$1/device/sriov_numvfs ;;\nesac", "enp1s0f1 sriov_numvfs 4"},
+		{"[ \"$2\" = 0 ] && exit 0\necho $2 > " + count, "enp1s0f0 sriov_numvfs"}, // 0 is no value that is written
+		{"echo 4 > /sys/bus/pci/devices/0000:01:00.*/sriov_numvfs", "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
 		// settings of VFs
 		{"ip link set enp1s0f0 vf 0 mac 02:00:00:00:00:01", "enp1s0f0#0 VF settings"},
 		{"/sbin/ip -force l set dev enp1s0f0 vf 1 vlan 30 qos 2", "enp1s0f0#1 VF settings"},
@@ -88,6 +90,9 @@ func TestShellForms(t *testing.T) {
 		{"echo 02:00:00:00:00:01 > /sys/class/net/enp1s0f0/device/sriov/2/mac", "enp1s0f0#2 VF settings 02:00:00:00:00:01"},
 		{"devlink port function set pci/0000:01:00.1/2 hw_addr 02:00:00:00:00:01", "enp1s0f1 VF settings"},
 		{"nmcli con modify lan ifname enp1s0f0 sriov.total-vfs 4 sriov.vfs '0 trust=true'", "enp1s0f0 VF settings; enp1s0f0 sriov_numvfs 4"},
+		{"incus config device add c1 eth0 nic nictype=sriov parent=enp1s0f1 vlan=5", "enp1s0f1 VF settings; enp1s0f1 sriov_numvfs"},
+		{"lxc network create vfs --type=sriov parent=enp1s0f1", "enp1s0f1 VF settings; enp1s0f1 sriov_numvfs"},
+		{"lxc profile device add default eth0 nic nictype=bridged parent=br0", ""},
 		// the mode of the switch
 		{"devlink dev eswitch set pci/0000:01:00.1 mode switchdev", "enp1s0f1 eswitch mode switchdev"},
 		{"devlink dev param set pci/0000:01:00.1 name x value 1 cmode runtime", ""},
@@ -198,6 +203,8 @@ func TestPlaces(t *testing.T) {
 		{"etc/kernel/cmdline", "igb.max_vfs=4\n", "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
 		{"boot/loader/entries/a.conf", "title x\noptions root=/dev/sda1 igb.max_vfs=4\n", "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
 		{"etc/default/grub.d/x.cfg", "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX igb.max_vfs=4\"\n", "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
+		{"etc/systemd/system/vfs.service", "[Service]\nExecStart=/bin/sh -c 'for i in 0 1; do ip link set enp1s0f0 vf $$i trust on; done'\n", "enp1s0f0#0#1 VF settings"},
+		{"etc/dpdk/interfaces", "# bus id driver\npci 0000:01:10.2 vfio-pci\n", "enp1s0f0#1 driver vfio-pci"},
 		{"etc/driverctl.d/0000:01:10.2", "vfio-pci\n", "enp1s0f0#1 driver vfio-pci"},
 		{"etc/driverctl.d/pci-0000:01:00.1", "vfio-pci\n", "enp1s0f1 driver vfio-pci"},
 		{"etc/driverctl.d/0000:65:00.0", "vfio-pci\n", ""},

@@ -13,6 +13,7 @@ type place struct {
 	suffixes []string
 	files    []string
 	manager  string
+	programs bool // the kernel starts the files: only those that begin as a script of a shell count
 	scan     func(*scanner, *source, []byte)
 }
 
@@ -27,6 +28,9 @@ var places = []place{
 	{dirs: []string{"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"}, suffixes: []string{".conf"}, manager: "modprobe", scan: (*scanner).scanModprobe},
 	{dirs: []string{"boot/loader/entries", "etc/default/grub.d"}, files: []string{"proc/cmdline", "etc/default/grub", "etc/kernel/cmdline"}, manager: KernelArguments, scan: (*scanner).scanArguments},
 	{dirs: []string{"etc/driverctl.d"}, manager: "driverctl", scan: (*scanner).scanDriverctl},
+	{files: osNetConfigFiles, manager: osNetConfig, scan: (*scanner).scanOSNetConfig},
+	preseedPlace(incus, "etc/incus"), preseedPlace(incus, "var/lib/incus"),
+	preseedPlace(lxd, "etc/lxd"), preseedPlace(lxd, "var/lib/lxd"), preseedPlace(lxd, "var/snap/lxd/common/lxd"),
 	scriptPlace(NetworkManager, "etc/NetworkManager/dispatcher.d", "usr/lib/NetworkManager/dispatcher.d"),
 	scriptPlace(NetworkManager, "etc/NetworkManager/dispatcher.d/pre-up.d", "usr/lib/NetworkManager/dispatcher.d/pre-up.d"),
 	scriptPlace(NetworkManager, "etc/NetworkManager/dispatcher.d/pre-down.d", "usr/lib/NetworkManager/dispatcher.d/pre-down.d"),
@@ -39,6 +43,8 @@ var places = []place{
 	scriptPlace(Ifupdown, "etc/network/if-down.d"), scriptPlace(Ifupdown, "etc/network/if-post-down.d"),
 	scriptPlace("cron", "etc/cron.hourly"), scriptPlace("cron", "etc/cron.daily"), scriptPlace("cron", "etc/cron.weekly"), scriptPlace("cron", "etc/cron.monthly"),
 	scriptPlace("an init script", "etc/init.d"), scriptPlace("an init script", "etc/local.d"),
+	{files: []string{"etc/dpdk/interfaces"}, manager: "dpdk", scan: (*scanner).scanDPDK},
+	scriptPlace("wicked", "etc/sysconfig/network/scripts"),
 	scriptPlace("systemd", "etc/systemd/system-sleep"), scriptPlace("systemd", "usr/lib/systemd/system-sleep"),
 	scriptPlace("a libvirt hook", "etc/libvirt/hooks"), scriptPlace("a libvirt hook", "etc/libvirt/hooks/qemu.d"), scriptPlace("a libvirt hook", "etc/libvirt/hooks/network.d"),
 	{
@@ -49,7 +55,12 @@ var places = []place{
 
 // scriptPlace is a folder of scripts.
 func scriptPlace(manager string, dirs ...string) place {
-	return place{dirs: dirs, manager: manager, scan: (*scanner).scanScript}
+	return place{dirs: dirs, manager: manager, programs: true, scan: (*scanner).scanScript}
+}
+
+// preseedPlace is a folder in which people keep the input of incus admin init or lxd init.
+func preseedPlace(manager, dir string) place {
+	return place{dirs: []string{dir}, suffixes: []string{".yaml", ".yml"}, manager: manager, scan: (*scanner).scanInstance}
 }
 
 var (
@@ -67,16 +78,15 @@ func readByHand(l *loader) []handLine {
 		}
 		for _, f := range append(l.listLayered(p.dirs, suffixes...), p.files...) {
 			src := &source{file: "/" + f, manager: p.manager, vars: variables{}}
-			var text []byte
-			if isScript := suffixes[0] == "" && len(p.dirs) > 0; isScript && !strings.HasPrefix(p.manager, "cron") && p.manager != "driverctl" && p.manager != KernelArguments {
-				text = l.readScript(f, true)
+			if p.programs {
+				p.scan(s, src, l.readScript(f, true))
 			} else {
-				text = l.readText(f)
+				p.scan(s, src, l.readText(f))
 			}
-			p.scan(s, src, text)
 		}
 	}
 	s.readDropIns()
+	s.scanInstances()
 	return s.lines
 }
 
@@ -100,23 +110,34 @@ func (s *scanner) scanUnit(src *source, text []byte) {
 	for _, instance := range s.findInstances(name) {
 		one := *src
 		one.vars = maps.Clone(src.vars)
-		replaced := strings.NewReplacer("%i", instance, "%I", instance, "%%", "%").Replace(string(text[:min(len(text), maxLine)]))
+		replaced := strings.NewReplacer("%i", instance, "%I", instance).Replace(string(text[:min(len(text), maxLine)]))
 		s.scanUnitLines(&one, []byte(replaced))
 	}
 }
 
 // findInstances returns the enabled instances of a template, or the specifier if there is none.
-func (s *scanner) findInstances(template string) (out []string) {
+func (s *scanner) findInstances(template string) []string {
+	if s.instances == nil {
+		s.instances = s.listInstances()
+	}
+	if found := s.instances[template]; len(found) > 0 {
+		return found
+	}
+	return []string{"%i"}
+}
+
+// listInstances lists the enabled instances of all templates.
+func (s *scanner) listInstances() map[string][]string {
+	out := map[string][]string{}
 	for _, dir := range s.l.listLayered(unitDirs, ".wants", ".requires") {
 		for _, f := range s.l.listFiles(dir, ".service") {
-			instance, ok := strings.CutPrefix(path.Base(f), template+"@")
-			if instance = strings.TrimSuffix(instance, ".service"); ok && instance != "" && len(out) < maxValues {
-				out = append(out, strings.ReplaceAll(instance, `\x2d`, "-"))
+			template, instance, ok := strings.Cut(strings.TrimSuffix(path.Base(f), ".service"), "@")
+			if !ok || instance == "" || len(out[template]) >= maxValues {
+				continue
 			}
+			s.l.noteStamp(f)
+			out[template] = append(out[template], strings.ReplaceAll(instance, `\x2d`, "-"))
 		}
-	}
-	if len(out) == 0 {
-		return []string{"%i"}
 	}
 	return out
 }
@@ -134,7 +155,7 @@ func (s *scanner) scanUnitLines(src *source, text []byte) {
 		case key == "EnvironmentFile":
 			s.readSourced(src, strings.TrimPrefix(value, "-"))
 		case strings.HasPrefix(key, "Exec"):
-			s.scanLine(src, n, strings.TrimLeft(value, "@-:+!|"))
+			s.scanLine(src, n, strings.NewReplacer("$$", "$", "%%", "%").Replace(strings.TrimLeft(value, "@-:+!|")))
 		}
 	}
 }
@@ -198,6 +219,15 @@ func (s *scanner) scanDriverctl(src *source, text []byte) {
 	device := strings.TrimPrefix(path.Base(src.file), "pci-")
 	src.says = "driver_override " + lines[0].text
 	s.add(src, lines[0], effect{setting: Binding, objects: []string{device}, value: lines[0].text})
+}
+
+// scanDPDK reads the lines BUS DEVICE DRIVER of Debian's package dpdk.
+func (s *scanner) scanDPDK(src *source, text []byte) {
+	for _, n := range joinLines(text, "#") {
+		if fields := strings.Fields(n.text); len(fields) > 2 {
+			s.add(src, n, effect{setting: Binding, objects: fields[1:2], value: fields[2]})
+		}
+	}
 }
 
 // isShellScript reports whether a file begins as a script of a shell.

@@ -46,7 +46,7 @@ func readAll(l *loader) Rules {
 	r := Rules{
 		netplan:  readNetplan(l),
 		ifupdown: readIfupdown(l),
-		byHand:   append(readByHand(l), readYAMLFiles(l)...),
+		byHand:   readByHand(l),
 		ifcfg:    readIfcfg(l),
 	}
 	r.networkd = readNetworkd(l)

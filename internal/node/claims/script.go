@@ -10,9 +10,11 @@ import (
 
 // These constants bound what the scanner reads and keeps.
 const (
-	maxScripts = 200  // files that other files name
-	maxDepth   = 3    // scripts that scripts name
-	maxLines   = 2000 // lines that set something
+	maxScripts = 200      // files that other files name
+	maxDepth   = 3        // scripts that scripts name
+	maxLines   = 2000     // lines that set something
+	maxWork    = 32 << 20 // bytes of commands with their variables expanded
+	ofCommand  = 256      // what a command costs of maxWork beside its text
 )
 
 // scanner finds the lines that set VFs up, in files that people write by hand and in the scripts
@@ -23,6 +25,10 @@ type scanner struct {
 	lines   []handLine
 	seen    map[string]bool // scripts, with their arguments
 	scripts int
+	work    int
+	full    bool // a bound is reached
+	// instances are the enabled instances of systemd's templates; nil until they are needed.
+	instances map[string][]string
 }
 
 // source is the file in which a line is, and what is known of it.
@@ -34,6 +40,15 @@ type source struct {
 	rule    *udevRule // of a line of udev's rules
 	says    string    // the text of the line, if it is not the command
 	ends    string    // the word that ends a here-document
+	ofEntry bool      // the file has entries of several lines
+}
+
+// stop reports that a bound is reached.
+func (s *scanner) stop(src *source, n textLine) {
+	if !s.full {
+		s.l.addError("read the network configuration: stop at %s:%d: it and the files before it have more commands than Culvert looks at", src.file, n.number)
+	}
+	s.full = true
 }
 
 // add keeps the effects of a line.
@@ -43,16 +58,16 @@ func (s *scanner) add(src *source, n textLine, effects ...effect) {
 		says = src.says
 	}
 	for _, e := range effects {
-		if len(s.lines) == maxLines {
-			s.l.addError("stop at %s:%d: the files have more than %d lines that set VFs up", src.file, n.number, maxLines)
-		}
 		if len(s.lines) >= maxLines {
-			s.lines = append(s.lines[:maxLines], handLine{})[:maxLines]
+			s.stop(src, n)
 			return
 		}
-		s.lines = append(s.lines, handLine{
-			at: entry{file: src.file, line: n.number, key: says, value: e.value}, manager: src.manager, effect: e, rule: src.rule,
-		})
+		at := entry{file: src.file, line: n.number, key: says, value: e.value}
+		remedy := "remove that line from " + at.where()
+		if src.ofEntry {
+			remedy = "remove the entry at " + at.where()
+		}
+		s.lines = append(s.lines, handLine{at: at, manager: src.manager, effect: e, rule: src.rule, remedy: remedy})
 	}
 }
 
@@ -122,6 +137,10 @@ func writtenText(words []string) string {
 
 // scanCommand reads one command. input is the text that it gets on its standard input, if known.
 func (s *scanner) scanCommand(src *source, n textLine, c command, input string) {
+	if s.work += ofCommand; s.full || s.work > maxWork {
+		s.stop(src, n)
+		return
+	}
 	all := unwrap(c.words)
 	if src.vars.takeLoop(all) {
 		return
@@ -135,6 +154,9 @@ func (s *scanner) scanCommand(src *source, n textLine, c command, input string) 
 	w := make(words, len(all))
 	for i := range all {
 		w[i] = src.vars.expand(all[i])
+		for _, text := range w[i] {
+			s.work += len(text) + 16
+		}
 	}
 	for _, f := range forms {
 		if slices.Contains(f.programs, baseName(w[0][0])) {
@@ -171,7 +193,7 @@ func (s *scanner) addWrites(src *source, n textLine, all, targets []string, inpu
 		value = input
 		targets = append(slices.Clone(targets), all[1:]...)
 	}
-	values := src.vars.expand(value)
+	values := src.vars.withoutGuesses().expand(value)
 	for _, t := range targets {
 		for _, file := range src.vars.expand(t) {
 			for _, v := range values {

@@ -19,6 +19,9 @@ type command struct {
 	heredoc string
 }
 
+// maxWords bounds the words of a command. The others are not read.
+const maxWords = 256
+
 // splitCommands splits a line of shell into its simple commands. It knows quotes, the operators
 // between commands, redirections and comments. A substitution such as $(seq 4) stays within its
 // word.
@@ -96,9 +99,8 @@ func (r *shellReader) addWord(w string) {
 	case r.into != nil:
 		r.into(w)
 		r.into = nil
-	case len(w) == 1 && w[0] >= '0' && w[0] <= '9' && strings.HasPrefix(r.rest, ">"):
-		// the number of a file descriptor
-	default:
+	case len(w) == 1 && isNumber(w) && strings.HasPrefix(r.rest, ">"): // a file descriptor
+	case len(r.now.words) < maxWords:
 		r.now.words = append(r.now.words, w)
 	}
 }

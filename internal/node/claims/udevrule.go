@@ -61,7 +61,7 @@ func (s *scanner) scanRun(src *source, n textLine, run string) {
 	if !strings.HasPrefix(run, "/") && !strings.HasPrefix(run, "'") {
 		run = "/usr/lib/udev/" + run
 	}
-	s.scanLine(src, n, strings.ReplaceAll(run, "%%", "%"))
+	s.scanLine(src, n, strings.NewReplacer("$$", "$", "%%", "%").Replace(run))
 }
 
 // ofSubject matches udev's words for the device that a rule is applied to.

@@ -1,16 +1,17 @@
 package claims
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// These constants bound the values of a variable and the length of each.
+// These constants bound the values of a variable or a word, and their length in all.
 const (
-	maxValues = 256
-	maxValue  = 4 << 10
+	maxValues   = 256
+	maxExpanded = 32 << 10
 )
 
 // variables are the values that the variables of a script may have: one of an assignment, all of a
@@ -125,6 +126,13 @@ func (v variables) suggest(word, value string) {
 	}
 }
 
+// withoutGuesses returns the variables without the values that a script only compares with.
+func (v variables) withoutGuesses() variables {
+	out := maps.Clone(v)
+	maps.DeleteFunc(out, func(name string, _ []string) bool { return strings.HasPrefix(name, "?") })
+	return out
+}
+
 // lookUp returns the values of a variable: those that the script sets, else those that it compares
 // with.
 func (v variables) lookUp(name string) []string {
@@ -140,7 +148,7 @@ var reference = regexp.MustCompile(`^\$(?:([A-Za-z_][A-Za-z0-9_]*|[0-9@*])|\{([A
 // expand returns the texts that a word may stand for.
 func (v variables) expand(word string) []string {
 	out := []string{""}
-	for word != "" && len(out[0]) <= maxValue {
+	for word != "" {
 		i := strings.IndexByte(word, '$')
 		if i < 0 {
 			i = len(word)
@@ -166,12 +174,17 @@ func (v variables) expand(word string) []string {
 	return expandBraces(out)
 }
 
-// appendEach returns each of the texts with each of the ends.
+// appendEach returns each of the texts with each of the ends, as far as the bounds allow.
 func appendEach(texts, ends []string) []string {
+	if len(ends) == 1 && ends[0] == "" {
+		return texts
+	}
 	out := make([]string, 0, min(len(texts)*len(ends), maxValues))
+	length := 0
 	for _, t := range texts {
 		for _, e := range ends {
-			if len(out) < maxValues && len(t)+len(e) <= 2*maxValue {
+			length += len(t) + len(e)
+			if len(out) < maxValues && length <= maxExpanded {
 				out = append(out, t+e)
 			}
 		}

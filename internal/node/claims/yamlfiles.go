@@ -30,45 +30,35 @@ var instanceDirs = []struct{ dir, manager string }{
 	{"var/snap/lxd/common/lxd/containers", lxd}, {"var/snap/lxd/common/lxd/virtual-machines", lxd},
 }
 
-// preseedDirs are folders in which people keep the input of incus admin init and lxd init.
-var preseedDirs = []struct{ dir, manager string }{
-	{"etc/incus", incus}, {"var/lib/incus", incus}, {"etc/lxd", lxd}, {"var/lib/lxd", lxd}, {"var/snap/lxd/common/lxd", lxd},
-}
-
-// readYAMLFiles reads the files of os-net-config, Incus and LXD.
-func readYAMLFiles(l *loader) []handLine {
-	var out []handLine
-	for _, f := range osNetConfigFiles {
-		out = append(out, parseMaps("/"+f, l.readText(f), osNetConfig, osNetConfigEffects)...)
-	}
-	for _, p := range preseedDirs {
-		for _, f := range l.listFiles(p.dir, ".yaml", ".yml") {
-			out = append(out, parseMaps("/"+f, l.readText(f), p.manager, instanceEffects)...)
-		}
-	}
+// scanInstances reads the instances of Incus and LXD.
+func (s *scanner) scanInstances() {
 	for _, p := range instanceDirs {
-		for _, dir := range l.listFiles(p.dir, "") {
+		for _, dir := range s.l.listFiles(p.dir, "") {
 			f := dir + "/backup.yaml"
-			out = append(out, parseMaps("/"+f, l.readText(f), p.manager, instanceEffects)...)
+			s.scanInstance(&source{file: "/" + f, manager: p.manager}, s.l.readText(f))
 		}
 	}
-	return out[:min(len(out), maxLines)]
 }
 
-// parseMaps returns the effects of all maps of a file. It follows no alias, so that a small file
-// stays small.
-func parseMaps(file string, text []byte, manager string, effects func(*yaml.Node) []effect) []handLine {
-	var out []handLine
+func (s *scanner) scanInstance(src *source, text []byte) { s.scanMaps(src, text, instanceEffects) }
+
+func (s *scanner) scanOSNetConfig(src *source, text []byte) {
+	s.scanMaps(src, text, osNetConfigEffects)
+}
+
+// scanMaps adds the effects of all maps of a file. It follows no alias, so that a small file stays
+// small.
+func (s *scanner) scanMaps(src *source, text []byte, effects func(*yaml.Node) []effect) {
+	src.ofEntry = true
 	left := maxNodes
 	var walk func(n *yaml.Node)
 	walk = func(n *yaml.Node) {
-		if left--; left < 0 || len(out) >= maxLines {
+		if left--; left < 0 || s.full {
 			return
 		}
 		if n.Kind == yaml.MappingNode {
-			for _, e := range effects(n) {
-				at := entry{file: file, line: n.Line, key: describeMap(n), value: e.value}
-				out = append(out, handLine{at: at, manager: manager, effect: e, handOver: []string{"remove the entry at " + at.where()}})
+			if found := effects(n); len(found) > 0 {
+				s.add(src, textLine{n.Line, describeMap(n)}, found...)
 			}
 		}
 		for _, c := range n.Content {
@@ -79,11 +69,10 @@ func parseMaps(file string, text []byte, manager string, effects func(*yaml.Node
 	for range 16 { // documents
 		var doc yaml.Node
 		if d.Decode(&doc) != nil {
-			break
+			return
 		}
 		walk(&doc)
 	}
-	return out
 }
 
 // describeMap returns the scalars of a map on one line.
@@ -151,5 +140,10 @@ func instanceEffects(n *yaml.Node) []effect {
 	if parent == "" || textOf(n, "nictype") != "sriov" && textOf(n, "type") != "sriov" {
 		return nil
 	}
-	return []effect{{setting: Count, objects: []string{parent}}, {setting: VFSettings, objects: []string{parent}}}
+	return effectsOfParent([]string{parent})
+}
+
+// effectsOfParent returns the effects of a NIC of type sriov whose PF is parent.
+func effectsOfParent(parent []string) []effect {
+	return []effect{{setting: Count, objects: parent}, {setting: VFSettings, objects: parent}}
 }
