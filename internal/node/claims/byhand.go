@@ -36,7 +36,7 @@ func (d Device) isNamedBy(text string) bool {
 		switch {
 		case w == d.Name && d.Name != "", w == address, w == strings.TrimPrefix(address, "0000:"), w == "pci-"+address:
 			return true
-		case d.Model != "" && strings.EqualFold(w, d.Model):
+		case d.Model != "" && strings.HasPrefix(strings.ToLower(w)+":", d.Model+":"): // with a subsystem perhaps
 			return true
 		case pattern && d.isPF() && matchesGlob(w, d.Name), pattern && strings.Contains(w, ":") && matchesGlob(w, address):
 			return true
@@ -76,7 +76,7 @@ func (h handLine) claimOn(d Device) Claim {
 	}
 	if h.setting == Count {
 		c.VFs = nil
-		if !isNumber(h.value) {
+		if !isNumber(strings.ReplaceAll(h.value, ",", "")) { // max_vfs=7,7 is of two ports
 			c.Value = ""
 		}
 	}

@@ -76,6 +76,8 @@ func TestShellForms(t *testing.T) {
 		{"case \"$1\" in\n enp1s0f1) echo 4 > /sys/class/net/$1/device/sriov_numvfs ;;\nesac", "enp1s0f1 sriov_numvfs 4"},
 		{"[ \"$2\" = 0 ] && exit 0\necho $2 > " + count, "enp1s0f0 sriov_numvfs"}, // 0 is no value that is written
 		{"echo 4 > /sys/bus/pci/devices/0000:01:00.*/sriov_numvfs", "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
+		{"cd /sys/class/net/enp1s0f1/device && echo 4 > sriov_numvfs", "enp1s0f1 sriov_numvfs 4"},
+		{"DEV=/sys/class/net/enp1s0f1/device\necho $(( 3 + 1 )) > $DEV/sriov_numvfs", "enp1s0f1 sriov_numvfs 4"},
 		// settings of VFs
 		{"ip link set enp1s0f0 vf 0 mac 02:00:00:00:00:01", "enp1s0f0#0 VF settings"},
 		{"/sbin/ip -force l set dev enp1s0f0 vf 1 vlan 30 qos 2", "enp1s0f0#1 VF settings"},
@@ -85,6 +87,8 @@ func TestShellForms(t *testing.T) {
 		{"for i in {0..2}; do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1#2 VF settings"},
 		{"for i in `seq 2`; do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#1#2 VF settings"},
 		{"N=2\nfor ((i=0; i<N; i++)); do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1 VF settings"},
+		{"N=3\nfor i in $(seq 0 $((N-1))); do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1#2 VF settings"},
+		{"sudo bash -c \"for i in {0..1}; do ip link set enp1s0f0 vf \\$i trust on; done\"", "enp1s0f0#0#1 VF settings"},
 		{"i=0\nwhile [ $i -lt 4 ]; do ip link set enp1s0f0 vf $((i)) trust on; done", "enp1s0f0 VF settings"},
 		{"ip -b /etc/vfs.batch", "enp1s0f0#1 VF settings"},
 		{"echo 02:00:00:00:00:01 > /sys/class/net/enp1s0f0/device/sriov/2/mac", "enp1s0f0#2 VF settings 02:00:00:00:00:01"},
@@ -188,6 +192,8 @@ func TestPlaces(t *testing.T) {
 		{"etc/udev/rules.d/x.rules", `DRIVERS=="igb", KERNEL=="enp1s0f*", RUN+="/bin/sh -c 'echo 4 > /sys$devpath/device/sriov_numvfs'"`, "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
 		{"usr/lib/udev/rules.d/x.rules", `SUBSYSTEM=="pci", ATTR{vendor}=="0x8086", ATTR{device}=="0x10c9", ATTR{sriov_numvfs}="4"`, "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
 		{"run/udev/rules.d/x.rules", `SUBSYSTEM=="net", ATTR{address}=="90:e2:ba:00:00:01", ATTR{device/sriov_numvfs}="4"`, four},
+		{"etc/udev/rules.d/x.rules", `KERNEL=="enp1s0f0|enp1s0f1", RUN+="/sbin/ip link set %k vf 0 trust on"`, "enp1s0f0#0 VF settings; enp1s0f1#0 VF settings"},
+		{"etc/udev/rules.d/x.rules", `KERNEL=="enp1s0f0", PROGRAM=="/bin/sh -c 'echo 4 > /sys/class/net/%k/device/sriov_numvfs'"`, four},
 		{"etc/udev/rules.d/x.rules", `ENV{ID_PATH}=="pci-0000:01:00.0", ATTR{device/sriov_numvfs}="4"`, four},
 		{"etc/udev/rules.d/x.rules", `SUBSYSTEM=="net", DRIVERS=="ixgbe", ATTR{device/sriov_numvfs}="4"`, ""},
 		{"etc/udev/rules.d/x.rules", `SUBSYSTEM=="net", KERNEL=="eth2", ATTR{device/sriov_numvfs}="4"`, "? sriov_numvfs 4"}, // perhaps renamed since
@@ -197,6 +203,8 @@ func TestPlaces(t *testing.T) {
 		{"usr/lib/modprobe.d/x.conf", "options mlx4_core num_vfs=4 probe_vf=0\n", ""},
 		{"etc/modprobe.d/x.conf", "options igb InterruptThrottleRate=1 \\\n  max_vfs=4\n", "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
 		{"etc/modprobe.d/x.conf", "options vfio-pci ids=8086:10CA,10de:2204 disable_vga=1\n", "enp1s0f0#0#1#2 driver vfio-pci"},
+		{"etc/modprobe.d/x.conf", "options vfio-pci ids=8086:10ca:8086:a03c\n", "enp1s0f0#0#1#2 driver vfio-pci"},
+		{"etc/modprobe.d/x.conf", "options igb max_vfs=4,2\n", "enp1s0f0 sriov_numvfs 4,2; enp1s0f1 sriov_numvfs 4,2"},
 		{"etc/modprobe.d/x.conf", "options vfio_pci disable_vga=1\n", ""},
 		{"etc/modprobe.d/x.conf", "install igb /sbin/modprobe --ignore-install igb && " + write + "\n", four},
 		{"proc/cmdline", "root=/dev/sda1 vfio-pci.ids=8086:10ca\n", "enp1s0f0#0#1#2 driver vfio-pci"},
@@ -311,6 +319,23 @@ func TestIfcfg(t *testing.T) {
 		}
 		if got := brief(t, files); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestESwitchOfProfile: eswitch-mode of a profile is a claim unless it keeps the present mode.
+func TestESwitchOfProfile(t *testing.T) {
+	for value, want := range map[string]string{
+		"1": "enp1s0f0 eswitch mode switchdev; ", "switchdev": "enp1s0f0 eswitch mode switchdev; ", "0": "enp1s0f0 eswitch mode legacy; ",
+		"-1": "", "preserve": "", "": "",
+	} {
+		got := brief(t, map[string]string{
+			"run/NetworkManager/devices/2":            "",
+			"etc/NetworkManager/conf.d/a.conf":        "[keyfile]\nunmanaged-devices=except:interface-name:enp1s0f0\n",
+			"etc/NetworkManager/system-connections/a": "[connection]\nid=a\ntype=ethernet\ninterface-name=enp1s0f0\n[sriov]\ntotal-vfs=4\neswitch-mode=" + value + "\n",
+		})
+		if want = "enp1s0f0 managed; enp1s0f0 sriov_numvfs 4; " + want; got+"; " != want {
+			t.Errorf("%q:\n got %s\nwant %s", value, got, want)
 		}
 	}
 }

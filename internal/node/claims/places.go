@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // place is a folder or a file in which people or packages set VFs up.
@@ -44,6 +45,7 @@ var places = []place{
 	scriptPlace("cron", "etc/cron.hourly"), scriptPlace("cron", "etc/cron.daily"), scriptPlace("cron", "etc/cron.weekly"), scriptPlace("cron", "etc/cron.monthly"),
 	scriptPlace("an init script", "etc/init.d"), scriptPlace("an init script", "etc/local.d"),
 	{files: []string{"etc/dpdk/interfaces"}, manager: "dpdk", scan: (*scanner).scanDPDK},
+	scriptPlace("an init script", "etc/sysconfig/modules"),
 	scriptPlace("wicked", "etc/sysconfig/network/scripts"),
 	scriptPlace("systemd", "etc/systemd/system-sleep"), scriptPlace("systemd", "usr/lib/systemd/system-sleep"),
 	scriptPlace("a libvirt hook", "etc/libvirt/hooks"), scriptPlace("a libvirt hook", "etc/libvirt/hooks/qemu.d"), scriptPlace("a libvirt hook", "etc/libvirt/hooks/network.d"),
@@ -199,15 +201,21 @@ func (s *scanner) scanCronLines(src *source, text []byte, users int) {
 		case strings.HasPrefix(fields[0], "@"):
 			before = 1 + users
 		}
-		if len(fields) > before {
-			rest := n.text
-			for range before {
-				rest = strings.TrimLeft(rest, " \t")
-				rest = strings.TrimLeft(rest[strings.IndexAny(rest, " \t"):], " \t")
-			}
-			s.scanLine(src, n, rest)
-		}
+		s.scanLine(src, n, cutFields(n.text, before))
 	}
+}
+
+// cutFields returns a text without its first fields.
+func cutFields(text string, fields int) string {
+	for range fields {
+		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+		i := strings.IndexFunc(text, unicode.IsSpace)
+		if i < 0 {
+			return ""
+		}
+		text = strings.TrimLeftFunc(text[i:], unicode.IsSpace)
+	}
+	return text
 }
 
 // scanDriverctl reads an override that driverctl(8) keeps: the name of the file is [BUS-]DEVICE.

@@ -40,6 +40,7 @@ type source struct {
 	rule    *udevRule // of a line of udev's rules
 	says    string    // the text of the line, if it is not the command
 	ends    string    // the word that ends a here-document
+	folder  string    // the working directory, after cd
 	ofEntry bool      // the file has entries of several lines
 }
 
@@ -165,6 +166,9 @@ func (s *scanner) scanCommand(src *source, n textLine, c command, input string) 
 			return
 		}
 	}
+	if w[0][0] == "cd" && len(w) > 1 {
+		src.folder = w[1][0]
+	}
 	s.follow(src, n, all, w.first())
 }
 
@@ -196,6 +200,9 @@ func (s *scanner) addWrites(src *source, n textLine, all, targets []string, inpu
 	values := src.vars.withoutGuesses().expand(value)
 	for _, t := range targets {
 		for _, file := range src.vars.expand(t) {
+			if src.folder != "" && !path.IsAbs(file) {
+				file = src.folder + "/" + file
+			}
 			for _, v := range values {
 				if e, ok := effectOfWrite(file, v); ok {
 					if len(values) > 1 && e.setting == Count {

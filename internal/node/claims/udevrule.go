@@ -3,6 +3,7 @@ package claims
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/vf"
@@ -37,9 +38,12 @@ func (s *scanner) scanRules(src *source, text []byte) {
 		conditions, assignments := parseRule(n.text)
 		one := *src
 		one.rule, one.says = &udevRule{conditions}, n.text
-		for _, a := range assignments {
+		for _, a := range slices.Concat(conditions, assignments) {
 			switch a.name {
 			case "ATTR":
+				if a.operator == "==" || a.operator == "!=" {
+					continue
+				}
 				if e, ok := effectOfWrite(a.attribute, a.value); ok {
 					if !strings.Contains(a.attribute, "[") {
 						e.objects = append(e.objects, "%k")

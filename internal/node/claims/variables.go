@@ -145,8 +145,29 @@ func (v variables) lookUp(name string) []string {
 // reference matches $NAME, ${NAME}, ${NAME:-DEFAULT} and ${NAME[@]} at the beginning of a text.
 var reference = regexp.MustCompile(`^\$(?:([A-Za-z_][A-Za-z0-9_]*|[0-9@*])|\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(?:\[[@*]\])?(?::?-([^{}$]*))?\})`)
 
+// sum matches $((N-1)) and $(( $N + 1 )).
+var sum = regexp.MustCompile(`\$\(\(\s*(\$?\{?\w+\}?)\s*([-+])\s*(\d{1,4})\s*\)\)`)
+
+// addSums replaces the sums of a word whose variable has one value.
+func (v variables) addSums(word string) string {
+	return sum.ReplaceAllStringFunc(word, func(text string) string {
+		m := sum.FindStringSubmatch(text)
+		first := strings.Trim(m[1], "${}")
+		if values := v.lookUp(first); len(values) == 1 {
+			first = values[0]
+		}
+		a, err := strconv.Atoi(first)
+		if err != nil {
+			return text
+		}
+		b, _ := strconv.Atoi(m[2] + m[3])
+		return strconv.Itoa(a + b)
+	})
+}
+
 // expand returns the texts that a word may stand for.
 func (v variables) expand(word string) []string {
+	word = v.addSums(word)
 	out := []string{""}
 	for word != "" {
 		i := strings.IndexByte(word, '$')
