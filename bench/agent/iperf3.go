@@ -161,7 +161,7 @@ func decodeIperf3(text []byte) (out iperf3Result, err error) {
 func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 	out, err := decodeIperf3(text)
 	if err != nil {
-		program := "iperf3"
+		program := engine.Iperf3
 		if m := saidVersion.FindSubmatch(text); m != nil {
 			program = string(m[1])
 		}

@@ -46,8 +46,8 @@ func (d Device) isNamedBy(text string) bool {
 	return d.Name != "" && strings.Contains(text, "[net/"+d.Name+"]") || strings.Contains(text, "[pci/"+address+"]")
 }
 
-// names reports whether the objects of a line name a device.
-func (h handLine) names(d Device) bool {
+// namesDevice reports whether the objects of a line name a device.
+func (h handLine) namesDevice(d Device) bool {
 	return slices.ContainsFunc(h.objects, d.isNamedBy)
 }
 
@@ -84,9 +84,9 @@ func (h handLine) claimOn(d Device) Claim {
 	return c
 }
 
-// concerns reports whether a line can be about a device. The number of VFs, their settings and the
+// canConcern reports whether a line can be about a device. The number of VFs, their settings and the
 // mode of the switch are of PFs.
-func (h handLine) concerns(d Device) bool { return d.isPF() || h.setting == Binding }
+func (h handLine) canConcern(d Device) bool { return d.isPF() || h.setting == Binding }
 
 // findDevices returns the devices that a line is about: by their names or addresses, by the
 // conditions of udev's rule, or by the driver that a module's option is for.
@@ -94,12 +94,12 @@ func (h handLine) findDevices(functions []Device) []Device {
 	var named, ruled []Device
 	for _, d := range functions {
 		switch {
-		case !h.concerns(d):
+		case !h.canConcern(d):
 		case h.driver != "":
 			if d.isPF() && d.Driver == h.driver {
 				named = append(named, d)
 			}
-		case h.names(d):
+		case h.namesDevice(d):
 			named = append(named, d)
 		case h.rule != nil && h.rule.matchDevice(d) == yes:
 			ruled = append(ruled, d)
@@ -121,7 +121,7 @@ var (
 // it names another PCI function, or if udev's rule excludes all devices. A driver is bound to all
 // kinds of devices, so a line that names none of these is about another.
 func (h handLine) mayConcern(functions []Device) bool {
-	if h.driver != "" || h.setting == Binding || !slices.ContainsFunc(functions, h.concerns) {
+	if h.driver != "" || h.setting == Binding || !slices.ContainsFunc(functions, h.canConcern) {
 		return false
 	}
 	if slices.ContainsFunc(h.objects, func(o string) bool { return anyAddress.MatchString(o) && !unresolved.MatchString(o) }) {
@@ -130,5 +130,5 @@ func (h handLine) mayConcern(functions []Device) bool {
 	if h.rule == nil || !slices.ContainsFunc(h.objects, ofSubject.MatchString) {
 		return true
 	}
-	return slices.ContainsFunc(functions, func(d Device) bool { return h.concerns(d) && h.rule.matchDevice(d) != no })
+	return slices.ContainsFunc(functions, func(d Device) bool { return h.canConcern(d) && h.rule.matchDevice(d) != no })
 }

@@ -79,8 +79,8 @@ func parseIndexes(texts []string) (out []int) {
 // words are the words of a command, each with the texts that it may stand for.
 type words [][]string
 
-// first returns the first text of each word.
-func (w words) first() []string {
+// firstTexts returns the first text of each word.
+func (w words) firstTexts() []string {
 	out := make([]string, len(w))
 	for i := range w {
 		out[i] = w[i][0]
@@ -128,7 +128,7 @@ func readIPLink(w words) []effect {
 		return nil
 	}
 	w = w[2:]
-	names := w.first()
+	names := w.firstTexts()
 	at := slices.Index(names, "vf")
 	if at < 0 || at+2 >= len(w) {
 		return nil // without a setting
@@ -151,7 +151,7 @@ func readIPLink(w words) []effect {
 // (devlink-dev(8), devlink-port(8)).
 func readDevlink(w words) []effect {
 	w = dropOptions(w)
-	names := w.first()
+	names := w.firstTexts()
 	switch {
 	case len(w) > 5 && isShort(names[0], "dev") && isShort(names[1], "eswitch") && names[2] == "set":
 		if at := slices.Index(names, "mode"); at > 0 && at+1 < len(w) {
@@ -226,7 +226,7 @@ func addressOfNodedev(name string) string { return nodedev.ReplaceAllString(name
 // (nm-settings-nmcli(5)).
 func readNmcli(w words) []effect {
 	var out []effect
-	names := w.first()
+	names := w.firstTexts()
 	for i, name := range names {
 		value := ""
 		if i+1 < len(w) {
@@ -263,7 +263,7 @@ func readOSNetConfigSRIOV(w words) []effect {
 // readIncus reads incus config device add NAME eth0 nic nictype=sriov parent=PF, the same for a
 // profile, and incus network create NAME --type=sriov parent=PF.
 func readIncus(w words) []effect {
-	names := w.first()
+	names := w.firstTexts()
 	if !slices.Contains(names, "nictype=sriov") && !slices.Contains(names, "--type=sriov") {
 		return nil
 	}

@@ -145,10 +145,10 @@ func FuzzShell(f *testing.F) {
 			if len(c.words) > maxWords {
 				t.Fatalf("%d words", len(c.words))
 			}
-			v.takeLoop(unwrap(c.words))
+			v.takeLoop(dropWrappers(c.words))
 			v.takeComparison(c.words)
 			for _, w := range v.takeAssignments(c.words) {
-				all := v.expand(w)
+				all := v.expandWord(w)
 				if len(all) == 0 || len(all) > maxValues || len(strings.Join(all, "")) > maxExpanded+len(w)*maxValues {
 					t.Fatalf("%q stands for %d texts", w, len(all))
 				}

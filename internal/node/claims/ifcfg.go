@@ -55,18 +55,18 @@ func parseIfcfg(file string, text []byte) ifcfgFile {
 	return f
 }
 
-func (f ifcfgFile) value(key string) string { return f.entries[key].value }
+func (f ifcfgFile) valueOf(key string) string { return f.entries[key].value }
 
 // isEthernet reports whether a file is for a NIC.
 func (f ifcfgFile) isEthernet() bool {
-	t := f.value("TYPE")
+	t := f.valueOf("TYPE")
 	return t == "" || strings.EqualFold(t, "Ethernet")
 }
 
 // matchesDevice reports whether a file is for a device. A file that names no device is for one of its
 // own name.
 func (f ifcfgFile) matchesDevice(d Device) bool {
-	name, mac := f.value("DEVICE"), f.value("HWADDR")
+	name, mac := f.valueOf("DEVICE"), f.valueOf("HWADDR")
 	if name == "" && mac == "" {
 		name = strings.TrimPrefix(path.Base(f.file), "ifcfg-")
 	}
@@ -76,7 +76,7 @@ func (f ifcfgFile) matchesDevice(d Device) bool {
 // leftByNM reports whether NetworkManager leaves a device alone because of a file.
 func (r ifcfgRules) leftByNM(d Device) bool {
 	for _, f := range r.files {
-		if f.matchesDevice(d) && isNo(f.value("NM_CONTROLLED")) {
+		if f.matchesDevice(d) && isNo(f.valueOf("NM_CONTROLLED")) {
 			return true
 		}
 	}
@@ -86,7 +86,7 @@ func (r ifcfgRules) leftByNM(d Device) bool {
 // hasProfile reports whether a file is NetworkManager's profile of a device.
 func (r ifcfgRules) hasProfile(d Device) bool {
 	for _, f := range r.files {
-		if f.matchesDevice(d) && !isNo(f.value("NM_CONTROLLED")) {
+		if f.matchesDevice(d) && !isNo(f.valueOf("NM_CONTROLLED")) {
 			return true
 		}
 	}
@@ -98,7 +98,7 @@ func (r ifcfgRules) claimsOn(d Device, nmActive bool) []Claim {
 	for _, f := range r.files {
 		switch {
 		case !f.matchesDevice(d):
-		case isNo(f.value("NM_CONTROLLED")):
+		case isNo(f.valueOf("NM_CONTROLLED")):
 			if r.scripts {
 				out = append(out, f.claimsOn(d, networkScripts)...)
 			}
@@ -141,7 +141,7 @@ func (f ifcfgFile) claimsOn(d Device, manager string) []Claim {
 	}
 	e, ok := f.entries["DEVICE"]
 	if !ok {
-		e = entry{file: f.file, key: "HWADDR", value: f.value("HWADDR")}
+		e = entry{file: f.file, key: "HWADDR", value: f.valueOf("HWADDR")}
 	}
 	c := d.newClaim(manager, e, Managed)
 	c.Value = ""

@@ -13,7 +13,7 @@ type entry struct {
 	key, value string
 }
 
-func (e entry) where() string { return Claim{File: e.file, Line: e.line}.Where() }
+func (e entry) formatWhere() string { return Claim{File: e.file, Line: e.line}.Where() }
 
 func (e entry) formatSays() string {
 	if e.value == "" && e.key == "" {

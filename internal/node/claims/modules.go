@@ -45,7 +45,7 @@ func (s *scanner) scanModprobe(src *source, text []byte) {
 		case len(fields) < 3:
 		case fields[0] == "options":
 			for _, option := range fields[2:] {
-				s.add(src, n, effectOfOption(fields[1], option)...)
+				s.addEffects(src, n, effectOfOption(fields[1], option)...)
 			}
 		case fields[0] == "install" || fields[0] == "remove":
 			s.scanLine(src, n, strings.Join(fields[2:], " "))
@@ -61,7 +61,7 @@ func (s *scanner) scanArguments(src *source, text []byte) {
 		for _, m := range moduleOption.FindAllStringSubmatch(n.text, -1) {
 			one := *src
 			one.says = m[1] + "." + m[2]
-			s.add(&one, n, effectOfOption(m[1], m[2])...)
+			s.addEffects(&one, n, effectOfOption(m[1], m[2])...)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (s *scanner) scanTmpfiles(src *source, text []byte) {
 		fields := strings.Fields(n.text)
 		if len(fields) > 6 && strings.HasPrefix(fields[0], "w") {
 			if e, ok := effectOfWrite(fields[1], stripQuotes(strings.Join(fields[6:], " "))); ok {
-				s.add(src, n, e)
+				s.addEffects(src, n, e)
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func (s *scanner) scanSysfsConf(src *source, text []byte) {
 	for _, n := range joinLines(text, "#;") {
 		file, value, ok := strings.Cut(n.text, "=")
 		if e, sets := effectOfWrite(strings.TrimSpace(file), strings.TrimSpace(value)); ok && sets && len(strings.Fields(file)) == 1 {
-			s.add(src, n, e)
+			s.addEffects(src, n, e)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (s *scanner) scanCronLines(src *source, text []byte, users int) {
 		fields := strings.Fields(n.text)
 		before := 5 + users
 		switch {
-		case src.vars.set(fields[0]):
+		case src.vars.takeAssignment(fields[0]):
 			continue
 		case strings.HasPrefix(fields[0], "@"):
 			before = 1 + users
@@ -226,14 +226,14 @@ func (s *scanner) scanDriverctl(src *source, text []byte) {
 	}
 	device := strings.TrimPrefix(path.Base(src.file), "pci-")
 	src.says = "driver_override " + lines[0].text
-	s.add(src, lines[0], effect{setting: Binding, objects: []string{device}, value: lines[0].text})
+	s.addEffects(src, lines[0], effect{setting: Binding, objects: []string{device}, value: lines[0].text})
 }
 
 // scanDPDK reads the lines BUS DEVICE DRIVER of Debian's package dpdk.
 func (s *scanner) scanDPDK(src *source, text []byte) {
 	for _, n := range joinLines(text, "#") {
 		if fields := strings.Fields(n.text); len(fields) > 2 {
-			s.add(src, n, effect{setting: Binding, objects: fields[1:2], value: fields[2]})
+			s.addEffects(src, n, effect{setting: Binding, objects: fields[1:2], value: fields[2]})
 		}
 	}
 }

@@ -44,29 +44,29 @@ type source struct {
 	ofEntry bool      // the file has entries of several lines
 }
 
-// stop reports that a bound is reached.
-func (s *scanner) stop(src *source, n textLine) {
+// reportBound reports that a bound is reached.
+func (s *scanner) reportBound(src *source, n textLine) {
 	if !s.full {
 		s.l.addError("read the network configuration: stop at %s:%d: it and the files before it have more commands than Culvert looks at", src.file, n.number)
 	}
 	s.full = true
 }
 
-// add keeps the effects of a line.
-func (s *scanner) add(src *source, n textLine, effects ...effect) {
+// addEffects keeps the effects of a line.
+func (s *scanner) addEffects(src *source, n textLine, effects ...effect) {
 	says := n.text
 	if src.says != "" {
 		says = src.says
 	}
 	for _, e := range effects {
 		if len(s.lines) >= maxLines {
-			s.stop(src, n)
+			s.reportBound(src, n)
 			return
 		}
 		at := entry{file: src.file, line: n.number, key: says, value: e.value}
-		remedy := "remove that line from " + at.where()
+		remedy := "remove that line from " + at.formatWhere()
 		if src.ofEntry {
-			remedy = "remove the entry at " + at.where()
+			remedy = "remove the entry at " + at.formatWhere()
 		}
 		s.lines = append(s.lines, handLine{at: at, manager: src.manager, effect: e, rule: src.rule, remedy: remedy})
 	}
@@ -109,7 +109,7 @@ func (s *scanner) scanLine(src *source, n textLine, line string) {
 		}
 		s.scanCommand(src, n, c, input)
 		if input = ""; c.pipe && i+1 < len(commands) {
-			input = writtenText(unwrap(c.words))
+			input = writtenText(dropWrappers(c.words))
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (s *scanner) takePattern(src *source, pattern string) {
 	if len(subject) != 1 || pattern == "*" {
 		return
 	}
-	src.vars.suggest(subject[0], pattern)
+	src.vars.suggestValue(subject[0], pattern)
 }
 
 // writtenText returns the text that a command writes to its output; empty if it is not in the
@@ -139,37 +139,37 @@ func writtenText(words []string) string {
 // scanCommand reads one command. input is the text that it gets on its standard input, if known.
 func (s *scanner) scanCommand(src *source, n textLine, c command, input string) {
 	if s.work += ofCommand; s.full || s.work > maxWork {
-		s.stop(src, n)
+		s.reportBound(src, n)
 		return
 	}
-	all := unwrap(c.words)
+	all := dropWrappers(c.words)
 	if src.vars.takeLoop(all) {
 		return
 	}
 	src.vars.takeComparison(all)
-	all = unwrap(src.vars.takeAssignments(all))
+	all = dropWrappers(src.vars.takeAssignments(all))
 	s.addWrites(src, n, all, c.targets, input)
 	if len(all) == 0 {
 		return
 	}
 	w := make(words, len(all))
 	for i := range all {
-		w[i] = src.vars.expand(all[i])
+		w[i] = src.vars.expandWord(all[i])
 		for _, text := range w[i] {
 			s.work += len(text) + 16
 		}
 	}
 	for _, f := range forms {
 		if slices.Contains(f.programs, baseName(w[0][0])) {
-			s.add(src, n, f.read(w[1:])...)
-			s.readBatch(src, w.first())
+			s.addEffects(src, n, f.read(w[1:])...)
+			s.readBatch(src, w.firstTexts())
 			return
 		}
 	}
 	if w[0][0] == "cd" && len(w) > 1 {
 		src.folder = w[1][0]
 	}
-	s.follow(src, n, all, w.first())
+	s.followScript(src, n, all, w.firstTexts())
 }
 
 // readBatch reads the file of ip -batch, whose lines are commands without the word ip.
@@ -197,9 +197,9 @@ func (s *scanner) addWrites(src *source, n textLine, all, targets []string, inpu
 		value = input
 		targets = append(slices.Clone(targets), all[1:]...)
 	}
-	values := src.vars.withoutGuesses().expand(value)
+	values := src.vars.withoutGuesses().expandWord(value)
 	for _, t := range targets {
-		for _, file := range src.vars.expand(t) {
+		for _, file := range src.vars.expandWord(t) {
 			if src.folder != "" && !path.IsAbs(file) {
 				file = src.folder + "/" + file
 			}
@@ -208,7 +208,7 @@ func (s *scanner) addWrites(src *source, n textLine, all, targets []string, inpu
 					if len(values) > 1 && e.setting == Count {
 						e.value = ""
 					}
-					s.add(src, n, e)
+					s.addEffects(src, n, e)
 				}
 			}
 		}
@@ -218,9 +218,9 @@ func (s *scanner) addWrites(src *source, n textLine, all, targets []string, inpu
 // shells are the programs that run a script.
 var shells = []string{"sh", "bash", "dash", "ash", "ksh", "zsh", "su"}
 
-// follow reads the script that a command names: the text after -c, the argument of a shell, a file
+// followScript reads the script that a command names: the text after -c, the argument of a shell, a file
 // that is sourced, or the program itself. raw are the words before their variables are expanded.
-func (s *scanner) follow(src *source, n textLine, raw, words []string) {
+func (s *scanner) followScript(src *source, n textLine, raw, words []string) {
 	switch name := baseName(words[0]); {
 	case slices.Contains(shells, name):
 		for i := 1; i < len(words); i++ {

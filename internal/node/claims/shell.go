@@ -50,20 +50,20 @@ func (r *shellReader) readToken() {
 	case c == '#':
 		r.rest = ""
 	case strings.HasPrefix(r.rest, "<<<"):
-		r.redirect(3, func(w string) { r.now.input = w })
+		r.readRedirect(3, func(w string) { r.now.input = w })
 	case strings.HasPrefix(r.rest, "<<"):
 		r.rest = strings.TrimPrefix(r.rest, "<<")
-		r.redirect(len(r.rest)-len(strings.TrimPrefix(r.rest, "-")), func(w string) { r.now.heredoc = w })
+		r.readRedirect(len(r.rest)-len(strings.TrimPrefix(r.rest, "-")), func(w string) { r.now.heredoc = w })
 	case strings.HasPrefix(r.rest, ">&"), strings.HasPrefix(r.rest, "<&"):
-		r.redirect(2, func(string) {})
+		r.readRedirect(2, func(string) {})
 	case strings.HasPrefix(r.rest, "&>"):
 		r.rest = r.rest[1:]
 	case strings.HasPrefix(r.rest, ">>"), strings.HasPrefix(r.rest, ">|"):
-		r.redirect(2, r.addTarget)
+		r.readRedirect(2, r.addTarget)
 	case c == '>':
-		r.redirect(1, r.addTarget)
+		r.readRedirect(1, r.addTarget)
 	case c == '<':
-		r.redirect(1, func(string) {})
+		r.readRedirect(1, func(string) {})
 	case strings.IndexByte(";&|()", c) >= 0:
 		r.readOperator()
 	default:
@@ -73,7 +73,7 @@ func (r *shellReader) readToken() {
 
 func (r *shellReader) addTarget(file string) { r.now.targets = append(r.now.targets, file) }
 
-func (r *shellReader) redirect(length int, into func(string)) {
+func (r *shellReader) readRedirect(length int, into func(string)) {
 	r.rest, r.into = r.rest[length:], into
 }
 
@@ -185,8 +185,8 @@ var wrappers = []string{
 	"if", "elif", "while", "until", "then", "do", "else", "!", "{",
 }
 
-// unwrap takes the wrappers with their options off the words of a command.
-func unwrap(words []string) []string {
+// dropWrappers takes the wrappers with their options off the words of a command.
+func dropWrappers(words []string) []string {
 	for len(words) > 1 && slices.Contains(wrappers, baseName(words[0])) {
 		words = words[1:]
 		for len(words) > 1 && (strings.HasPrefix(words[0], "-") || isNumber(strings.TrimRight(words[0], "smhd"))) {

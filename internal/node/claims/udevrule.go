@@ -48,7 +48,7 @@ func (s *scanner) scanRules(src *source, text []byte) {
 					if !strings.Contains(a.attribute, "[") {
 						e.objects = append(e.objects, "%k")
 					}
-					s.add(&one, n, e)
+					s.addEffects(&one, n, e)
 				}
 			case "RUN", "PROGRAM", "IMPORT":
 				if a.attribute != "builtin" {
@@ -86,7 +86,7 @@ const (
 func (r *udevRule) matchDevice(d Device) answer {
 	identified, misnamed := false, false
 	for _, k := range r.conditions {
-		switch met := k.match(d); {
+		switch met := k.matchKey(d); {
 		case met == no:
 			return no
 		case k.operator == "!=":
@@ -113,40 +113,40 @@ func (k udevKey) isName() bool {
 	return false
 }
 
-// match compares one condition. Conditions on more than a Device knows are unknown.
-func (k udevKey) match(d Device) answer {
+// matchKey compares one condition. Conditions on more than a Device knows are unknown.
+func (k udevKey) matchKey(d Device) answer {
 	model := strings.SplitN(d.Model+":", ":", 3)
 	switch k.name + k.attribute {
 	case "KERNEL", "KERNELS", "NAME", "ENVINTERFACE", "ENVID_NET_NAME":
 		if _, err := vf.ParsePCIAddr(k.value); err == nil {
-			return k.compare(d.PCI.String())
+			return k.compareValue(d.PCI.String())
 		}
 		if k.operator == "!=" {
-			return k.compare(d.Name)
+			return k.compareValue(d.Name)
 		}
-		if d.Name != "" && k.compare(d.Name) == yes || k.compare(d.PCI.String()) == yes {
+		if d.Name != "" && k.compareValue(d.Name) == yes || k.compareValue(d.PCI.String()) == yes {
 			return yes
 		}
 	case "DRIVER", "DRIVERS", "ENVID_NET_DRIVER", "ENVDRIVER":
-		return k.compare(d.Driver)
+		return k.compareValue(d.Driver)
 	case "ATTRaddress", "ATTRSaddress":
-		return k.compare(d.MAC.String())
+		return k.compareValue(d.MAC.String())
 	case "ENVPCI_SLOT_NAME":
-		return k.compare(d.PCI.String())
+		return k.compareValue(d.PCI.String())
 	case "ENVID_PATH":
-		return k.compare("pci-" + d.PCI.String())
+		return k.compareValue("pci-" + d.PCI.String())
 	case "ATTRvendor", "ATTRSvendor", "ENVID_VENDOR_ID", "ATTRdevice/vendor":
-		return k.compare("0x" + model[0])
+		return k.compareValue("0x" + model[0])
 	case "ATTRdevice", "ATTRSdevice", "ENVID_MODEL_ID", "ATTRdevice/device":
-		return k.compare("0x" + model[1])
+		return k.compareValue("0x" + model[1])
 	case "ENVPCI_ID":
-		return k.compare(strings.ToUpper(model[0] + ":" + model[1]))
+		return k.compareValue(strings.ToUpper(model[0] + ":" + model[1]))
 	}
 	return unknown
 }
 
-// compare matches the patterns of a condition, which | separates.
-func (k udevKey) compare(s string) answer {
+// compareValue matches the patterns of a condition, which | separates.
+func (k udevKey) compareValue(s string) answer {
 	found := false
 	for _, p := range strings.Split(k.value, "|") {
 		ok, err := path.Match(strings.ReplaceAll(p, "[!", "[^"), s)

@@ -89,7 +89,7 @@ func (r *udevRule) isDecided() bool {
 		switch k.name {
 		case "ACTION", "SUBSYSTEM", "SUBSYSTEMS", "KERNEL", "KERNELS", "NAME", "DRIVER", "DRIVERS":
 		case "ATTR", "ATTRS", "ENV":
-			if k.match(Device{}) == unknown && !k.isName() {
+			if k.matchKey(Device{}) == unknown && !k.isName() {
 				return false
 			}
 		default:

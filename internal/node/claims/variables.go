@@ -20,8 +20,8 @@ type variables map[string][]string
 
 var assignment = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
-// set takes an assignment NAME=VALUE or NAME=(A B), and reports whether the word is one.
-func (v variables) set(word string) bool {
+// takeAssignment takes an assignment NAME=VALUE or NAME=(A B), and reports whether the word is one.
+func (v variables) takeAssignment(word string) bool {
 	m := assignment.FindStringSubmatch(word)
 	if m == nil {
 		return false
@@ -30,7 +30,7 @@ func (v variables) set(word string) bool {
 		v[m[1]] = v.expandList(strings.Fields(strings.TrimSuffix(list, ")")))
 		return true
 	}
-	v[m[1]] = v.expand(m[2])
+	v[m[1]] = v.expandWord(m[2])
 	return true
 }
 
@@ -42,11 +42,11 @@ var declarations = []string{"export", "local", "readonly", "declare", "typeset"}
 func (v variables) takeAssignments(words []string) []string {
 	if len(words) > 0 && slices.Contains(declarations, words[0]) {
 		for _, w := range words[1:] {
-			v.set(w)
+			v.takeAssignment(w)
 		}
 		return nil
 	}
-	for len(words) > 0 && v.set(words[0]) {
+	for len(words) > 0 && v.takeAssignment(words[0]) {
 		words = words[1:]
 	}
 	return words
@@ -105,20 +105,20 @@ var comparison = []string{"=", "==", "!="}
 func (v variables) takeComparison(words []string) {
 	for i := 1; i+1 < len(words); i++ {
 		if slices.Contains(comparison, words[i]) {
-			v.suggest(words[i-1], words[i+1])
+			v.suggestValue(words[i-1], words[i+1])
 		}
 	}
 }
 
-// suggest adds a value to the variable that a word consists of, unless the script sets it.
-func (v variables) suggest(word, value string) {
+// suggestValue adds a value to the variable that a word consists of, unless the script sets it.
+func (v variables) suggestValue(word, value string) {
 	name := strings.Trim(word, "${}")
 	if !strings.HasPrefix(word, "$") || value == "" || strings.ContainsAny(value, "$`") {
 		return
 	}
 	if was := v[name]; len(was) == 1 && was[0] != word && strings.HasPrefix(was[0], "$") {
-		v.suggest(was[0], value) // IFACE=$1
-		v[name] = v.expand(was[0])
+		v.suggestValue(was[0], value) // IFACE=$1
+		v[name] = v.expandWord(was[0])
 		return
 	}
 	if values := v["?"+name]; len(values) < maxValues {
@@ -165,8 +165,8 @@ func (v variables) addSums(word string) string {
 	})
 }
 
-// expand returns the texts that a word may stand for.
-func (v variables) expand(word string) []string {
+// expandWord returns the texts that a word may stand for.
+func (v variables) expandWord(word string) []string {
 	word = v.addSums(word)
 	out := []string{""}
 	for word != "" {
@@ -251,7 +251,7 @@ func expandBraces(texts []string) []string {
 func (v variables) expandList(words []string) []string {
 	var out []string
 	for _, w := range words {
-		for _, value := range v.expand(w) {
+		for _, value := range v.expandWord(w) {
 			if m := sequence.FindStringSubmatch(value); m != nil {
 				out = append(out, expandSequence(m[1:])...)
 				continue

@@ -58,7 +58,7 @@ func (s *scanner) scanMaps(src *source, text []byte, effects func(*yaml.Node) []
 		}
 		if n.Kind == yaml.MappingNode {
 			if found := effects(n); len(found) > 0 {
-				s.add(src, textLine{n.Line, describeMap(n)}, found...)
+				s.addEffects(src, textLine{n.Line, describeMap(n)}, found...)
 			}
 		}
 		for _, c := range n.Content {
