@@ -2,9 +2,6 @@ package claims
 
 import "strings"
 
-// maxLine bounds a line with its continuations. The rest of a longer line is not read.
-const maxLine = 16 << 10
-
 // textLine is a line of a file with the lines that continue it.
 type textLine struct {
 	number int // of its first line
@@ -33,15 +30,12 @@ func joinLines(text []byte, comments string) []textLine {
 			continue
 		}
 		s, ongoing = strings.CutSuffix(s, `\`)
-		if joined.Len() < maxLine {
-			joined.WriteString(s[:min(len(s), maxLine)])
-			if ongoing {
-				joined.WriteByte(' ')
-			}
+		joined.WriteString(s)
+		if ongoing {
+			joined.WriteByte(' ')
+			continue
 		}
-		if !ongoing {
-			out = append(out, textLine{start, strings.TrimSpace(joined.String())})
-		}
+		out = append(out, textLine{start, strings.TrimSpace(joined.String())})
 	}
 	return out
 }

@@ -19,8 +19,12 @@ type command struct {
 	heredoc string
 }
 
-// maxWords bounds the words of a command. The others are not read.
-const maxWords = 256
+// These constants bound a line with its continuations, and the words of a command. The rest is not
+// read.
+const (
+	maxLine  = 16 << 10
+	maxWords = 256
+)
 
 // splitCommands splits a line of shell into its simple commands. It knows quotes, the operators
 // between commands, redirections and comments. A substitution such as $(seq 4) stays within its
