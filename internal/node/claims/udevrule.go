@@ -51,7 +51,7 @@ func (s *scanner) scanRules(src *source, text []byte) {
 					s.addEffects(&one, n, e)
 				}
 			case "RUN", "PROGRAM", "IMPORT":
-				if a.attribute != "builtin" {
+				if a.attribute == "" || a.attribute == "program" {
 					s.scanRun(&one, n, a.value)
 				}
 			}
