@@ -88,14 +88,13 @@ func (s *scanner) scanScript(src *source, text []byte) {
 // scanLine reads a line of shell that is, or is a part of, line n of a file.
 func (s *scanner) scanLine(src *source, n textLine, line string) {
 	commands := splitCommands(src.vars.takeCounting(line))
-	subject, input := "", ""
+	input := ""
 	for i, c := range commands {
 		if c.heredoc != "" {
 			src.ends = c.heredoc
 		}
 		if len(c.words) > 2 && c.words[0] == "case" {
-			subject = c.words[1]
-			src.vars["case"] = []string{subject}
+			src.vars["case"] = []string{c.words[1]}
 			if c.words = c.words[min(len(c.words), 3):]; len(c.words) == 0 && !c.label {
 				continue
 			}

@@ -167,10 +167,10 @@ func (r *shellReader) readNested(w *strings.Builder) {
 		depth, i = 1, 1
 	}
 	for ; i < len(r.rest); i++ {
-		switch c := r.rest[i]; {
-		case c == closing:
+		switch r.rest[i] {
+		case closing:
 			depth--
-		case c == opening:
+		case opening:
 			depth++
 		}
 		if depth == 0 && i > 0 && r.rest[i] == closing {
