@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -97,29 +100,72 @@ func iperf3Interval(w bench.Workload) string {
 	return fmt.Sprint(coarse)
 }
 
+// iperf3Result is the part of iperf3's JSON that a tally needs.
+type iperf3Result struct {
+	Error     string `json:"error"`
+	Intervals []struct {
+		Sum struct {
+			Start   iperf3Number `json:"start"`
+			End     iperf3Number `json:"end"`
+			Bytes   iperf3Number `json:"bytes"`
+			Packets iperf3Number `json:"packets"` // sent, or at the receiver expected
+			Lost    iperf3Number `json:"lost_packets"`
+			// Retransmits are missing if the kernel does not report them.
+			Retransmits *iperf3Number `json:"retransmits"`
+		} `json:"sum"`
+		Streams []struct {
+			Cwnd iperf3Number `json:"snd_cwnd"` // bytes; of the end that sends
+		} `json:"streams"`
+	} `json:"intervals"`
+}
+
+// iperf3Number is a number of the result that a tally needs. It refuses null, which replaces nan.
+type iperf3Number float64
+
+// UnmarshalJSON reads a number.
+func (n *iperf3Number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return errors.New("a count is no number")
+	}
+	return json.Unmarshal(text, (*float64)(n))
+}
+
+// notANumber matches a value that JSON does not have: the quotient of two zeros, as cJSON before
+// 1.5 prints it (esnet/iperf issues 278, 613).
+var notANumber = regexp.MustCompile(`(":\s*)-?(?:nan|inf)(\s*[,}\n])`)
+
+// saidVersion finds the version that iperf3 writes into its result.
+var saidVersion = regexp.MustCompile(`"version":\s*"(iperf 3[0-9A-Za-z.+-]{0,20})"`)
+
+// decodeIperf3 reads the JSON that iperf3 prints. Some builds of 3.16 and 3.17 print it twice
+// (esnet/iperf issue 1688): an exact copy is left out, and other text after the result is an error.
+// Older ones print nan for quotients that no tally needs.
+func decodeIperf3(text []byte) (out iperf3Result, err error) {
+	text = notANumber.ReplaceAll(text, []byte("${1}null${2}"))
+	d := json.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&out); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return out, errors.New("unexpected end of JSON input")
+	} else if err != nil {
+		return out, err
+	}
+	first, rest := bytes.TrimSpace(text[:d.InputOffset()]), bytes.TrimSpace(text[d.InputOffset():])
+	if len(rest) > 0 && !bytes.Equal(first, rest) {
+		return out, errors.New("other text follows the result")
+	}
+	return out, nil
+}
+
 // parseIperf3 reads what iperf3 --json prints at either end (3.x), and cuts the window out of
 // its intervals. An error that iperf3 reports is an iperfError, and a window that the
 // intervals do not cover is an error too.
 func parseIperf3(text []byte, w bench.Workload) (tally, error) {
-	var out struct {
-		Error     string `json:"error"`
-		Intervals []struct {
-			Sum struct {
-				Start   float64 `json:"start"`
-				End     float64 `json:"end"`
-				Bytes   float64 `json:"bytes"`
-				Packets float64 `json:"packets"` // sent, or at the receiver expected
-				Lost    float64 `json:"lost_packets"`
-				// Retransmits are missing if the kernel does not report them.
-				Retransmits *float64 `json:"retransmits"`
-			} `json:"sum"`
-			Streams []struct {
-				Cwnd float64 `json:"snd_cwnd"` // bytes; of the end that sends
-			} `json:"streams"`
-		} `json:"intervals"`
-	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		return tally{}, fmt.Errorf("read iperf3's result: %w: it wrote %s", err, excerpt.QuoteOutput(string(text)))
+	out, err := decodeIperf3(text)
+	if err != nil {
+		program := engine.Iperf3
+		if m := saidVersion.FindSubmatch(text); m != nil {
+			program = string(m[1])
+		}
+		return tally{}, fmt.Errorf("read the result of %s: %w: it wrote %s", program, err, excerpt.QuoteOutput(string(text)))
 	}
 	if out.Error != "" {
 		return tally{}, iperfError(out.Error)
@@ -127,12 +173,12 @@ func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 	var all []interval
 	for _, i := range out.Intervals {
 		s := i.Sum
-		one := interval{start: s.Start, end: s.End, bytes: s.Bytes, packets: s.Packets, lost: s.Lost}
+		one := interval{start: float64(s.Start), end: float64(s.End), bytes: float64(s.Bytes), packets: float64(s.Packets), lost: float64(s.Lost)}
 		if one.resent = s.Retransmits != nil; one.resent {
-			one.again = *s.Retransmits
+			one.again = float64(*s.Retransmits)
 		}
 		for _, stream := range i.Streams {
-			one.cwnd += stream.Cwnd
+			one.cwnd += float64(stream.Cwnd)
 		}
 		all = append(all, one)
 	}

@@ -44,6 +44,7 @@ func TestParseIperf(t *testing.T) {
 		// 0.5009-0.25 of the first, all of the second, 1.25-1.1021 of the third
 		{"iperf3-client.json", parseIperf3, second, tally{seconds: 1, bytes: 52715811, again: 7.63, resent: true, cwnd: []float64{2488384}, allBytes: 92930048, allAgain: 22}},
 		{"iperf3-server.json", parseIperf3, second, tally{seconds: 1, bytes: 45307852, allBytes: 92012544}},
+		{"iperf3-twice.json", parseIperf3, second, tally{seconds: 1, bytes: 2000000, resent: true, allBytes: 4000000}},
 		{"iperf3-udp-server.json", parseIperf3, datagrams, tally{seconds: 1, bytes: 602986, packets: 602.99, allBytes: 1245000}},
 		{"iperf2-server.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231347, allBytes: 42688420}},
 		{"iperf2-client.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231296, allBytes: 42803320}},
@@ -71,7 +72,11 @@ func TestParseIperfErrors(t *testing.T) {
 	}{
 		{string(readTestdata(t, "iperf3-refused.json")), parseIperf3, "unable to connect to server: Connection refused"},
 		{string(readTestdata(t, "iperf3-killed.json")), parseIperf3, "the client has unexpectedly closed the connection"},
-		{"", parseIperf3, "read iperf3's result: unexpected end of JSON input: it wrote \"\""},
+		{"", parseIperf3, "read the result of iperf3: unexpected end of JSON input: it wrote \"\""},
+		{`{"start":{"version":"iperf 3.17.1"}}{"start":{"version":"iperf 3.17.1"},"end":{}}`, parseIperf3,
+			`read the result of iperf 3.17.1: other text follows the result: it wrote "{\"start\":{\"version\":\"iperf 3.17.1\"}}{\"start\":{\"version\":\"iperf 3.17.1\"},\"end\":{}}"`},
+		{`{"start":{"version":"iperf 3.0.11"},"intervals":[{"sum":{"bytes":-nan}}]}`, parseIperf3,
+			`read the result of iperf 3.0.11: a count is no number: it wrote "{\"start\":{\"version\":\"iperf 3.0.11\"},\"intervals\":[{\"sum\":{\"bytes\":-nan}}]}"`},
 		{"{}", parseIperf3, "its intervals have 0 s of the window of 1 s: it ended too early"},
 		{`{"intervals":[{"sum":{"start":0,"end":1.1,"bytes":5}}]}`, parseIperf3, "its intervals have 0.85 s of the window of 1 s: it ended too early"},
 		{`{"intervals":[{"sum":{"start":0,"end":2,"bytes":-5}}]}`, parseIperf3, "from 0 s to 2 s it counted -5 bytes, 0 packets, 0 lost, 0 sent again: this cannot be"},
@@ -81,6 +86,20 @@ func TestParseIperfErrors(t *testing.T) {
 	} {
 		if got, err := c.parse([]byte(c.text), second); err == nil || err.Error() != c.want {
 			t.Errorf("%q: got %+v, %v, want %s", c.text, got, err, c.want)
+		}
+	}
+}
+
+// TestParseIperf3NotANumber: iperf3 before 3.2 prints -nan as the loss of an interval without
+// datagrams. A tally does not need it.
+func TestParseIperf3NotANumber(t *testing.T) {
+	w := second
+	w.Kind = bench.Datagram
+	for _, value := range []string{"-nan", "nan", "inf", "-inf"} {
+		text := `{"intervals":[{"sum":{"start":0,"end":2,"bytes":800,"packets":8,"lost_packets":0,"lost_percent":	` + value + `,"jitter_ms": ` + value + `}}]}`
+		got, err := parseIperf3([]byte(text), w)
+		if err != nil || got.packets != 4 || got.lost != 0 {
+			t.Errorf("%s: %+v, %v", value, got, err)
 		}
 	}
 }
@@ -284,6 +303,8 @@ func FuzzParseIperf3(f *testing.F) {
 	for _, name := range []string{"iperf3-client.json", "iperf3-server.json", "iperf3-udp-server.json", "iperf3-killed.json", "iperf3-refused.json"} {
 		f.Add(readTestdata(f, name))
 	}
+	f.Add(readTestdata(f, "iperf3-twice.json"))
+	f.Add([]byte(`{"intervals":[{"sum":{"start":0,"end":2,"bytes":8,"lost_percent":-nan}}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) { checkTally(t, text, parseIperf3) })
 }
 

@@ -46,6 +46,7 @@ func unreadParts() map[string]unreadPart {
 		"no tag":                {"<tag id='42'/>", "<tag/>", 0, at, `<tag id=""> of <vlan>`},
 		"a tag of many digits":  {"<tag id='42'/>", "<tag id='42000000000000000000000'/>", 0, at, "of <vlan>: want 0 to 4094"},
 		"two tags":              {"<tag id='42'/>", "<tag id='42'/><tag id='43'/>", 0, at, "<vlan>: want one tag: a VF has no trunk"},
+		"a trunk of two tags":   {"<vlan>\n        <tag id='42'/>", "<vlan trunk='yes'><tag id='42'/><tag id='47' nativeMode='untagged'/>", 0, at, "at line 20 cannot be read: <vlan>: want one tag: a VF has no trunk"},
 		"trunk":                 {"<vlan>", "<vlan trunk='yes'>", 0, at, "<vlan>: want one tag: a VF has no trunk"},
 		"over a network of one": {"<mac address='52:54:00:aa:00:03'/>\n      <source network='passthrough'/>", over + "<vlan trunk='yes'/>", 1, vf.PCIAddr{Bus: 1, Device: 0x10, Function: 6}, "<interface> without alias at line 30 cannot be read: <vlan>"},
 		"its MAC":               {"<mac address='52:54:00:aa:00:03'/>\n      <source network='passthrough'/>", over + "<mac address='x'/>", 1, vf.PCIAddr{Bus: 1, Device: 0x10, Function: 6}, "<mac>"},

@@ -188,11 +188,9 @@ func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
 	if err != nil {
 		return rtnl.Link{}, err
 	}
-	if !ok && pf.Driver == "" {
-		return rtnl.Link{}, errors.New("no driver is bound, so its identity and its VFs' settings are unknown")
-	}
 	if !ok {
-		return rtnl.Link{}, fmt.Errorf("driver %s has no netdevice in the host's netns, so its identity and its VFs' settings are unknown", pf.Driver)
+		_, pf.Name = k.sys.findNested(pf.PCI)
+		return rtnl.Link{}, k.sys.explainNoNetdev(pf.PCI, pf.Driver)
 	}
 	pf.Name = n.Name
 	err = k.see("", func(c eyes) error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
@@ -92,22 +93,32 @@ func TestStuckWrite(t *testing.T) {
 	}
 }
 
+// TestExplainNumVFs: an errno of sriov_numvfs is explained by its causes. The firmware's limit is
+// named for a driver whose cards have a command that shows it.
 func TestExplainNumVFs(t *testing.T) {
+	sys := layOut(t, txtar.Parse([]byte("-- 0000:01:00.0 --\nsriov_totalvfs 7\ndriver -> ../../bus/pci/drivers/ice\n"+
+		"-- 0000:03:00.0 --\nsriov_totalvfs 8\ndriver -> ../../bus/pci/drivers/mlx5_core\n")))
+	ice, mlx5 := pciAddr(t, "01:00.0"), pciAddr(t, "03:00.0")
 	for _, tt := range []struct {
 		errno  unix.Errno
+		pf     vf.PCIAddr
 		unable bool
 		says   string
 	}{
-		{unix.EBUSY, false, "there are 3 VFs and the kernel wants 0"},
-		{unix.ERANGE, true, "at most 7 VFs"},
-		{unix.ENOENT, true, "no driver"},
-		{unix.EOPNOTSUPP, true, "cxgb4: not before its ports"},
-		{unix.ENOMEM, false, "BIOS"},
-		{unix.EACCES, false, "permission denied"},
+		{unix.EBUSY, ice, false, "there are 3 VFs and the kernel wants 0"},
+		{unix.ERANGE, ice, true, "at most 7 VFs: "},
+		{unix.ERANGE, mlx5, true, "at most 8 VFs; the card's firmware may allow fewer (mlxconfig -d 0000:03:00.0 query NUM_OF_VFS NUM_VF_MSIX): "},
+		{unix.ENOENT, ice, true, "no driver"},
+		{unix.EOPNOTSUPP, ice, true, "cxgb4: not before its ports"},
+		{unix.ENOMEM, ice, false, "too few bus numbers for 4 VFs: switch on SR-IOV, ARI and above-4G decoding in the BIOS, or boot with pci=realloc or pci=assign-busses; dmesg has the cause: "},
+		{unix.ENOMEM, mlx5, false, "dmesg has the cause; the card's firmware may allow fewer (mlxconfig -d 0000:03:00.0 query"},
+		{unix.ENOSPC, ice, false, "driver ice has too few MSI-X vectors or queues left for 4 VFs: "},
+		{unix.ENOSPC, mlx5, false, "NUM_VF_MSIX"},
+		{unix.EACCES, ice, false, "permission denied"},
 	} {
-		err := explainNumVFs(tt.errno, 3, 7)
+		err := sys.explainNumVFs(tt.errno, step.SetNumVFs{PF: tt.pf, N: 4}, 3)
 		if !errors.Is(err, tt.errno) || errors.Is(err, vf.ErrUnable) != tt.unable || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%v: %v", tt.errno, err)
+			t.Errorf("%v of %s: %v\nwant %s", tt.errno, tt.pf, err, tt.says)
 		}
 	}
 }

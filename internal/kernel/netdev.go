@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"regexp"
 	"strconv"
 
@@ -50,6 +51,36 @@ func (t tree) findNetdev(addr vf.PCIAddr) (netdev, bool, error) {
 func (t tree) isRepresentor(addr vf.PCIAddr, name string) bool {
 	port, err := readLine(t.pciPath(addr, "net", name, "phys_port_name"))
 	return err == nil && representor.MatchString(port)
+}
+
+// findNested finds a netdevice that belongs to a device below the PCI function, as that of
+// virtio-net does: <function>/virtio0/net/ens1. Both names are empty if there is none. Symbolic
+// links are other devices (virtfn0 is a VF), so findNested skips them.
+func (t tree) findNested(addr vf.PCIAddr) (device, name string) {
+	children, _ := os.ReadDir(t.pciPath(addr)) // only for a message
+	for _, c := range children {
+		if !c.IsDir() {
+			continue
+		}
+		if netdevs, _ := listNames(t.pciPath(addr, c.Name(), "net")); len(netdevs) > 0 {
+			return c.Name(), netdevs[0]
+		}
+	}
+	return "", ""
+}
+
+// explainNoNetdev says why a PF has no netdevice by which Culvert could configure its VFs.
+// virtio_net has no ndo_set_vf_* operations, and rtnetlink lists no VFs for a netdevice whose
+// parent is no PCI device (rtnl_fill_ifinfo, dev_num_vf).
+func (t tree) explainNoNetdev(pf vf.PCIAddr, driver string) error {
+	device, name := t.findNested(pf)
+	switch {
+	case name != "":
+		return fmt.Errorf("its netdevice %s belongs to %s below the PCI function (driver %s): the kernel offers no settings of VFs there, so Culvert does not serve this PF", name, device, driver)
+	case driver == "":
+		return errors.New("no driver is bound, so its identity and its VFs' settings are unknown")
+	}
+	return fmt.Errorf("driver %s has no netdevice in the host's netns, so its identity and its VFs' settings are unknown", driver)
 }
 
 func (t tree) readNetdev(addr vf.PCIAddr, name string) (netdev, error) {
@@ -125,10 +156,11 @@ func (k *Kernel) onPF(addr vf.PCIAddr, fn func(*rtnl.Conn, netdev) error) error 
 		return err
 	}
 	if !ok {
-		if _, err := k.sys.readFunction(addr); errors.Is(err, vf.ErrNotFound) {
+		f, err := k.sys.readFunction(addr)
+		if errors.Is(err, vf.ErrNotFound) {
 			return err
 		}
-		return errors.New("the PF has no netdevice in the host's netns: is its driver bound?")
+		return k.sys.explainNoNetdev(addr, f.Driver)
 	}
 	c, err := k.dialIn("")
 	if err != nil {

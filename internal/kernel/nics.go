@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -56,15 +55,14 @@ func (t tree) readNIC(addr vf.PCIAddr) vf.NIC {
 // netdevName finds the name of a function's netdevice, also if it belongs to a device below the
 // function (virtio: <function>/virtio0/net/eth0).
 func (t tree) netdevName(addr vf.PCIAddr) string {
-	for _, pattern := range []string{"net/*", "virtio*/net/*"} {
-		found, _ := filepath.Glob(t.pciPath(addr, pattern)) // in order; the pattern is right
-		for _, path := range found {
-			if name := filepath.Base(path); !t.isControl(addr, name) {
-				return name
-			}
+	all, _ := listNames(t.pciPath(addr, "net"))
+	for _, name := range all {
+		if !t.isControl(addr, name) {
+			return name
 		}
 	}
-	return ""
+	_, nested := t.findNested(addr)
+	return nested
 }
 
 // sriovSupport says whether a function can have VFs, and if not, why. The kernel has the file
@@ -79,6 +77,9 @@ func (t tree) sriovSupport(n vf.NIC) (vf.SRIOV, string) {
 	case n.TotalVFs > 0 && n.Driver == "":
 		return vf.SRIOVYes, fmt.Sprintf("no driver is bound: load the driver of %s:%s", n.Vendor, n.Device)
 	case n.TotalVFs > 0:
+		if _, nested := t.findNested(n.PCI); nested != "" && nested == n.Name {
+			return vf.SRIOVYes, t.explainNoNetdev(n.PCI, n.Driver).Error()
+		}
 		return vf.SRIOVYes, ""
 	case hasFile && n.Driver == "":
 		return vf.SRIOVOff, "the device has SR-IOV, it allows no VF, and no driver is bound that could say why"

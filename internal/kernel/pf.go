@@ -24,7 +24,7 @@ func (k *Kernel) setNumVFs(s step.SetNumVFs) error {
 		return err
 	}
 	if err := k.writeSysfs(path, strconv.Itoa(s.N)); err != nil {
-		return explainNumVFs(err, have, k.sys.totalVFs(s.PF))
+		return k.sys.explainNumVFs(err, s, have)
 	}
 	if have, err = k.numVFs(s.PF); err != nil {
 		return err
@@ -53,21 +53,33 @@ func (t tree) totalVFs(pf vf.PCIAddr) int {
 }
 
 // explainNumVFs adds the meaning of an errno of sriov_numvfs_store or of a driver's
-// sriov_configure.
-func explainNumVFs(err error, have, total int) error {
+// sriov_configure. have is the number of VFs that the PF has. ENOMEM is sriov_enable's answer when
+// a bridge has too little memory space or too few bus numbers (drivers/pci/iov.c). Drivers answer
+// it for limits of their firmware (mlx5: MLX5_CMD_STAT_LIM_ERR). ENOSPC is a driver's answer when
+// its interrupt vectors are used up (ice_set_per_vf_res).
+func (t tree) explainNumVFs(err error, s step.SetNumVFs, have int) error {
+	driver, _ := linkTarget(t.pciPath(s.PF, "driver")) // only for a message
+	firmware := ""
+	if ask := vf.DriverOf(driver).AskLimit(s.PF); ask != "" {
+		firmware = "; the card's firmware may allow fewer (" + ask + ")"
+	}
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("there are %d VFs and the kernel wants 0 between two counts: %w", have, err)
 	case errors.Is(err, unix.ERANGE):
-		return fmt.Errorf("%w: it has at most %s: %w", vf.ErrUnable, vf.CountText(total), err)
+		return fmt.Errorf("%w: it has at most %s%s: %w", vf.ErrUnable, vf.CountText(t.totalVFs(s.PF)), firmware, err)
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%w: no driver is bound to the PF, or it cannot make VFs: %w", vf.ErrUnable, err)
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("%w: the driver cannot make VFs, or not now (cxgb4: not before its ports' function is initialised): %w", vf.ErrUnable, err)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("a VF is in use, or the driver does not allow it now: %w", err)
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("driver %s has too few MSI-X vectors or queues left for %s: ask for fewer VFs, give the PF fewer queues (ethtool -L), "+
+			"or unload a module that has the vectors (irdma); dmesg has the count%s: %w", driver, vf.CountText(s.N), firmware, err)
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EIO):
-		return fmt.Errorf("the firmware gave the device no room on the bus (BIOS: SR-IOV, ARI, above-4G decoding): %w", err)
+		return fmt.Errorf("the bridge above the NIC may have too little memory space or too few bus numbers for %s: switch on SR-IOV, ARI and above-4G decoding in the BIOS, "+
+			"or boot with pci=realloc or pci=assign-busses; dmesg has the cause%s: %w", vf.CountText(s.N), firmware, err)
 	}
 	return err
 }

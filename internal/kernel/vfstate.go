@@ -156,7 +156,8 @@ func (k *Kernel) readAdmin(c eyes, pf vf.PCIAddr, s *vf.State) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("PF %s has no netdevice in the host's netns: its settings for the VF are unknown", pf)
+		driver, _ := linkTarget(k.sys.pciPath(pf, "driver"))
+		return fmt.Errorf("PF %s: %w", pf, k.sys.explainNoNetdev(pf, driver))
 	}
 	l, err := c.Link(n.Index, true)
 	if err != nil {

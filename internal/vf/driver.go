@@ -24,6 +24,9 @@ type Driver struct {
 	// SwitchOn says how SR-IOV is switched on, with %s for the NIC's PCI address;
 	// empty: in firmware setups.
 	SwitchOn string
+	// Limit is the command that shows how many VFs the card's firmware allows, with %s for the NIC's
+	// PCI address; empty: there is none.
+	Limit string
 	// Split: VFs belong to other PCI functions than the ports (kernel/split.go).
 	Split bool
 
@@ -123,6 +126,15 @@ func (n NIC) HowToSwitchOn() (how string, ok bool) {
 		return fmt.Sprintf(drivers[i].SwitchOn, n.PCI), true
 	}
 	return "in the machine's firmware setup (SR-IOV) and in the card's own", true
+}
+
+// AskLimit returns the command that shows the firmware's limits of a PF's VFs; "" if Culvert knows
+// none.
+func (d Driver) AskLimit(pf PCIAddr) string {
+	if d.Limit == "" {
+		return ""
+	}
+	return fmt.Sprintf(d.Limit, pf)
 }
 
 // Effective returns the rates that the hardware applies if the kernel reports a (I6).

@@ -58,6 +58,7 @@ var drivers = []Driver{
 		PFDevices: []string{"1011", "1013", "1015", "1017", "1019", "101b", "101d", "101f", "1021", "1023", "a2d2", "a2d6", "a2dc"},
 		VFDevices: []string{"1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"},
 		SwitchOn:  "with mlxconfig -d %s set SRIOV_EN=1 NUM_OF_VFS=8",
+		Limit:     "mlxconfig -d %s query NUM_OF_VFS NUM_VF_MSIX",
 		Lacks:     []Setting{SetVLANProto, SetRSSQuery},
 		Lowest:    1,
 	}, {
@@ -103,6 +104,7 @@ var drivers = []Driver{
 		Name: "mlx4_core", VFDrivers: []string{"mlx4_core"},
 		Vendors: []string{"15b3"}, PFDevices: []string{"1003", "1007"}, VFDevices: []string{"1002", "1004"}, // ConnectX-3
 		SwitchOn: "with mlxconfig -d %s set SRIOV_EN=1 NUM_OF_VFS=8, and with the parameter num_vfs=8 of mlx4_core",
+		Limit:    "mlxconfig -d %s query NUM_OF_VFS",
 	}, {
 		Name: "qede", VFDrivers: []string{"qede"},
 		Vendors:   []string{"1077"},

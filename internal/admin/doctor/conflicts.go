@@ -54,7 +54,7 @@ func (e *exam) addClaim(c claims.Claim) bool {
 		if c.Setting == claims.MTU {
 			f.why = ""
 		}
-	case c.PF == "" || c.Setting == claims.MTU || c.Setting == claims.Managed:
+	case c.PF == "" || c.Setting == claims.MTU || c.Setting == claims.Managed || c.Setting == claims.Binding:
 		f.severity = api.SeverityWarning
 	default:
 		f.severity = api.SeverityError

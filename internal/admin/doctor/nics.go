@@ -17,7 +17,7 @@ func checkNICs(e *exam) {
 	}
 	able := 0
 	for _, n := range e.NICs {
-		if n.SRIOV == vf.SRIOVYes {
+		if n.SRIOV == vf.SRIOVYes && (n.Driver == "" || n.Why == "") {
 			able++
 		}
 		e.checkNIC(n)
@@ -48,6 +48,10 @@ func (e *exam) checkNIC(n vf.NIC) {
 				check: "sriov", severity: api.SeverityError, object: object, why: "VFs are made by the PF's driver",
 				mend: []string{"lspci -nnk -s " + n.PCI.String() + "    # names the module; then: modprobe MODULE"},
 			}, "it can have %s, and no driver is bound", screen.Plural(n.TotalVFs, "VF"))
+			return
+		}
+		if n.Why != "" {
+			e.addFinding(finding{check: "sriov", severity: api.SeverityWarning, object: object, why: "Culvert has nothing to give out of it"}, "%s", n.Why)
 			return
 		}
 		e.addOK("sriov", object, "it can have %s (%s, driver %s), and has %d", screen.Plural(n.TotalVFs, "VF"), n.PCI, n.Driver, n.NumVFs)

@@ -408,6 +408,8 @@ func TestBootOrder(t *testing.T) {
 	for _, u := range []string{
 		"libvirtd.service", "virtqemud.service", "virtnetworkd.service", "libvirt-guests.service",
 		"kubelet.service", "k3s.service", "podman-restart.service",
+		"pve-guests.service", "incus.service", "incus-startup.service", "lxd.service", "snap.lxd.daemon.service",
+		"neutron-sriov-nic-agent.service", "neutron-sriov-agent.service",
 	} {
 		if !before[u] {
 			t.Errorf("the unit is not ordered before %s", u)
@@ -444,10 +446,16 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	units := filepath.Join(root, "usr/lib/systemd/system")
-	for name, after := range map[string]string{"virtqemud.service": "network.target", "virtnetworkd.service": "network.target", "libvirt-guests.service": "virtqemud.service"} {
+	arguments := []string{"verify", "--man=no", "--generators=no", filepath.Join(units, unit)}
+	for name, after := range map[string]string{
+		"virtqemud.service": "network.target", "virtnetworkd.service": "network.target", "libvirt-guests.service": "virtqemud.service",
+		"pve-guests.service": "network-online.target", "incus.service": "network-online.target", "snap.lxd.daemon.service": "network-online.target",
+		"neutron-sriov-nic-agent.service": "network.target",
+	} {
 		write(t, units, name, "[Unit]\nAfter="+after+"\n[Service]\nExecStart=/bin/true\n", 0o644)
+		arguments = append(arguments, filepath.Join(units, name))
 	}
-	cmd := exec.CommandContext(t.Context(), verify, "verify", "--man=no", "--generators=no", filepath.Join(units, unit), filepath.Join(units, "virtqemud.service"), filepath.Join(units, "libvirt-guests.service"))
+	cmd := exec.CommandContext(t.Context(), verify, arguments...)
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+units+":")
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "culvertd.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)

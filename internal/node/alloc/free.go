@@ -88,6 +88,10 @@ func (h Host) checkNamedFree(w Want) error {
 func (w Want) refuseHeld(members []candidate) error {
 	holders := make([]string, 0, 3)
 	for _, c := range members[:min(len(members), cap(holders))] {
+		if c.rec.Phase == vf.PhaseMaking {
+			holders = append(holders, fmt.Sprintf("%s is being made", c.rec.PCI))
+			continue
+		}
 		holders = append(holders, fmt.Sprintf("%s is %s of %s", c.rec.PCI, c.rec.Phase, c.rec.Holder()))
 	}
 	if more := len(members) - len(holders); more > 0 {

@@ -55,6 +55,7 @@ type fullness struct {
 	no, advice                    string // of the first VF that the bond cannot have
 	noMember                      int
 	quarantined, damaged, waiting int
+	making                        int // still without a baseline, so without an owner
 	own                           int // of the bond that the request is about
 }
 
@@ -70,6 +71,8 @@ func (h Host) describeFullness(members []candidate, w Want) string {
 			f.quarantined++
 		case vf.PhaseDamaged:
 			f.damaged++
+		case vf.PhaseMaking:
+			f.making++
 		case vf.PhaseFree:
 			h.addFree(&f, c, w)
 		default:
@@ -77,7 +80,7 @@ func (h Host) describeFullness(members []candidate, w Want) string {
 				f.own++
 				continue
 			}
-			f.held = append(f.held, c.rec.Lease.Owner.String())
+			f.held = append(f.held, c.rec.Holder())
 		}
 	}
 	return f.describe(w)
@@ -118,6 +121,9 @@ func (f fullness) describe(w Want) string {
 	}
 	if f.waiting > 0 {
 		what += fmt.Sprintf(", %d being switched to interfaces", f.waiting)
+	}
+	if f.making > 0 {
+		what += fmt.Sprintf(", %d being made", f.making)
 	}
 	if f.quarantined > 0 {
 		what += fmt.Sprintf(", %d quarantined (culvert vf list says why)", f.quarantined)

@@ -95,3 +95,30 @@ func TestP17SwitchedFirst(t *testing.T) {
 		}
 	}
 }
+
+// A VF that is being made has no owner. The refusal counts it by itself, so no owner without a
+// name is listed, and a VF that is released without a lease is of no owner.
+func TestRoomCountsVFsBeingMade(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*alloc.Host)
+		says   string
+	}{
+		"both are being made": {func(h *alloc.Host) { h.Records[0].Phase, h.Records[1].Phase = vf.PhaseMaking, vf.PhaseMaking },
+			"0 of 2 VFs on enp1s0, enp2s0 are held, 2 being made: nothing free"},
+		"the other is held": {func(h *alloc.Host) { h.Records[0].Phase = vf.PhaseMaking; hold(*h, 1, "default/a") },
+			"1 of 2 VFs on enp1s0, enp2s0 are held (pod default/a), 1 being made: nothing free"},
+		"released without a lease": {func(h *alloc.Host) { h.Records[0].Phase = vf.PhaseReleasing; hold(*h, 1, "default/a") },
+			"2 of 2 VFs on enp1s0, enp2s0 are held (no owner; pod default/a): nothing free"},
+	} {
+		h := host(1)
+		tc.change(&h)
+		if _, err := alloc.Choose(h, alloc.Want{For: me}); !errors.Is(err, vf.ErrNothingFree) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: got %v, want %s", name, err, tc.says)
+		}
+	}
+	h := host(1)
+	h.Records[0].Phase, h.Records[1].Phase = vf.PhaseMaking, vf.PhaseMaking
+	if err := alloc.CheckFree(h, alloc.Want{}); err == nil || !strings.HasSuffix(err.Error(), "0000:01:10.0 is being made, 0000:02:10.0 is being made") {
+		t.Errorf("CheckFree: %v", err)
+	}
+}

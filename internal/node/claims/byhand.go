@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,149 +8,127 @@ import (
 	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
-// handLine is a line that sets the number of VFs, written by hand.
+// handLine is a line, written by hand, that sets something of VFs.
 type handLine struct {
-	entry
+	at      entry
 	manager string
-	// driver is set for options of a kernel module, which affect only PFs of that driver.
-	driver string
+	effect
+	rule *udevRule // of a line of udev's rules; also for the lines of a script that udev runs
+	// remedy says how the device is handed over.
+	remedy string
 }
 
-// byHandPlaces are the files in which people write to sriov_numvfs.
-var byHandPlaces = []struct {
-	dir      string
-	suffixes []string
-	manager  string
-}{
-	{"etc/udev/rules.d", []string{".rules"}, Udev},
-	{"etc/systemd/system", []string{".service"}, "systemd"},
-	{"etc/tmpfiles.d", []string{".conf"}, "systemd-tmpfiles"},
-	{"etc/sysfs.d", []string{".conf"}, "sysfsutils"},
-	{"etc/cron.d", []string{""}, "cron"},
-	{"etc/NetworkManager/dispatcher.d", []string{""}, NetworkManager},
-	{"etc/networkd-dispatcher/routable.d", []string{""}, "networkd-dispatcher"},
-	{"etc/modprobe.d", []string{".conf"}, "modprobe"},
-}
-
-var byHandFiles = []string{"etc/rc.local", "etc/rc.d/rc.local", "etc/sysfs.conf", "etc/crontab"}
-
-func readByHand(l *loader) []handLine {
-	var out []handLine
-	for _, p := range byHandPlaces {
-		for _, f := range l.listFiles(p.dir, p.suffixes...) {
-			out = append(out, parseByHand("/"+f, p.manager, l.readText(f))...)
-		}
-	}
-	for _, f := range byHandFiles {
-		out = append(out, parseByHand("/"+f, ByHand, l.readText(f))...)
-	}
-	return out
-}
-
-// maxVFs is a module's option for the number of VFs of each of its PFs, which
-// old drivers have.
-var maxVFs = regexp.MustCompile(`^options\s+(\S+)\s.*\bmax_vfs=(\S+)`)
-
-// parseByHand finds the lines that set the number of VFs. It skips comments.
-func parseByHand(file, manager string, text []byte) []handLine {
-	var out []handLine
-	line := 0
-	for raw := range strings.Lines(string(text)) {
-		line++
-		s := strings.TrimSpace(raw)
-		if s == "" || s[0] == '#' || s[0] == ';' {
-			continue
-		}
-		e := entry{file: file, line: line}
-		if m := maxVFs.FindStringSubmatch(s); m != nil && path.Dir(file) == "/etc/modprobe.d" {
-			e.key, e.value = s, m[2]
-			out = append(out, handLine{entry: e, manager: manager, driver: strings.ReplaceAll(m[1], "-", "_")})
-			continue
-		}
-		if !strings.Contains(s, "sriov_numvfs") || !writesNumVFs(s) {
-			continue
-		}
-		e.key, e.value = s, writtenNumber(s)
-		out = append(out, handLine{entry: e, manager: manager})
-	}
-	return out
-}
-
-// written are the forms in which sriov_numvfs is set, with the number: by a
-// shell, by udev, by tmpfiles.d and by sysfsutils.
-var written = []*regexp.Regexp{
-	regexp.MustCompile(`(?:echo|printf)\s+(?:-n\s+)?["']?([0-9]+)(?:\\n)?["']?\s*(?:>+|\|)`),
-	regexp.MustCompile(`sriov_numvfs}\s*=\s*"([0-9]+)"`),
-	regexp.MustCompile(`sriov_numvfs(?:\s+\S+){4}\s+["']?([0-9]+)`),
-	regexp.MustCompile(`sriov_numvfs\s*=\s*([0-9]+)`),
-}
-
-// writtenNumber returns the number that a line writes; empty where the line does not have it as a
-// literal.
-func writtenNumber(s string) string {
-	for _, form := range written {
-		if m := form.FindStringSubmatch(s); m != nil {
-			return m[1]
-		}
-	}
-	return ""
-}
-
-// writesNumVFs reports whether a line sets sriov_numvfs and does not only read it.
-func writesNumVFs(s string) bool {
-	return writtenNumber(s) != "" || strings.Contains(s, ">") || strings.Contains(s, "tee ")
-}
-
-// mentionsDevice reports whether a line names a device, as a word of its own.
-func mentionsDevice(s string, d Device) bool {
-	all := splitWords(s)
-	return d.Name != "" && slices.Contains(all, d.Name) || slices.Contains(all, d.PCI.String())
-}
-
-// splitWords splits a line at characters that occur in no name or address.
+// splitWords splits a line at characters that occur in no name, address or pattern.
 func splitWords(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:*?[]", r)
 	})
 }
 
-// onByHand returns the claims of the lines on the PFs that they name. A line that names no PF
-// becomes a claim on no PF in particular.
-func onByHand(lines []handLine, devices []Device) []Claim {
+// isNamedBy reports whether a text names a device: by name, by PCI address or by model. Patterns count
+// in a path, but not in a command whose output is meant.
+func (d Device) isNamedBy(text string) bool {
+	address := d.PCI.String()
+	computed := strings.ContainsAny(text, "`") || strings.Contains(text, "$(")
+	for _, w := range splitWords(text) {
+		w = strings.TrimFunc(w, func(r rune) bool { return r == ':' || r == '.' })
+		pattern := !computed && strings.ContainsAny(w, "*?[")
+		switch {
+		case w == d.Name && d.Name != "", w == address, w == strings.TrimPrefix(address, "0000:"), w == "pci-"+address:
+			return true
+		case d.Model != "" && strings.HasPrefix(strings.ToLower(w)+":", d.Model+":"): // with a subsystem perhaps
+			return true
+		case pattern && d.isPF() && matchesGlob(w, d.Name), pattern && strings.Contains(w, ":") && matchesGlob(w, address):
+			return true
+		}
+	}
+	// udev's [net/enp1s0f0]device/sriov_numvfs
+	return d.Name != "" && strings.Contains(text, "[net/"+d.Name+"]") || strings.Contains(text, "[pci/"+address+"]")
+}
+
+// namesDevice reports whether the objects of a line name a device.
+func (h handLine) namesDevice(d Device) bool {
+	return slices.ContainsFunc(h.objects, d.isNamedBy)
+}
+
+// onByHand returns the claims of the lines on the devices that they name. A line whose device
+// cannot be told becomes a claim on no PF in particular.
+func onByHand(lines []handLine, functions []Device) []Claim {
 	var out []Claim
 	for _, h := range lines {
-		claim := func(d Device) {
-			c := d.newClaim(h.manager, h.entry, Count)
-			c.Says, c.VFs = excerpt.Line(h.key), nil
-			c.HandOver = []string{"remove that line from " + c.Where()}
-			out = append(out, c)
+		found := h.findDevices(functions)
+		for _, d := range found {
+			out = append(out, h.claimOn(d))
 		}
-		pfs := h.namedPFs(devices)
-		for _, d := range pfs {
-			claim(d)
-		}
-		if len(pfs) == 0 && h.driver == "" && len(devices) > 0 {
-			claim(Device{VF: -1})
+		if len(found) == 0 && h.mayConcern(functions) {
+			out = append(out, h.claimOn(Device{VF: -1}))
 		}
 	}
 	return out
 }
 
-// namedPFs returns the PFs that a line names: by name or address, else by driver.
-func (h handLine) namedPFs(devices []Device) []Device {
-	driver := h.driver
-	var named, driven []Device
-	for _, d := range devices {
-		switch {
-		case !d.isPF():
-		case driver == "" && mentionsDevice(h.key, d):
-			named = append(named, d)
-		case d.Driver != "" && (driver == d.Driver || driver == "" && slices.Contains(splitWords(h.key), d.Driver)):
-			driven = append(driven, d)
+// claimOn makes the claim of a line on a device. A line that names VFs by a PF is about these VFs.
+func (h handLine) claimOn(d Device) Claim {
+	c := d.newClaim(h.manager, h.at, h.setting)
+	c.Says = excerpt.Line(h.at.key)
+	if d.isPF() {
+		c.VFs = slices.Clone(h.vfs)
+	}
+	if h.setting == Count {
+		c.VFs = nil
+		if !isNumber(strings.ReplaceAll(h.value, ",", "")) { // max_vfs=7,7 is of two ports
+			c.Value = ""
 		}
 	}
-	if len(named) > 0 {
+	c.HandOver = []string{h.remedy}
+	return c
+}
+
+// canConcern reports whether a line can be about a device. The number of VFs, their settings and the
+// mode of the switch are of PFs.
+func (h handLine) canConcern(d Device) bool { return d.isPF() || h.setting == Binding }
+
+// findDevices returns the devices that a line is about: by their names or addresses, by the
+// conditions of udev's rule, or by the driver that a module's option is for.
+func (h handLine) findDevices(functions []Device) []Device {
+	var named, ruled []Device
+	for _, d := range functions {
+		switch {
+		case !h.canConcern(d):
+		case h.driver != "":
+			if d.isPF() && d.Driver == h.driver {
+				named = append(named, d)
+			}
+		case h.namesDevice(d):
+			named = append(named, d)
+		case h.rule != nil && h.rule.matchDevice(d) == yes:
+			ruled = append(ruled, d)
+		}
+	}
+	if len(named) > 0 || !slices.ContainsFunc(h.objects, ofSubject.MatchString) {
 		return named
 	}
-	return driven
+	return ruled
+}
+
+var (
+	anyAddress = regexp.MustCompile(`\b(?:[0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b`)
+	// unresolved is a variable or the output of a command.
+	unresolved = regexp.MustCompile("[$`%]")
+)
+
+// mayConcern reports whether a line that names no device of this host may be about one. It is not if
+// it names another PCI function, or if udev's rule excludes all devices. A driver is bound to all
+// kinds of devices, so a line that names none of these is about another.
+func (h handLine) mayConcern(functions []Device) bool {
+	if h.driver != "" || h.setting == Binding || !slices.ContainsFunc(functions, h.canConcern) {
+		return false
+	}
+	if slices.ContainsFunc(h.objects, func(o string) bool { return anyAddress.MatchString(o) && !unresolved.MatchString(o) }) {
+		return false
+	}
+	if h.rule == nil || !slices.ContainsFunc(h.objects, ofSubject.MatchString) {
+		return true
+	}
+	return slices.ContainsFunc(functions, func(d Device) bool { return h.canConcern(d) && h.rule.matchDevice(d) != no })
 }

@@ -1,12 +1,16 @@
 // Package claims finds the other programs of this host that are set up to configure a PF or its
-// VFs: NetworkManager, systemd-networkd and udev's .link files, netplan, ifupdown, and files
-// that people write by hand (udev rules, units, rc.local, modprobe.d). It reads their files and
-// returns claims with file and line. culvertd shows the claims in its status, and culvert doctor
-// explains them. Culvert changes none of these files: it keeps its own rules and reports the
-// claims.
+// VFs: NetworkManager, systemd-networkd and udev's .link files, netplan, ifupdown, RHEL's ifcfg
+// files, os-net-config, Incus and LXD, and files that people write by hand (udev rules, units,
+// scripts, modprobe.d). It reads their files and returns claims with file and line. culvertd shows
+// the claims in its status, and culvert doctor explains them. Culvert changes none of these files:
+// it keeps its own rules and reports the claims.
+//
+// One scanner reads what people write by hand: places (places.go) say where, forms (forms.go) say
+// which program and which file of sysfs sets what. It interprets no shell beyond variables with known
+// values and loops over them, and follows scripts that a line names.
 //
 // The package does not guess beyond the files: it leaves out profiles that were loaded from
-// elsewhere, [Match] keys that need udev's database, and scripts that other scripts call.
+// elsewhere, and [Match] keys that need udev's database.
 package claims
 
 import (
@@ -32,6 +36,8 @@ const (
 	MTU Setting = "MTU"
 	// Managed means up and down, addresses and routes of the netdevice.
 	Managed Setting = "managed"
+	// Binding is the driver of a VF, or of the PF.
+	Binding Setting = "driver"
 	// Switch is the mode of the NIC's own switch, whose change drops the VFs.
 	Switch Setting = "eswitch mode"
 )
@@ -81,21 +87,36 @@ type Device struct {
 	Driver string
 	MAC    vf.MAC // permanent
 	PCI    vf.PCIAddr
+	Model  string // VENDOR:DEVICE, four hexadecimal digits each; empty: unknown
 }
 
 // Devices returns the PFs and those of their VFs that have a netdevice on the
 // host.
 func Devices(pfs []vf.PF) []Device {
+	return slices.DeleteFunc(listFunctions(pfs), func(d Device) bool { return !d.isPF() && d.Name == "" })
+}
+
+// listFunctions returns the PFs and all of their VFs.
+func listFunctions(pfs []vf.PF) []Device {
 	var all []Device
 	for _, pf := range pfs {
-		all = append(all, Device{PF: pf.Label(), VF: -1, Name: pf.Name, Driver: pf.Driver, MAC: pf.ID.MAC, PCI: pf.PCI})
+		all = append(all, Device{PF: pf.Label(), VF: -1, Name: pf.Name, Driver: pf.Driver, MAC: pf.ID.MAC, PCI: pf.PCI, Model: modelOf(pf.Vendor, pf.Device)})
 		for _, v := range pf.VFs {
+			d := Device{PF: pf.Label(), VF: v.ID.Index, Driver: v.Driver, PCI: v.PCI, Model: modelOf(v.Vendor, v.Device)}
 			if v.Link != nil && v.Link.Netns == "" {
-				all = append(all, Device{PF: pf.Label(), VF: v.ID.Index, Name: v.Link.Name, Driver: v.Driver, MAC: v.Link.MAC, PCI: v.PCI})
+				d.Name, d.MAC = v.Link.Name, v.Link.MAC
 			}
+			all = append(all, d)
 		}
 	}
 	return all
+}
+
+func modelOf(vendor, device string) string {
+	if vendor == "" || device == "" {
+		return ""
+	}
+	return vendor + ":" + device
 }
 
 // isPF reports whether d is the PF itself.
@@ -113,24 +134,30 @@ func (d Device) newClaim(manager string, e entry, s Setting) Claim {
 // mergeClaims merges claims that differ only by their VF, and orders all claims by PF, file and
 // line.
 func mergeClaims(all []Claim) []Claim {
+	type key struct {
+		manager, file, pf string
+		line              int
+		setting           Setting
+		ofVFs             bool
+	}
+	at := map[key]int{}
 	var out []Claim
 	for _, c := range all {
-		i := slices.IndexFunc(out, func(o Claim) bool {
-			return o.Manager == c.Manager && o.File == c.File && o.Line == c.Line && o.PF == c.PF && o.Setting == c.Setting &&
-				len(o.VFs) > 0 == (len(c.VFs) > 0)
-		})
-		if i < 0 {
+		k := key{c.Manager, c.File, c.PF, c.Line, c.Setting, len(c.VFs) > 0}
+		i, again := at[k]
+		if !again {
+			at[k] = len(out)
 			out = append(out, c)
 			continue
 		}
-		for _, v := range c.VFs {
-			if !slices.Contains(out[i].VFs, v) {
-				out[i].VFs = append(out[i].VFs, v)
-			}
+		out[i].VFs = append(out[i].VFs, c.VFs...)
+		if out[i].Value != c.Value {
+			out[i].Value = "" // a line sets several values
 		}
 	}
 	for i := range out {
 		slices.Sort(out[i].VFs)
+		out[i].VFs = slices.Compact(out[i].VFs)
 	}
 	slices.SortStableFunc(out, func(a, b Claim) int {
 		return cmp.Or(cmp.Compare(a.PF, b.PF), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Setting, b.Setting))

@@ -36,14 +36,14 @@ func host() []vf.PF {
 	}
 	return []vf.PF{
 		{
-			Name: "enp1s0f0", PCI: pciAddr("01:00.0"), Driver: "igb", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 1}},
+			Name: "enp1s0f0", PCI: pciAddr("01:00.0"), Driver: "igb", Vendor: "8086", Device: "10c9", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 1}},
 			VFs: []vf.State{
-				{ID: vf.ID{Index: 0}, Driver: "igbvf", PCI: pciAddr("01:10.0"), Link: link(0)},
-				{ID: vf.ID{Index: 1}, Driver: "igbvf", PCI: pciAddr("01:10.2"), Link: link(1)},
-				{ID: vf.ID{Index: 2}, Driver: "igbvf", PCI: pciAddr("01:10.4")},
+				{ID: vf.ID{Index: 0}, Driver: "igbvf", Vendor: "8086", Device: "10ca", PCI: pciAddr("01:10.0"), Link: link(0)},
+				{ID: vf.ID{Index: 1}, Driver: "igbvf", Vendor: "8086", Device: "10ca", PCI: pciAddr("01:10.2"), Link: link(1)},
+				{ID: vf.ID{Index: 2}, Driver: "igbvf", Vendor: "8086", Device: "10ca", PCI: pciAddr("01:10.4")},
 			},
 		},
-		{Name: "enp1s0f1", PCI: pciAddr("01:00.1"), Driver: "igb", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 2}}},
+		{Name: "enp1s0f1", PCI: pciAddr("01:00.1"), Driver: "igb", Vendor: "8086", Device: "10c9", ID: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 2}}},
 	}
 }
 
@@ -135,11 +135,12 @@ func TestSpecs(t *testing.T) {
 // counting counts the files that are opened.
 type counting struct {
 	fs.FS
+	suffix string // of the files that count
 	opened int
 }
 
 func (c *counting) Open(name string) (fs.File, error) {
-	if strings.HasSuffix(name, ".link") {
+	if strings.HasSuffix(name, c.suffix) {
 		c.opened++
 	}
 	return c.FS.Open(name)
@@ -164,7 +165,7 @@ func TestReaderReadsOnce(t *testing.T) {
 	}
 	const name = "etc/systemd/network/10.link"
 	files := fstest.MapFS{name: {Data: link("4"), ModTime: time.Unix(1, 0)}}
-	root := &counting{FS: files}
+	root := &counting{FS: files, suffix: ".link"}
 	r := &Reader{Root: root}
 	for range 3 {
 		if got := root.claims(t, r); len(got) != 2 || got[0].Value != "4" {
@@ -217,6 +218,52 @@ func TestReaderFollowsSources(t *testing.T) {
 	files["srv/nets/a"] = &fstest.MapFile{Data: []byte("iface enp1s0f0 inet dhcp\n mtu 1300\n"), ModTime: time.Unix(2, 0)}
 	if got := mtu(); got != "1300" {
 		t.Errorf("after a change: MTU %q", got)
+	}
+}
+
+// TestReaderFollowsScripts: the Reader also reads the files again when a script that a unit names
+// has changed, appeared or gone, and when an instance of a template is enabled.
+func TestReaderFollowsScripts(t *testing.T) {
+	script := func(n string, at int64) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("#!/bin/sh\necho " + n + " > /sys/class/net/$1/device/sriov_numvfs\n"), ModTime: time.Unix(at, 0)}
+	}
+	files := fstest.MapFS{
+		"etc/systemd/system/a.service":  {Data: []byte("[Service]\nExecStart=/opt/vfs enp1s0f0\n")},
+		"etc/systemd/system/b@.service": {Data: []byte("[Service]\nExecStart=/opt/vfs %i\n")},
+		"opt/vfs":                       script("4", 1),
+	}
+	const enabled = "etc/systemd/system/x.wants/b@enp1s0f1.service"
+	root := &counting{FS: files, suffix: "opt/vfs"}
+	r := &Reader{Root: root}
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "?  4 enp1s0f0 4"},
+		{func() { files["opt/vfs"] = script("5", 2) }, "?  5 enp1s0f0 5"},
+		{func() { delete(files, "opt/vfs") }, ""},
+		{func() { files["opt/vfs"] = script("6", 3) }, "?  6 enp1s0f0 6"},
+		{func() { files[enabled] = &fstest.MapFile{} }, "enp1s0f0 6 enp1s0f1 6"},
+	} {
+		step.change()
+		got := ""
+		for range 2 {
+			got = ""
+			for _, c := range root.claims(t, r) {
+				if c.PF == "" {
+					c.PF = "? "
+				}
+				got += " " + c.PF + " " + c.Value
+			}
+		}
+		if got = strings.TrimSpace(got); got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
+		}
+	}
+	before := root.opened
+	root.claims(t, r)
+	if root.opened != before {
+		t.Errorf("opened the script though nothing changed")
 	}
 }
 

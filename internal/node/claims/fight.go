@@ -17,6 +17,8 @@ func (c Claim) Fights(mtu int) bool {
 		return len(c.VFs) > 0 || mtu != 0 && c.Value != strconv.Itoa(mtu)
 	case Managed:
 		return len(c.VFs) > 0
+	case Switch:
+		return c.Value != "legacy" // the mode in which Culvert serves VFs
 	}
 	return true
 }
@@ -28,6 +30,11 @@ func (c Claim) Harm() string {
 		return "the kernel takes all VFs of a PF before it makes another number, under pods and VMs that have them"
 	case VFSettings:
 		return "what Culvert set on a VF for its owner is overwritten"
+	case Binding:
+		if len(c.VFs) > 0 {
+			return "a VF has another driver than its owner needs, or is taken from its owner"
+		}
+		return "a PF that loses its driver loses its VFs"
 	case Switch:
 		return "the NIC drops its VFs when its switch changes mode"
 	case MTU:

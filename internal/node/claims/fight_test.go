@@ -22,6 +22,9 @@ func TestFights(t *testing.T) {
 		{Claim{Manager: Networkd, Setting: Managed, Says: "Name=en*"}, 0, "systemd-networkd manages it (Name=en*)", false},
 		{Claim{Manager: Networkd, Setting: Managed, Says: "Name=en*", VFs: []int{3}}, 0, "systemd-networkd manages vf 3 (Name=en*)", true},
 		{Claim{Manager: Netplan, Setting: Switch, Value: "switchdev", Says: "embedded-switch-mode=switchdev"}, 0, "netplan sets eswitch mode to switchdev (embedded-switch-mode=switchdev)", true},
+		{Claim{Manager: NetworkManager, Setting: Switch, Value: "legacy", Says: "eswitch-mode=0"}, 0, "NetworkManager sets eswitch mode to legacy (eswitch-mode=0)", false},
+		{Claim{Manager: "driverctl", Setting: Binding, Value: "vfio-pci", Says: "x", VFs: []int{1}}, 0, "driverctl sets driver of vf 1 to vfio-pci (x)", true},
+		{Claim{Manager: "systemd", Setting: Binding, Says: "unbind"}, 0, "systemd sets driver (unbind)", true},
 	} {
 		if tc.c.Fights(tc.mtu) != tc.fight {
 			t.Errorf("%s: fights: %v", tc.what, !tc.fight)

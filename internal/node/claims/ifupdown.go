@@ -2,7 +2,6 @@ package claims
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 type ifupdownRules struct {
 	active bool // ifupdown is installed: its state folder exists
 	ifaces []iface
+	hand   []handLine // see byHand
 }
 
 // iface is an iface stanza.
@@ -29,6 +29,7 @@ func readIfupdown(l *loader) ifupdownRules {
 	l.sources = true
 	defer func() { l.sources = false }()
 	r.readFile(l, "etc/network/interfaces", map[string]bool{})
+	r.scanCommands(l)
 	return r
 }
 
@@ -61,26 +62,13 @@ func (r *ifupdownRules) readFile(l *loader, name string, seen map[string]bool) {
 
 // parseInterfaces reads one file: its stanzas and the files that it sources.
 func parseInterfaces(file string, text []byte) (ifaces []iface, sources []entry) {
-	line, start, continued, inIface := 0, 0, "", false
-	for raw := range strings.Lines(string(text)) {
-		line++
-		s := strings.TrimSpace(raw)
-		if continued == "" {
-			start = line
-		}
-		if s == "" || s[0] == '#' {
-			continue
-		}
-		if rest, more := strings.CutSuffix(s, `\`); more {
-			continued += rest + " "
-			continue
-		}
-		s, continued = strings.TrimSpace(continued+s), ""
-		fields := strings.Fields(s)
+	inIface := false
+	for _, n := range joinLines(text, "#") {
+		fields := strings.Fields(n.text)
 		if len(fields) == 0 {
 			continue
 		}
-		e := entry{file: file, line: start, key: fields[0], value: strings.Join(fields[1:], " ")}
+		e := entry{file: file, line: n.number, key: fields[0], value: strings.Join(fields[1:], " ")}
 		switch {
 		case e.key == "iface" && len(fields) > 1:
 			i := iface{at: e}
@@ -110,9 +98,6 @@ func (r ifupdownRules) namesDevice(device string) bool {
 // commands are the options whose value a shell runs.
 var commands = []string{"pre-up", "up", "post-up", "down", "pre-down", "post-down"}
 
-// vfCommand matches "vf 3" in a command of iproute2.
-var vfCommand = regexp.MustCompile(`\bvf ([0-9]+)\b`)
-
 func (r ifupdownRules) claimsOn(d Device) []Claim {
 	if !r.active {
 		return nil
@@ -129,7 +114,10 @@ func (r ifupdownRules) claimsOn(d Device) []Claim {
 			}
 		}
 		for _, e := range i.lines {
-			if c, ok := i.lineClaim(d, e); ok {
+			if e.key == "mtu" && i.name != "" && i.name == d.Name {
+				c := d.newClaim(Ifupdown, entry{file: e.file, line: e.line, value: e.value}, MTU)
+				c.Says = excerpt.Line(e.key + " " + e.value)
+				c.HandOver = []string{"remove that line from " + c.Where()}
 				out = append(out, c)
 			}
 		}
@@ -137,35 +125,25 @@ func (r ifupdownRules) claimsOn(d Device) []Claim {
 	return out
 }
 
-// lineClaim returns the claim of one line within a stanza on a device.
-func (i iface) lineClaim(d Device, e entry) (Claim, bool) {
-	says := excerpt.Line(e.key + " " + e.value)
-	take := func(s Setting, value string) (Claim, bool) {
-		c := d.newClaim(Ifupdown, entry{file: e.file, line: e.line, value: value}, s)
-		c.Says = says
-		c.HandOver = []string{"remove that line from " + c.Where()}
-		return c, true
+// byHand returns what the commands of the stanzas set.
+func (r ifupdownRules) byHand() []handLine {
+	if !r.active {
+		return nil
 	}
-	own := i.name != "" && i.name == d.Name
-	switch {
-	case e.key == "mtu" && own:
-		return take(MTU, e.value)
-	case !slices.Contains(commands, e.key) || !d.isPF():
-		return Claim{}, false
-	}
-	command := strings.NewReplacer("$IFACE", i.name, "${IFACE}", i.name).Replace(e.value)
-	if !mentionsDevice(command, d) {
-		return Claim{}, false
-	}
-	if m := vfCommand.FindStringSubmatch(command); m != nil {
-		c, _ := take(VFSettings, "")
-		if n, ok := parseIndex(m[1]); ok {
-			c.VFs = []int{n}
+	return r.hand
+}
+
+// scanCommands reads the commands of the stanzas, which a shell runs with the stanza's name as
+// $IFACE.
+func (r *ifupdownRules) scanCommands(l *loader) {
+	s := &scanner{l: l, seen: map[string]bool{}}
+	for _, i := range r.ifaces {
+		for _, e := range i.lines {
+			if slices.Contains(commands, e.key) {
+				src := &source{file: e.file, manager: Ifupdown, vars: variables{"IFACE": {i.name}}, says: e.key + " " + e.value}
+				s.scanLine(src, textLine{e.line, e.value}, e.value)
+			}
 		}
-		return c, true
 	}
-	if strings.Contains(command, "sriov_numvfs") {
-		return take(Count, writtenNumber(command))
-	}
-	return Claim{}, false
+	r.hand = s.lines
 }

@@ -13,6 +13,8 @@ type entry struct {
 	key, value string
 }
 
+func (e entry) formatWhere() string { return Claim{File: e.file, Line: e.line}.Where() }
+
 func (e entry) formatSays() string {
 	if e.value == "" && e.key == "" {
 		return ""
@@ -34,25 +36,11 @@ type section struct {
 // continues it. parseINI skips all other lines, as both programs do.
 func parseINI(file string, text []byte) []section {
 	var out []section
-	line, continued := 0, ""
-	start := 0
-	for raw := range strings.Lines(string(text)) {
-		line++
-		s := strings.TrimSpace(raw)
-		if continued == "" {
-			start = line
-		}
-		if s == "" || s[0] == '#' || s[0] == ';' {
-			continue // within a continued line too
-		}
-		if rest, more := strings.CutSuffix(s, `\`); more {
-			continued += rest + " "
-			continue
-		}
-		s, continued = strings.TrimSpace(continued+s), ""
+	for _, n := range joinLines(text, "#;") {
+		s := n.text
 		if name, ok := strings.CutPrefix(s, "["); ok {
 			if name, ok := strings.CutSuffix(name, "]"); ok {
-				out = append(out, section{name: name, file: file, line: start})
+				out = append(out, section{name: name, file: file, line: n.number})
 			}
 			continue
 		}
@@ -61,7 +49,7 @@ func parseINI(file string, text []byte) []section {
 			continue
 		}
 		last := &out[len(out)-1]
-		last.entries = append(last.entries, entry{file: file, line: start, key: strings.TrimSpace(key), value: strings.TrimSpace(value)})
+		last.entries = append(last.entries, entry{file: file, line: n.number, key: strings.TrimSpace(key), value: strings.TrimSpace(value)})
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package claims
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -146,11 +147,29 @@ func (u unitFile) linkClaims(d Device) []Claim {
 	link, _ := mergeSections(u.sections, "Link")
 	if e, ok := link.lastEntry("SR-IOVVirtualFunctions"); ok && e.value != "" && d.isPF() {
 		out = append(out, handOver(d.newClaim(Udev, e, Count), "udevadm control --reload"))
+	} else if e, ok := u.highestVF(); ok && d.isPF() {
+		c := d.newClaim(Udev, e, Count)
+		n, _ := parseIndex(e.value)
+		c.Value = strconv.Itoa(n + 1)
+		out = append(out, handOver(c, "udevadm control --reload"))
 	}
 	if e, ok := link.lastEntry("MTUBytes"); ok && e.value != "" {
 		out = append(out, handOver(d.newClaim(Udev, e, MTU), "udevadm control --reload"))
 	}
 	return out
+}
+
+// highestVF returns the highest VirtualFunction= of the [SR-IOV] sections. udev makes all VFs up to it
+// if a .link file gives no number (systemd issue 32836).
+func (u unitFile) highestVF() (highest entry, ok bool) {
+	most := -1
+	for _, s := range u.sections {
+		e, found := s.lastEntry("VirtualFunction")
+		if n, isIndex := parseIndex(e.value); s.name == "SR-IOV" && found && isIndex && n > most {
+			most, highest, ok = n, e, true
+		}
+	}
+	return highest, ok
 }
 
 // networkClaims returns the claims of a .network file, which systemd-networkd applies.

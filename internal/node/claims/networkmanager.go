@@ -90,17 +90,18 @@ func (r *nmRules) setUnmanaged(e entry) {
 	}
 }
 
-// leavesAlone reports whether NetworkManager leaves a device alone.
-func (r nmRules) leavesAlone(d Device, other ifupdownRules) bool {
-	if !r.active || matchesSpecs(r.unwanted, d) || r.leavesIfupdown && other.namesDevice(d.Name) {
+// leavesAlone reports whether NetworkManager leaves a device alone. managed= of a [device] section
+// decides before udev's property (NetworkManager.conf(5)).
+func (r nmRules) leavesAlone(d Device, all Rules) bool {
+	if !r.active || matchesSpecs(r.unwanted, d) || r.leavesIfupdown && all.ifupdown.namesDevice(d.Name) || all.ifcfg.leftByNM(d) {
 		return true
 	}
 	for _, s := range r.devices {
-		if e, ok := s.lastEntry("managed"); ok && isNo(e.value) && deviceSection(s, d) {
-			return true
+		if e, ok := s.lastEntry("managed"); ok && deviceSection(s, d) {
+			return isNo(e.value)
 		}
 	}
-	return false
+	return all.udev.leavesAlone(d)
 }
 
 // deviceSection reports whether a [device...] section is about a device.
@@ -150,8 +151,8 @@ func matchesSpec(spec string, d Device) bool {
 	return spec == d.Name || strings.EqualFold(spec, d.MAC.String()) && !d.MAC.IsZero()
 }
 
-func (r nmRules) claimsOn(d Device, other ifupdownRules) []Claim {
-	if r.leavesAlone(d, other) {
+func (r nmRules) claimsOn(d Device, all Rules) []Claim {
+	if r.leavesAlone(d, all) {
 		return nil
 	}
 	var out []Claim
@@ -160,7 +161,7 @@ func (r nmRules) claimsOn(d Device, other ifupdownRules) []Claim {
 			out = append(out, handOver(d.newClaim(NetworkManager, e, Count), "systemctl reload NetworkManager"))
 		}
 	}
-	own, auto := false, false
+	own, auto := all.ifcfg.hasProfile(d), false
 	for _, p := range r.profiles {
 		if !p.matchesDevice(d) {
 			continue
@@ -226,6 +227,12 @@ func (p nmProfile) claimsOn(d Device) []Claim {
 		c := d.newClaim(NetworkManager, e, Count)
 		c.HandOver = []string{"nmcli connection modify " + shellWord(id) + " remove sriov"}
 		out = append(out, c)
+		if e, ok := s.lastEntry("eswitch-mode"); ok && eswitchMode(e.value) != "" {
+			c := d.newClaim(NetworkManager, e, Switch)
+			c.Value = eswitchMode(e.value)
+			c.HandOver = []string{"nmcli connection modify " + shellWord(id) + " sriov.eswitch-mode preserve"}
+			out = append(out, c)
+		}
 		for _, e := range s.entries {
 			if n, ok := parseIndex(strings.TrimPrefix(e.key, "vf.")); ok && strings.HasPrefix(e.key, "vf.") {
 				c := d.newClaim(NetworkManager, e, VFSettings)
@@ -249,6 +256,18 @@ func (p nmProfile) claimsOn(d Device) []Claim {
 	c.Value = ""
 	c.HandOver = nmLeaves(d)
 	return append(out, c)
+}
+
+// eswitchMode returns the mode that a profile sets; empty if it keeps the present one. Keyfiles have
+// the number.
+func eswitchMode(value string) string {
+	switch strings.ToLower(value) {
+	case "0", "legacy":
+		return "legacy"
+	case "1", "switchdev":
+		return "switchdev"
+	}
+	return ""
 }
 
 // nmLeaves makes NetworkManager leave a device alone: VFs by their driver,

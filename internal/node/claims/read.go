@@ -15,8 +15,11 @@ import (
 
 // These constants bound the reading of other programs' files.
 const (
-	maxFile  = 1 << 20
-	maxFiles = 1000 // of one folder
+	maxFile   = 1 << 20
+	maxFiles  = 1000     // of one folder, with the right names
+	maxListed = 20_000   // entries of one folder
+	maxTotal  = 32 << 20 // bytes of all files
+	maxErrors = 20
 )
 
 // Rules are the files of all managers, parsed.
@@ -26,6 +29,8 @@ type Rules struct {
 	netplan  netplanRules
 	ifupdown ifupdownRules
 	byHand   []handLine
+	ifcfg    ifcfgRules
+	udev     udevUnmanaged
 }
 
 // Read parses the files below the root of a host: os.DirFS("/") outside of
@@ -33,14 +38,23 @@ type Rules struct {
 // in the rules.
 func Read(root fs.FS) (Rules, error) {
 	l := loader{root: root}
+	return readAll(&l), errors.Join(l.errs...)
+}
+
+// readAll reads, or with listOnly lists, the files of all managers.
+func readAll(l *loader) Rules {
 	r := Rules{
-		netplan:  readNetplan(&l),
-		ifupdown: readIfupdown(&l),
-		byHand:   readByHand(&l),
+		netplan:  readNetplan(l),
+		ifupdown: readIfupdown(l),
+		byHand:   readByHand(l),
+		ifcfg:    readIfcfg(l),
 	}
-	r.networkd = readNetworkd(&l)
-	r.nm = readNM(&l)
-	return r, errors.Join(l.errs...)
+	r.networkd = readNetworkd(l)
+	r.nm = readNM(l)
+	if r.nm.active {
+		r.udev = readUdevUnmanaged(l)
+	}
+	return r
 }
 
 // On returns the claims on the PFs and on those of their VFs that are on the
@@ -49,12 +63,13 @@ func (r Rules) On(pfs []vf.PF) []Claim {
 	devices := Devices(pfs)
 	var all []Claim
 	for _, d := range devices {
-		all = append(all, r.nm.claimsOn(d, r.ifupdown)...)
+		all = append(all, r.nm.claimsOn(d, r)...)
+		all = append(all, r.ifcfg.claimsOn(d, r.nm.active)...)
 		all = append(all, r.networkd.claimsOn(d)...)
 		all = append(all, r.netplan.claimsOn(d)...)
 		all = append(all, r.ifupdown.claimsOn(d)...)
 	}
-	return mergeClaims(append(all, onByHand(r.byHand, devices)...))
+	return mergeClaims(append(all, onByHand(append(slices.Clone(r.byHand), r.ifupdown.byHand()...), listFunctions(pfs))...))
 }
 
 // Reader reads the files again only when one of them has changed.
@@ -63,6 +78,7 @@ type Reader struct {
 
 	mu     sync.Mutex // guards the fields below
 	stamps string
+	named  map[string]string // the scripts that were read because a file names them, with their stamps
 	rules  Rules
 	err    error
 }
@@ -73,16 +89,25 @@ func (r *Reader) Rules() (Rules, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := loader{root: r.Root, listOnly: true}
-	readNetplan(&l)
-	readIfupdown(&l)
-	readByHand(&l)
-	readNetworkd(&l)
-	readNM(&l)
-	if stamps := l.stamps.String(); r.stamps == "" || stamps != r.stamps {
+	readAll(&l)
+	if stamps := l.stamps.String(); r.stamps == "" || stamps != r.stamps || r.isNamedChanged() {
 		r.stamps = stamps
-		r.rules, r.err = Read(r.Root)
+		all := loader{root: r.Root}
+		r.rules, r.err = readAll(&all), errors.Join(all.errs...)
+		r.named = all.named
 	}
 	return r.rules, r.err
+}
+
+// isNamedChanged reports whether a script that a file names has changed.
+func (r *Reader) isNamedChanged() bool {
+	l := loader{root: r.Root}
+	for name, stamp := range r.named {
+		if l.stampOf(name) != stamp {
+			return true
+		}
+	}
+	return false
 }
 
 // loader lists and reads files, and keeps the errors.
@@ -91,7 +116,25 @@ type loader struct {
 	listOnly bool // note names, sizes and times instead of reading
 	sources  bool // with listOnly, read all the same, since the text names other files
 	stamps   strings.Builder
+	named    map[string]string // see Reader
+	total    int               // bytes that were read
 	errs     []error
+}
+
+// addError keeps an error, unless there are many.
+func (l *loader) addError(format string, v ...any) {
+	if len(l.errs) < maxErrors {
+		l.errs = append(l.errs, fmt.Errorf(format, v...))
+	}
+}
+
+// stampOf returns the size and time of a file.
+func (l *loader) stampOf(name string) string {
+	info, err := fs.Stat(l.root, name)
+	if err != nil {
+		return "none"
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano())
 }
 
 // fileExists reports whether a path is there.
@@ -110,17 +153,55 @@ func (l *loader) noteStamp(v ...any) {
 // listFiles returns the paths in a folder whose names have one of the suffixes,
 // sorted; none when there is no such folder.
 func (l *loader) listFiles(dir string, suffixes ...string) []string {
-	entries, err := fs.ReadDir(l.root, dir)
+	return l.listMatching(dir, func(name string) bool {
+		return !strings.HasPrefix(name, ".") && slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) })
+	})
+}
+
+// listMatching returns the paths in a folder whose names are wanted.
+func (l *loader) listMatching(dir string, isWanted func(string) bool) []string {
+	names, err := l.listNames(dir, isWanted)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.errs = append(l.errs, fmt.Errorf("list the network configuration: %w", err))
+		l.addError("list the network configuration: %w", err)
 	}
-	var out []string
-	for _, e := range entries[:min(len(entries), maxFiles)] {
-		if slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(e.Name(), s) }) && !strings.HasPrefix(e.Name(), ".") {
-			out = append(out, path.Join(dir, e.Name()))
+	slices.Sort(names)
+	if len(names) > maxFiles {
+		l.addError("list the network configuration: %s has more than %d files: the others are not read", dir, maxFiles)
+		names = names[:maxFiles]
+	}
+	for i, name := range names {
+		names[i] = path.Join(dir, name)
+	}
+	return names
+}
+
+// listNames returns the names in a folder that are wanted. It stops in a folder that has
+// very many.
+func (l *loader) listNames(dir string, isWanted func(string) bool) (out []string, err error) {
+	f, err := l.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return nil, nil // no folder
+	}
+	for listed := 0; listed < maxListed; {
+		entries, err := d.ReadDir(500)
+		for _, e := range entries {
+			if isWanted(e.Name()) {
+				out = append(out, e.Name())
+			}
+		}
+		if listed += len(entries); errors.Is(err, io.EOF) || err == nil && len(entries) == 0 {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
 		}
 	}
-	return out
+	return out, nil
 }
 
 // listLayered lists the files of several folders, the most important folder first, ordered by name.
@@ -159,10 +240,43 @@ func (l *loader) readText(name string) []byte {
 		text, err = l.readFile(name)
 	}
 	if err != nil {
-		l.errs = append(l.errs, fmt.Errorf("read the network configuration: %w", err))
+		l.addError("read the network configuration: %w", err)
 		return nil
 	}
 	return text
+}
+
+// readScript reads a script, and with listOnly only its stamp. A program counts only if it begins as
+// a script of a shell, so that no more is read of another.
+func (l *loader) readScript(name string, isProgram bool) []byte {
+	if l.listOnly {
+		l.noteStamp(name, l.stampOf(name))
+		return nil
+	}
+	if l.named == nil {
+		l.named = map[string]string{}
+	}
+	l.named[name] = l.stampOf(name)
+	if isProgram && !l.beginsAsScript(name) {
+		return nil
+	}
+	return l.readText(name)
+}
+
+// beginsAsScript reads the first bytes of a file.
+func (l *loader) beginsAsScript(name string) bool {
+	info, err := fs.Stat(l.root, name)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := l.root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	first := make([]byte, 64)
+	n, _ := io.ReadFull(f, first)
+	return isShellScript(first[:n])
 }
 
 func (l *loader) readFile(name string) ([]byte, error) {
@@ -171,7 +285,11 @@ func (l *loader) readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if l.total > maxTotal {
+		return nil, fmt.Errorf("%s: the files before it have more than %d bytes", name, maxTotal)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	l.total += len(text)
 	if err == nil && len(text) > maxFile {
 		err = fmt.Errorf("%s: more than %d bytes", name, maxFile)
 	}

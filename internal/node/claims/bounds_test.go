@@ -1,0 +1,67 @@
+package claims
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// hostileTrees are trees whose reading must stay cheap.
+func hostileTrees() map[string]map[string]string {
+	const write = "echo 4 > /sys/class/net/enp1s0f0/device/sriov_numvfs\n"
+	many := map[string]string{}
+	for i := range 3 * maxFiles {
+		many[fmt.Sprintf("etc/systemd/system/%d.service", i)] = "[Service]\nExecStart=/bin/sh -c '" + strings.TrimSpace(write) + "'\n"
+	}
+	chain := map[string]string{"etc/rc.local": "#!/bin/sh\n/opt/0\n"}
+	for i := range 3 * maxScripts {
+		chain[fmt.Sprintf("opt/%d", i)] = fmt.Sprintf("#!/bin/sh\n/opt/%d\n/opt/%d\n", i+1, i+2)
+	}
+	large := map[string]string{}
+	for i := range 2 * maxTotal / maxFile {
+		large[fmt.Sprintf("etc/init.d/%03d", i)] = "#!/bin/sh\n" + strings.Repeat("# nothing\n", maxFile/10-10)
+	}
+	return map[string]map[string]string{
+		"many files":        many,
+		"scripts":           chain,
+		"large files":       large,
+		"continued lines":   {"etc/rc.local": strings.Repeat("a \\\n", maxFile/4-1), "etc/systemd/network/a.link": strings.Repeat("a \\\n", maxFile/4-1), "etc/network/interfaces": strings.Repeat("a \\\n", maxFile/4-1)},
+		"many lines":        {"etc/rc.local": strings.Repeat(write, maxFile/len(write)-1)},
+		"a wide loop":       {"etc/rc.local": "A='" + strings.Repeat("x ", 5000) + "'\n" + strings.Repeat("A=$A$A$A\n", 40) + strings.Repeat("for i in $A$A; do for j in $A$A; do ip link set $i$j vf $i$A mac $j; done; done\n", 300)},
+		"a long variable":   {"etc/rc.local": "A=xxxxxxxx\n" + strings.Repeat("A=$A$A\n", 5000) + "echo $A > /sys/class/net/$A/device/sriov_numvfs\n"},
+		"many words":        {"etc/rc.local": "A='" + strings.Repeat("x ", 5000) + "'\n" + strings.Repeat("for i in $A; do for j in $A; do ip link set"+strings.Repeat(" $i$j", 2000)+" vf $i mac $j; done; done\n", 80)},
+		"many assignments":  {"etc/rc.local": "A=xxxxxxxx\n" + strings.Repeat("A=$A$A\n", 140000)},
+		"braces":            {"etc/rc.local": "for i in " + strings.Repeat("{1..9999}", 500) + "; do ip link set enp1s0f0 vf $i mac x; done\n"},
+		"nested shells":     {"etc/rc.local": strings.Repeat("sh -c \"", 2000) + write},
+		"quotes":            {"etc/rc.local": strings.Repeat("$(\"'`", maxLine) + "\n"},
+		"rules":             {"etc/udev/rules.d/a.rules": strings.Repeat(`KERNEL=="a|b|c*", ATTR{sriov_numvfs}="4"`+"\n", 20000)},
+		"YAML with aliases": {"etc/os-net-config/config.yaml": "a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\n" + strings.Repeat("- [", 2000)},
+		"many maps":         {"etc/os-net-config/config.yaml": strings.Repeat("- {type: sriov_pf, name: enp1s0f0, numvfs: 4}\n", 20000)},
+	}
+}
+
+// TestHostileTrees: a tree of any size or content costs a bounded time, and a bounded number of
+// claims.
+func TestHostileTrees(t *testing.T) {
+	for name, files := range hostileTrees() {
+		t.Run(name, func(t *testing.T) {
+			root := fstest.MapFS{"run/network/ifstate": {}}
+			for file, text := range files {
+				root[file] = &fstest.MapFile{Data: []byte(text)}
+			}
+			began := time.Now()
+			l := loader{root: root}
+			rules := readAll(&l)
+			claims := rules.On(host())
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if len(rules.byHand) > maxLines || len(claims) > 8*maxLines || len(l.errs) > maxErrors || l.total > maxTotal+maxFile || len(l.named) > 8*maxFiles {
+				t.Errorf("%d lines, %d claims, %d errors, %d bytes, %d scripts", len(rules.byHand), len(claims), len(l.errs), l.total, len(l.named))
+			}
+			t.Logf("%s, %d lines, %d bytes, errors %v", time.Since(began).Round(time.Millisecond), len(rules.byHand), l.total, l.errs)
+		})
+	}
+}
