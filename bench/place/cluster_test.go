@@ -38,6 +38,8 @@ type podList struct {
 			NodeName    string `json:"nodeName"`
 			HostPID     bool   `json:"hostPID"`
 			HostNetwork bool   `json:"hostNetwork"`
+			Token       *bool  `json:"automountServiceAccountToken"`
+			Volumes     []any  `json:"volumes"`
 			Containers  []struct {
 				SecurityContext struct {
 					Capabilities struct {
@@ -222,6 +224,9 @@ func (w *world) opens(t *testing.T) {
 		host := strings.HasSuffix(pod.Metadata.Name, "-host")
 		if pod.Spec.HostPID != host || pod.Spec.HostNetwork != host {
 			t.Errorf("%s is in the node's PID namespace: %t, in its network: %t", pod.Metadata.Name, pod.Spec.HostPID, pod.Spec.HostNetwork)
+		}
+		if pod.Spec.Token == nil || *pod.Spec.Token || len(pod.Spec.Volumes) != 0 {
+			t.Errorf("%s has a token or a volume: %v, %v", pod.Metadata.Name, pod.Spec.Token, pod.Spec.Volumes)
 		}
 		name := strings.ReplaceAll(pod.Metadata.Name, p.run, "RUN")
 		got = append(got, fmt.Sprintf("%s/%s on %s, network %q", pod.Metadata.Namespace, name, pod.Spec.NodeName, pod.Metadata.Annotations["k8s.v1.cni.cncf.io/networks"]))
