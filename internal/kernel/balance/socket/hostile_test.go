@@ -236,7 +236,7 @@ func TestDetachByProgram(t *testing.T) {
 	isServed(t, w, p, "afterwards")
 }
 
-// TestI9RewrittenAddresses: a program that runs before Culvert's rewrites addresses: it is attached
+// TestI9RewrittenAddresses: a program that runs before Culvert's rewrites addresses. It is attached
 // with BPF_F_BEFORE, or to a cgroup further down, where it may be the only one. Culvert balances by
 // the new address. A pod cannot reach a foreign Service by another address.
 func TestI9RewrittenAddresses(t *testing.T) {
