@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // Progress shows a person the state of the runs: on a terminal in one line that changes, else
@@ -61,7 +62,7 @@ func (p *Progress) Close() {
 	p.clearLine()
 }
 
-// Say writes a line that stays.
+// Say writes a line that stays. It may repeat the text of an agent.
 func (p *Progress) Say(format string, args ...any) {
 	if p == nil {
 		return
@@ -69,7 +70,7 @@ func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clearLine()
-	fmt.Fprintf(p.w, format+"\n", args...)
+	fmt.Fprintln(p.w, excerpt.Lines(fmt.Sprintf(format, args...)))
 }
 
 // Step says what goes on before there are runs.
@@ -103,7 +104,7 @@ func (p *Progress) setStep(what string, left time.Duration) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.what, p.began, p.end = what, p.now(), time.Time{}
+	p.what, p.began, p.end = excerpt.Clean(what), p.now(), time.Time{}
 	if left > 0 {
 		p.end = p.began.Add(left)
 	}

@@ -48,6 +48,13 @@ func TestProgress(t *testing.T) {
 	if got := told(true, 0, void); got != "\r\x1b[KVF: a run is void: the traffic took another way\n" {
 		t.Errorf("%q", got)
 	}
+	hostile := func(p *Progress) {
+		p.endRun(arm, bench.Run{Void: "\x1b]0;hostile\a"})
+		p.Step("look for \x1b[2Jhostile")
+	}
+	if got := told(false, 25, hostile); strings.ContainsAny(got, "\x1b\a") || strings.Count(got, "hostile") < 2 {
+		t.Errorf("the text of a hostile agent: %q", got)
+	}
 	var none *Progress
 	void(none)
 	none.Step("nobody sees it")

@@ -283,42 +283,50 @@ func (p *Pods) Close() error {
 func (c Cluster) removeAll(selector string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), goneTime)
 	defer cancel()
-	return c.inEach(func(namespace string) error { return c.removeIn(ctx, namespace, selector) })
+	return c.inEach(func(namespace string) error { return c.removeIn(ctx, namespace, made, "--selector", selector) })
 }
 
-func (c Cluster) removeIn(ctx context.Context, namespace, selector string) error {
+// removeIn deletes the objects that arguments of kubectl name.
+func (c Cluster) removeIn(ctx context.Context, namespace string, which ...string) error {
 	for {
-		_, err := c.kubectlFor(ctx, goneTime, namespace, nil, "delete", made, "--selector", selector, "--ignore-not-found", "--wait", "--timeout", "60s")
+		_, err := c.kubectlFor(ctx, goneTime, namespace, nil, slices.Concat([]string{"delete"}, which, []string{"--ignore-not-found", "--wait", "--timeout", "60s"})...)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return fmt.Errorf("pods of this measurement are left: kubectl delete %s -n %s -l %s: %w", made, namespace, selector, err)
+			return fmt.Errorf("objects of a measurement are left: kubectl delete -n %s %s: %w", namespace, strings.Join(which, " "), err)
 		}
 	}
 }
 
-// removeExpired removes the objects of invocations that died.
+// removeExpired removes the objects of invocations that died: those whose own lease has run out. A
+// tenant can give the label of a running measurement to an object of its namespace, so the label does
+// not lead to others.
 func (c Cluster) removeExpired(ctx context.Context, now time.Time) error {
 	left, err := c.listObjects(ctx, made, labelManaged)
 	if err != nil {
 		return err
 	}
-	dead := map[string]bool{}
+	dead := map[string][]string{}
 	for _, o := range left {
 		end, err := time.Parse(time.RFC3339, o.Metadata.Annotations[leaseKey])
-		if run := o.Metadata.Labels[labelRun]; run != "" && (err != nil || now.After(end)) {
-			dead[run] = true
+		if o.Metadata.Labels[labelRun] != "" && (err != nil || now.After(end)) {
+			dead[o.Metadata.Namespace] = append(dead[o.Metadata.Namespace], strings.ToLower(o.Kind)+"/"+o.Metadata.Name)
 		}
 	}
-	for run := range dead {
-		if err := c.removeAll(labelRun + "=" + run); err != nil {
-			return err
-		}
+	if len(dead) == 0 {
+		return nil
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, goneTime)
+	defer cancel()
+	return c.inEach(func(namespace string) error {
+		if len(dead[namespace]) == 0 {
+			return nil
+		}
+		return c.removeIn(ctx, namespace, dead[namespace]...)
+	})
 }
 
 // findImage returns the image that the pods run: culvertd's, unless the caller names another.

@@ -38,6 +38,8 @@ type podList struct {
 			NodeName    string `json:"nodeName"`
 			HostPID     bool   `json:"hostPID"`
 			HostNetwork bool   `json:"hostNetwork"`
+			Token       *bool  `json:"automountServiceAccountToken"`
+			Volumes     []any  `json:"volumes"`
 			Containers  []struct {
 				SecurityContext struct {
 					Capabilities struct {
@@ -155,6 +157,7 @@ func TestCluster(t *testing.T) {
 	t.Run("SaysWhatIsWrong", w.saysWhatIsWrong)
 	t.Run("Opens", w.opens)
 	t.Run("KeepsNodesFromTenants", w.keepsNodesFromTenants)
+	t.Run("KeepsRunsOfOthers", w.keepsRunsOfOthers)
 	t.Run("NeedsTheRightsThatAreDocumented", w.needsTheRightsThatAreDocumented)
 	t.Run("LeavesNothing", w.leavesNothing)
 	t.Run("DoesWithoutWhatThePolicyRefuses", w.doesWithoutWhatThePolicyRefuses)
@@ -222,6 +225,9 @@ func (w *world) opens(t *testing.T) {
 		if pod.Spec.HostPID != host || pod.Spec.HostNetwork != host {
 			t.Errorf("%s is in the node's PID namespace: %t, in its network: %t", pod.Metadata.Name, pod.Spec.HostPID, pod.Spec.HostNetwork)
 		}
+		if pod.Spec.Token == nil || *pod.Spec.Token || len(pod.Spec.Volumes) != 0 {
+			t.Errorf("%s has a token or a volume: %v, %v", pod.Metadata.Name, pod.Spec.Token, pod.Spec.Volumes)
+		}
 		name := strings.ReplaceAll(pod.Metadata.Name, p.run, "RUN")
 		got = append(got, fmt.Sprintf("%s/%s on %s, network %q", pod.Metadata.Namespace, name, pod.Spec.NodeName, pod.Metadata.Annotations["k8s.v1.cni.cncf.io/networks"]))
 	}
@@ -280,6 +286,32 @@ func (w *world) keepsNodesFromTenants(t *testing.T) {
 		if enters := err == nil; enters == pod.Host {
 			t.Errorf("the tenant may enter %s/%s, in the node's network %t: %t, %v: %s", pod.Namespace, pod.Name, pod.Host, enters, err, out)
 		}
+	}
+}
+
+// A tenant gives the label of a running measurement to a pod of its own, with a lease that has run out.
+// The next measurement removes that pod, and neither the nodes' pods of the other one nor the others.
+func (w *world) keepsRunsOfOthers(t *testing.T) {
+	defer w.runKubelet(t, true)()
+	p, err := w.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	w.Must(http.MethodPost, podsPath, fmt.Sprintf(`{apiVersion: v1, kind: Pod, spec: {containers: [{name: a, image: b}]},
+  metadata: {name: hostile, labels: {app.kubernetes.io/managed-by: culvert-bench, culvert.dev/bench-run: %q}, annotations: {culvert.dev/bench-until: "2026-01-01T00:00:00Z"}}}`, p.run))
+	if err := w.removeExpired(t.Context(), time.Now()); err != nil {
+		t.Error(err)
+	}
+	if n := len(w.listPods(t).Items); n != len(p.All) {
+		t.Errorf("%d pods are left of %d", n, len(p.All))
+	}
+	if got := w.listServices(t); len(got) != 1 {
+		t.Errorf("Services are %q", got)
 	}
 }
 

@@ -72,6 +72,7 @@ func (p *Pods) runLabels() object {
 
 // state has the fields that are read of a pod or Service.
 type state struct {
+	Kind     string `json:"kind"`
 	Metadata struct {
 		Name        string            `json:"name"`
 		Namespace   string            `json:"namespace"`

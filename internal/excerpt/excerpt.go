@@ -36,6 +36,15 @@ func Clean(text string) string {
 	return b.String()
 }
 
+// Lines returns text with each of its lines cleaned.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Clean(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // How many characters a message repeats of a value and of the output of a command.
 const (
 	longestValue  = 100

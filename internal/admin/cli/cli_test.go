@@ -120,6 +120,21 @@ func runRoot(args ...string) (string, int) {
 	return b.String(), status
 }
 
+// A pod, another host or a file may be the source of a part of an error. The terminal does not act
+// upon it, and its lines stay.
+func TestErrorsAreHarmless(t *testing.T) {
+	root := NewRoot("lab", "v1.2.3", &cobra.Command{}, &cobra.Command{
+		Use: "up", RunE: func(*cobra.Command, []string) error { return errors.New("the agent said \x1b]0;hostile\a\nand left") },
+	})
+	var b strings.Builder
+	root.SetOut(&b)
+	root.SetErr(&b)
+	root.SetArgs([]string{"up"})
+	if status := Run(root); status != 1 || b.String() != `culvert lab: the agent said \x1b]0;hostile\a`+"\nand left\n" {
+		t.Errorf("status %d: %q", status, b.String())
+	}
+}
+
 // TestRun: a program that culvert execs calls itself "culvert WORD", as the
 // user did. It refuses a word that is none of its commands, and has the exit
 // status of its command.

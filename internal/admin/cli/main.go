@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // ExitStatus is the error of a command that only sets the exit status; Run prints
@@ -31,6 +33,7 @@ func Run(root *cobra.Command) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	}
-	fmt.Fprintln(root.ErrOrStderr(), root.CommandPath()+":", err)
+	// An error may repeat the text of a pod, another host or a file.
+	fmt.Fprintln(root.ErrOrStderr(), root.CommandPath()+":", excerpt.Lines(err.Error()))
 	return 1
 }

@@ -120,12 +120,21 @@ func (r cluster) serviceAttacks(t *testing.T) []attack {
 func TestI9OthersMakeNoSliceOfCulvert(t *testing.T) {
 	r := newRealCluster(t)
 	own := connect(t, asController(r.config))
-	for _, name := range []string{"own", "left", "relabelled"} {
+	for _, name := range []string{"own", "left", "relabelled", "held", "shared", "orphan"} {
 		apiserver.Eventually(t, "slice "+name, func() error { return own.Create(t.Context(), sliceOf(name, service.ManagedBy)) }) // its rights take a moment
 	}
+	empty := sliceOf("empty", service.ManagedBy)
+	empty.Endpoints = nil
+	createObject(t, own, empty)
 	createObject(t, r.admin, sliceOf("theirs", "x"))
+	for _, name := range []string{"orphan", "empty"} {
+		if err := changeSlice(name, func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil })(t.Context(), r.admin); err != nil {
+			t.Errorf("the owner of slice %s of Culvert's cannot be taken away: %v", name, err)
+		}
+	}
 	if err := changeSlice("left", func(s *discoveryv1.EndpointSlice) {
-		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: "x"}}
+		no := false
+		s.OwnerReferences[0].BlockOwnerDeletion = &no
 	})(t.Context(), r.admin); err != nil {
 		t.Errorf("the owner of a slice of Culvert's cannot be changed: %v", err)
 	}
@@ -138,8 +147,19 @@ func TestI9OthersMakeNoSliceOfCulvert(t *testing.T) {
 		{"label of Culvert added", policy, changeSlice("theirs", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = service.ManagedBy })},
 		{"label of Culvert removed", policy, changeSlice("relabelled", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelManagedBy) })},
 		{"endpoint of Culvert's changed", policy, changeSlice("own", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "192.0.2.2" })},
+		// The controller may not write a slice with either of these. So the slice would keep its
+		// addresses when they are another pod's.
+		{"Culvert's kept by a finalizer", policy, changeSlice("held", func(s *discoveryv1.EndpointSlice) { s.Finalizers = []string{"example.com/x"} })},
+		{"second owner of Culvert's", policy, changeSlice("shared", func(s *discoveryv1.EndpointSlice) {
+			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "y"})
+		})},
 		{"network of Culvert's changed", policy, changeSlice("own", func(s *discoveryv1.EndpointSlice) { s.Labels[service.NetworkLabel] = "c.d" })},
 	})
+	for _, name := range []string{"held", "shared"} {
+		if err := changeSlice(name, func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })(t.Context(), own); err == nil {
+			t.Errorf("the controller can write slice %s: then the policy need not refuse that attack", name)
+		}
+	}
 }
 
 // I9: the controller trusts the annotation culvert.dev/confirmed of a pod, so no other credential

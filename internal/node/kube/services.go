@@ -34,7 +34,7 @@ const (
 	defaultAffinity = 10800
 )
 
-// services are the cluster's Services with a ClusterIP and the annotation, and the EndpointSlices that
+// services are the cluster's Services with a ClusterIP that isServed keeps, and the EndpointSlices that
 // Culvert's controller makes (docs/design/0021-services.md).
 type services struct {
 	all, slices cache.SharedIndexInformer
@@ -125,9 +125,10 @@ type clusterService struct {
 }
 
 type serviceSpec struct {
-	ClusterIPs            []string      `json:"clusterIPs"`
-	Ports                 []servicePort `json:"ports"`
-	SessionAffinity       string        `json:"sessionAffinity"`
+	ClusterIPs            []string          `json:"clusterIPs"`
+	Selector              map[string]string `json:"selector"`
+	Ports                 []servicePort     `json:"ports"`
+	SessionAffinity       string            `json:"sessionAffinity"`
 	SessionAffinityConfig struct {
 		ClientIP struct {
 			TimeoutSeconds *int32 `json:"timeoutSeconds"`
@@ -136,9 +137,13 @@ type serviceSpec struct {
 	InternalTrafficPolicy string `json:"internalTrafficPolicy"`
 }
 
-// isServed reports whether the Service is to be served over a network of VFs. Culvert's controller makes
-// EndpointSlices for no other Service.
-func (s *clusterService) isServed() bool { return s.Annotations[service.NetworkAnnotation] != "" }
+// isServed reports whether the Service may be served over a network of VFs. Its owner names the network,
+// or the controller chose a default one. Then the selector has Culvert's key, or the owner asks for the
+// fallback. Culvert's controller makes EndpointSlices for no other Service.
+func (s *clusterService) isServed() bool {
+	return s.Annotations[service.NetworkAnnotation] != "" || s.Annotations[service.FallbackAnnotation] != "" ||
+		s.Spec != nil && s.Spec.Selector[service.SelectorKey] != ""
+}
 
 // servicePort is a port of a Service or of an EndpointSlice.
 type servicePort struct {
@@ -218,12 +223,13 @@ func (s *clusterService) parseService() *table.Service {
 	return out
 }
 
-// parseSlice returns nil for a slice that names no Service or network. A condition that is not
-// set has the meaning that kube-proxy gives it.
+// parseSlice returns nil for a slice that names no Service or network. It also does for one that is
+// being deleted: the controller has given it up, and a finalizer may keep it for ever. A condition that
+// is not set has the meaning that kube-proxy gives it.
 func (s *endpointSlice) parseSlice(node string) *table.Slice {
 	network, err := service.ParseLabel(s.Labels[service.NetworkLabel])
 	of := s.Labels[labelServiceName]
-	if err != nil || of == "" {
+	if err != nil || of == "" || s.DeletionTimestamp != nil {
 		return nil
 	}
 	out := &table.Slice{Name: s.Namespace + "/" + s.Name, Service: s.Namespace + "/" + of, Network: network}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 
 	"github.com/culvert-net/culvert/internal/kernel/balance"
 	"github.com/culvert-net/culvert/internal/network/service"
@@ -131,6 +132,63 @@ func TestI7ServicesOfOthersAreNotKept(t *testing.T) {
 	until(t, "a Service that names a network later", func() bool { return kept() == "default/other default/web" })
 	s.add("services", "default", "web", nil, spec)
 	until(t, "a Service that names none any more", func() bool { return kept() == "default/other" })
+}
+
+// TestServicesOfDefaultNetworks: a node keeps the Services that the controller serves over a default
+// network, which have no annotation that names it.
+func TestServicesOfDefaultNetworks(t *testing.T) {
+	s, config := newAPI(t)
+	labels := func(of string) map[string]any {
+		return map[string]any{"labels": map[string]any{"endpointslice.kubernetes.io/managed-by": "culvert.dev", "kubernetes.io/service-name": of, "culvert.dev/network": "default.net1"}}
+	}
+	s.add("services", "default", "keyed", nil, fieldsOf(t, `{"spec": {"clusterIPs": ["10.96.0.1"], "selector": {"app": "web", "endpoints.culvert.dev/network": "default.net1"}}}`))
+	s.add("services", "default", "with-fallback", map[string]any{"annotations": map[string]any{"culvert.dev/fallback": "default-network"}}, fieldsOf(t, `{"spec": {"clusterIPs": ["10.96.0.2"]}}`))
+	s.add("services", "default", "other", nil, fieldsOf(t, `{"spec": {"clusterIPs": ["10.96.0.3"], "selector": {"app": "web"}}}`))
+	s.add("endpointslices", "default", "keyed-1", labels("keyed"), nil)
+	s.add("endpointslices", "default", "with-fallback-1", labels("with-fallback"), nil)
+	c := followServices(t, config)
+	until(t, "the Services", func() bool { in, known := c.Services(); return known && len(in.Services) == 2 })
+	if keys := c.services.all.GetStore().ListKeys(); slices.Contains(keys, "default/other") {
+		t.Errorf("kept are %q", keys)
+	}
+}
+
+// TestI9SliceThatIsHeld: a slice that is being deleted does not count, also while a finalizer of its
+// namespace's owner keeps it. The controller has made another slice, and changes this one no more. Its
+// address may be another pod's by now.
+func TestI9SliceThatIsHeld(t *testing.T) {
+	s, config := newAPI(t)
+	meta := map[string]any{"labels": map[string]any{"endpointslice.kubernetes.io/managed-by": "culvert.dev", "kubernetes.io/service-name": "web", "culvert.dev/network": "default.net1"}}
+	spec := fieldsOf(t, `{"endpoints": [{"addresses": ["172.16.91.1"]}]}`)
+	s.add("endpointslices", "default", "web-1", meta, spec)
+	s.add("endpointslices", "default", "web-2", meta, spec)
+	c := followServices(t, config)
+	count := func(want int) func() bool {
+		return func() bool { in, known := c.Services(); return known && len(in.Slices) == want }
+	}
+	until(t, "both slices", count(2))
+	meta["deletionTimestamp"], meta["finalizers"] = "2026-01-01T00:00:00Z", []any{"example.com/x"}
+	s.add("endpointslices", "default", "web-1", meta, spec)
+	until(t, "a slice that is being deleted", count(1))
+	next := followServices(t, config)
+	until(t, "the list", func() bool { _, known := next.Services(); return known })
+	if in, _ := next.Services(); len(in.Slices) != 1 {
+		t.Errorf("a culvertd that starts has %d slices", len(in.Slices))
+	}
+}
+
+// followServices runs a client that follows Services.
+func followServices(t *testing.T, config *rest.Config) *Client {
+	t.Helper()
+	c, err := New(config, "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.FollowServices(); err != nil {
+		t.Fatal(err)
+	}
+	runClient(t, c)
+	return c
 }
 
 // TestServicesRefused: an API server that refuses EndpointSlices is the reason that is shown.

@@ -19,7 +19,8 @@ import (
 // old or the new rule of a Frontend, and a pod sees no Frontend of a view that it has left. Apply
 // leaves out a pod whose network namespace is gone. After an error it goes on with the rest of the
 // table: a Frontend whose new backends do not fit into the maps keeps its old ones. A later call of
-// Apply does the work that an error left.
+// Apply does the work that an error left. Apply also attaches programs that were detached outside
+// Culvert, and its error names them.
 func (b *Balancer) Apply(t balance.Table) error {
 	errs := []error{b.Sweep()} // room for the new sets
 	views, err := b.podViews(t.Pods)
@@ -28,10 +29,7 @@ func (b *Balancer) Apply(t balance.Table) error {
 	errs = append(errs, err, noRecords, b.writeSets(wanted, sets), b.writeRules(wanted), b.writePods(pods, err == nil), b.dropRules(wanted), b.disconnectStale(t.Pods))
 	b.retire()
 	errs = append(errs, b.Sweep())
-	if !b.attached {
-		errs = append(errs, b.attach())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, b.attach())...)
 }
 
 // podViews returns the views of pods by the cookies of their network namespaces.

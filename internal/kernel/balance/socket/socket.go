@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/kernel/balance"
@@ -36,7 +35,7 @@ type Balancer struct {
 	dir, cgroup string
 	tables      tables
 	programs    []*ebpf.Program // of hooks
-	attached    bool
+	attached    bool            // Apply has attached them
 
 	// These mirror the maps.
 	pods    map[uint64]pod
@@ -53,12 +52,6 @@ type Balancer struct {
 	maxEnded int           // maxEnded
 }
 
-// flagBefore is BPF_F_BEFORE (linux/bpf.h): a program comes before the existing programs. Links to
-// cgroups have it since Linux 6.17; elsewhere the program that was attached first comes first.
-// Cilium's socket load balancer refuses Services that have no backends for it, so Culvert has to
-// come first.
-const flagBefore = 1 << 3
-
 type retiredSet struct {
 	set  uint32
 	when time.Time
@@ -72,7 +65,8 @@ func Supports(p balance.Protocol) bool { return p == balance.TCP || p == balance
 func Limit() balance.Limit { return balance.Limit{Rules: maxRules / 2, Backends: maxBackends / 2} }
 
 // Open loads the programs and makes or finds the maps below dir ([balance.PinDir]), for processes of a cgroup
-// (v2). The first Apply attaches the programs. The error says which ability the host lacks.
+// (v2). The first Apply attaches the programs. The error says which ability the host lacks, or that
+// the kernel does not attach them.
 func Open(dir, cgroup string) (_ *Balancer, err error) {
 	b := &Balancer{
 		dir: dir, cgroup: cgroup, now: time.Now, interval: grace, maxEnded: maxEnded,
@@ -90,6 +84,9 @@ func Open(dir, cgroup string) (_ *Balancer, err error) {
 		return nil, err
 	}
 	if err := b.load(); err != nil {
+		return nil, err
+	}
+	if err := b.checkHooks(); err != nil {
 		return nil, err
 	}
 	return b, b.read()
@@ -154,7 +151,7 @@ func newMap(spec *ebpf.MapSpec, path string) (*ebpf.Map, error) {
 func (b *Balancer) load() error {
 	for _, h := range hooks {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-			Name: "culvert_" + h.name, Type: ebpf.CGroupSockAddr, AttachType: h.attach, License: "Apache-2.0", Instructions: h.build(b.tables, h.v6),
+			Name: ownPrefix + h.name, Type: ebpf.CGroupSockAddr, AttachType: h.attach, License: "Apache-2.0", Instructions: h.build(b.tables, h.v6),
 		})
 		if err != nil {
 			return fmt.Errorf("load the eBPF program for %s: %w", h.name, err)
@@ -162,23 +159,6 @@ func (b *Balancer) load() error {
 		b.programs = append(b.programs, p)
 	}
 	return nil
-}
-
-// attach attaches the programs, or replaces the programs that an earlier culvertd attached, each in
-// one step without a gap.
-func (b *Balancer) attach() error {
-	cgroup, err := os.Open(b.cgroup)
-	if err != nil {
-		return fmt.Errorf("attach eBPF programs: %w", err)
-	}
-	defer cgroup.Close()
-	for i, h := range hooks {
-		if err := b.attachOne(h, b.programs[i], int(cgroup.Fd())); err != nil {
-			return fmt.Errorf("attach the eBPF program for %s to %s: %w", h.name, b.cgroup, err)
-		}
-	}
-	b.attached = true
-	return b.removeFormer()
 }
 
 // removeFormer frees the maps of former layouts, which no program uses any more.
@@ -193,27 +173,6 @@ func (b *Balancer) removeFormer() error {
 		return fmt.Errorf("remove the eBPF maps of a former layout: %w", err)
 	}
 	return nil
-}
-
-func (b *Balancer) attachOne(h hook, p *ebpf.Program, cgroup int) error {
-	path := filepath.Join(b.dir, h.name)
-	pinned, err := link.LoadPinnedLink(path, nil)
-	if err == nil {
-		return errors.Join(pinned.Update(p), pinned.Close())
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	options := link.RawLinkOptions{Target: cgroup, Program: p, Attach: h.attach, Flags: flagBefore}
-	l, err := link.AttachRawLink(options)
-	if errors.Is(err, unix.EINVAL) { // the kernel knows no order of links
-		options.Flags = 0
-		l, err = link.AttachRawLink(options)
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(l.Pin(path), l.Close()) // without its pin it is detached again
 }
 
 // Close closes the maps and programs. The pinned ones go on working in the kernel.

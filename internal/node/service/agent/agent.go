@@ -6,6 +6,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,8 +41,8 @@ type Mechanism struct {
 	Left func() bool
 }
 
-// Balancer makes the kernel balance by a table. The Agent calls Apply with each new table, and
-// again about a second later while Pending is true.
+// Balancer makes the kernel balance by a table. The Agent calls Apply with each new table, each
+// minute, and about a second later while Pending is true.
 type Balancer interface {
 	Apply(balance.Table) error
 	Pending() bool
@@ -63,8 +64,9 @@ type Agent struct {
 	// retry is the time until the next pass after a first failure, pause while a Balancer has
 	// something pending. Each further failure in a row doubles retry, up to lastRetry.
 	retry, lastRetry, pause time.Duration
-	failures                int    // in a row
-	lost                    string // the last logged text about Services that are left out
+	look                    time.Duration // the longest time between two passes
+	failures                int           // in a row
+	lost                    string        // the last logged text about Services that are left out
 
 	mu       sync.Mutex // guards the rest
 	status   *api.ServiceBalancing
@@ -81,7 +83,7 @@ type opened struct {
 
 // New returns an Agent. It changes nothing in the kernel before Run.
 func New(c Config) *Agent {
-	return &Agent{Config: c, clients: newClientFinder(c.Ledger, c.Cluster), retry: 5 * time.Second, lastRetry: time.Minute, pause: 1100 * time.Millisecond}
+	return &Agent{Config: c, clients: newClientFinder(c.Ledger, c.Cluster), retry: 5 * time.Second, lastRetry: time.Minute, pause: 1100 * time.Millisecond, look: time.Minute}
 }
 
 // Status returns how connections are balanced; nil while no Service is served over a VF
@@ -99,15 +101,12 @@ func (a *Agent) Problems() []api.Problem {
 	return a.problems
 }
 
-// Run follows the cluster and the ledger until ctx ends. The kernel then keeps its tables.
+// Run follows the cluster and the ledger until ctx ends. The kernel then keeps its tables. No event
+// says that another program detached Culvert's programs, so there is a pass each minute, too.
 func (a *Agent) Run(ctx context.Context) {
 	for {
 		changed := a.Ledger.Changed()
-		wait := a.pass()
-		timer := time.NewTimer(wait)
-		if wait == 0 {
-			timer.Stop()
-		}
+		timer := time.NewTimer(cmp.Or(a.pass(), a.look))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -127,7 +126,7 @@ func (a *Agent) Clear() error {
 }
 
 // pass brings the kernel to the wanted state. It returns the longest time until the next pass; 0
-// means until something changes.
+// means that only an event or the next look makes one necessary.
 func (a *Agent) pass() time.Duration {
 	in, known := a.Cluster.Services()
 	if !known {

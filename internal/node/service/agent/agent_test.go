@@ -383,6 +383,31 @@ func TestRun(t *testing.T) {
 	_ = g.Wait()
 }
 
+// TestLook: without any event the Agent applies the table again after a time, so that a Balancer finds
+// out that another program detached Culvert's.
+func TestLook(t *testing.T) {
+	w := newWorld(t)
+	w.serve(balance.TCP)
+	a := w.agent()
+	a.look = time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	var g errgroup.Group
+	g.Go(func() error { a.Run(ctx); return nil })
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		applied := len(w.tables)
+		w.mu.Unlock()
+		if applied > 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("applied %d times", applied)
+		}
+	}
+	stop()
+	_ = g.Wait()
+}
+
 // TestTwoNetworks: a pod with VFs of two networks sees the Services of both, each by the backends of
 // its network. A pod with one of them is refused by the other Service (I9).
 func TestTwoNetworks(t *testing.T) {
