@@ -160,6 +160,9 @@ func (v *Verdict) judgeNetwork(n api.NetworkDefinition, all files) {
 	case len(j.List.Plugins) == 0:
 		v.addWarning("its configuration is a file on the nodes, which cannot be judged here")
 	}
+	if j.NoAddress != nil {
+		v.addRefusal("%v", j.NoAddress)
+	}
 	v.Warnings = append(v.Warnings, j.Warnings...)
 	v.poolExists(n, all)
 }
