@@ -26,7 +26,7 @@ type files struct {
 	// unserved has the objects that make a network for which Culvert has no configuration, by the
 	// network's namespace/name.
 	unserved map[string]string
-	// claims has the pods that ask for an address, by fixed.claims.
+	// claims has the pods that ask for an address, by fixed.listClaims.
 	claims map[string][]string
 	// pools are the pools that NodePolicies, host.yaml and the device plugin's configuration make,
 	// by their full names; nil where the files have none of these.

@@ -53,8 +53,8 @@ func multusName(network map[string]any) string {
 	return name
 }
 
-// annotations returns the annotations that KubeVirt gives the pod of the guest.
-func (g guest) annotations() map[string]any {
+// makeAnnotations returns the annotations that KubeVirt gives the pod of the guest.
+func (g guest) makeAnnotations() map[string]any {
 	out, elements := map[string]any{}, []map[string]string{}
 	for _, n := range g.networks {
 		namespace, name, ok := strings.Cut(multusName(n), "/")

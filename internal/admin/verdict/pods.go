@@ -52,7 +52,7 @@ type podPlace struct {
 	count count
 }
 
-func (p podPlace) below(path string) podPlace {
+func (p podPlace) enterPath(path string) podPlace {
 	p.path, p.depth = path, p.depth+1
 	return p
 }
@@ -62,7 +62,7 @@ type podFinder struct {
 	pods []podTemplate
 }
 
-func (f *podFinder) search(value any, at podPlace) {
+func (f *podFinder) searchValue(value any, at podPlace) {
 	if at.depth > deepestLevel {
 		return
 	}
@@ -71,7 +71,7 @@ func (f *podFinder) search(value any, at podPlace) {
 		f.searchMap(v, at)
 	case []any:
 		for i, element := range v {
-			f.search(element, at.below(elementPath(at.path, i)))
+			f.searchValue(element, at.enterPath(elementPath(at.path, i)))
 		}
 	}
 }
@@ -80,27 +80,27 @@ func (f *podFinder) searchMap(m map[string]any, at podPlace) {
 	if f.left--; f.left < 0 {
 		return
 	}
-	at.count = at.count.within(m)
+	at.count = at.count.countWithin(m)
 	skip := ""
 	if annotations := valueBelow(m, "metadata", "annotations"); asksForNetworks(annotations) {
-		f.add(podTemplate{annotations: annotations}, at)
+		f.addPod(podTemplate{annotations: annotations}, at)
 		skip = "metadata"
 	} else if asksForNetworks(m) { // podMetadata.annotations, podAnnotations and the like
-		f.add(podTemplate{annotations: m}, at)
+		f.addPod(podTemplate{annotations: m}, at)
 	}
 	if g := guestOf(m); g != nil {
-		f.add(podTemplate{annotations: g.annotations(), guest: g}, at)
+		f.addPod(podTemplate{annotations: g.makeAnnotations(), guest: g}, at)
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if key != skip {
-			below := at.below(keyPath(at.path, key))
-			below.count = at.count.below(m, key)
-			f.search(m[key], below)
+			below := at.enterPath(keyPath(at.path, key))
+			below.count = at.count.countBelow(m, key)
+			f.searchValue(m[key], below)
 		}
 	}
 }
 
-func (f *podFinder) add(p podTemplate, at podPlace) {
+func (f *podFinder) addPod(p podTemplate, at podPlace) {
 	p.place, p.count = at.path, at.count
 	f.pods = append(f.pods, p)
 }
@@ -115,8 +115,8 @@ func asksForNetworks(annotations map[string]any) bool {
 	return false
 }
 
-// pod returns the pod of the template in a document.
-func (p podTemplate) pod(d document) api.Pod {
+// makePod returns the pod of the template in a document.
+func (p podTemplate) makePod(d document) api.Pod {
 	out := api.Pod{Namespace: cmp.Or(d.Namespace, defaultNamespace), Name: d.Name, UID: "judged", Annotations: map[string]string{}}
 	for key, value := range p.annotations {
 		out.Annotations[key], _ = value.(string)
@@ -156,7 +156,7 @@ func (v *Verdict) judgeTemplate(p podTemplate, d document, all files) {
 			return
 		}
 	}
-	made := p.pod(d)
+	made := p.makePod(d)
 	v.judgePod(made, all)
 	if p.guest != nil {
 		v.judgeGuest(*p.guest, made, all)
@@ -197,30 +197,30 @@ type count struct {
 // mostPods bounds a count.
 const mostPods = 1_000_000
 
-func (c count) times(n int) count {
+func (c count) multiplyBy(n int) count {
 	c.n = min(c.n*max(min(n, mostPods), 0), mostPods)
 	return c
 }
 
-// within returns the count inside an object that may have replicas of its own: replicas of a
+// countWithin returns the count inside an object that may have replicas of its own: replicas of a
 // workload, or parallelism and completions of a Job.
-func (c count) within(m map[string]any) count {
+func (c count) countWithin(m map[string]any) count {
 	if n, ok := m["replicas"].(int); ok {
-		c = c.times(n)
+		c = c.multiplyBy(n)
 	}
 	if n, ok := m["parallelism"].(int); ok {
 		if completions, ok := m["completions"].(int); ok {
 			n = min(n, completions)
 		}
-		c = c.times(n)
+		c = c.multiplyBy(n)
 		c.ends = true
 	}
 	return c
 }
 
-// below returns the count inside the key of an object. A group of a LeaderWorkerSet has a size: one
+// countBelow returns the count inside the key of an object. A group of a LeaderWorkerSet has a size: one
 // leader, and workers.
-func (c count) below(m map[string]any, key string) count {
+func (c count) countBelow(m map[string]any, key string) count {
 	size, ok := m["size"].(int)
 	if !ok || key != "workerTemplate" {
 		return c
@@ -228,5 +228,5 @@ func (c count) below(m map[string]any, key string) count {
 	if m["leaderTemplate"] != nil {
 		size--
 	}
-	return c.times(size)
+	return c.multiplyBy(size)
 }

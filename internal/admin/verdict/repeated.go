@@ -22,7 +22,7 @@ type repeat struct {
 // and these keys.
 func dropRepeated(doc *yaml.Node) (*yaml.Node, []repeat) {
 	c := copier{done: map[*yaml.Node]*yaml.Node{}}
-	return c.copy(doc, ""), c.repeated
+	return c.copyNode(doc, ""), c.repeated
 }
 
 // copier copies a document. done has the copies of the nodes, since an alias leads to a node that
@@ -32,7 +32,7 @@ type copier struct {
 	repeated []repeat
 }
 
-func (c *copier) copy(n *yaml.Node, path string) *yaml.Node {
+func (c *copier) copyNode(n *yaml.Node, path string) *yaml.Node {
 	if n == nil {
 		return nil
 	}
@@ -46,14 +46,14 @@ func (c *copier) copy(n *yaml.Node, path string) *yaml.Node {
 		c.copyMapping(n, &out, path)
 	case yaml.SequenceNode:
 		for i, below := range n.Content {
-			out.Content = append(out.Content, c.copy(below, elementPath(path, i)))
+			out.Content = append(out.Content, c.copyNode(below, elementPath(path, i)))
 		}
 	default:
 		for _, below := range n.Content {
-			out.Content = append(out.Content, c.copy(below, path))
+			out.Content = append(out.Content, c.copyNode(below, path))
 		}
 	}
-	out.Alias = c.copy(n.Alias, path)
+	out.Alias = c.copyNode(n.Alias, path)
 	return &out
 }
 
@@ -67,10 +67,10 @@ func (c *copier) copyMapping(n, out *yaml.Node, path string) {
 			c.repeated = append(c.repeated, repeat{
 				path: below, line: key.Line, first: out.Content[known-1].Line, lost: out.Content[known].Value, last: value.Value,
 			})
-			out.Content[known-1], out.Content[known] = c.copy(key, below), c.copy(value, below)
+			out.Content[known-1], out.Content[known] = c.copyNode(key, below), c.copyNode(value, below)
 			continue
 		}
-		out.Content = append(out.Content, c.copy(key, below), c.copy(value, below))
+		out.Content = append(out.Content, c.copyNode(key, below), c.copyNode(value, below))
 		if key.Kind == yaml.ScalarNode {
 			at[key.Value] = len(out.Content) - 1
 		}

@@ -27,8 +27,8 @@ type fixed struct {
 // judgeReplicas reports the addresses that several pods of a template ask for, or the pods of several
 // templates.
 func (v *Verdict) judgeReplicas(p podTemplate, d document, all files) {
-	for _, f := range fixedIn(p.pod(d).Annotations, d, all.rules.Find) {
-		v.warnOfOthers(f, p.claimant(d), all.claims)
+	for _, f := range fixedIn(p.makePod(d).Annotations, d, all.rules.Find) {
+		v.warnOfOthers(f, p.nameClaimant(d), all.claims)
 		switch {
 		case p.count.perNode:
 			v.warnOfNodes(f)
@@ -63,14 +63,14 @@ func (v *Verdict) judgeShared(f fixed, c count) {
 	}
 }
 
-// claimsIn returns the templates that ask for each address of a network, by fixed.claims.
+// claimsIn returns the templates that ask for each address of a network, by fixed.listClaims.
 func claimsIn(documents []document, find pod.Definitions) map[string][]string {
 	out := map[string][]string{}
 	for _, d := range documents {
 		for _, p := range podsIn(d) {
-			for _, f := range fixedIn(p.pod(d).Annotations, d, find) {
-				for _, claim := range f.claims() {
-					if name := p.claimant(d); !slices.Contains(out[claim], name) {
+			for _, f := range fixedIn(p.makePod(d).Annotations, d, find) {
+				for _, claim := range f.listClaims() {
+					if name := p.nameClaimant(d); !slices.Contains(out[claim], name) {
 						out[claim] = append(out[claim], name)
 					}
 				}
@@ -80,16 +80,16 @@ func claimsIn(documents []document, find pod.Definitions) map[string][]string {
 	return out
 }
 
-// claimant names a template.
-func (p podTemplate) claimant(d document) string {
+// nameClaimant names a template.
+func (p podTemplate) nameClaimant(d document) string {
 	if p.place == "" || slices.Contains(builtinWorkloads, d.Kind) {
 		return d.String()
 	}
 	return d.String() + " (" + excerpt.Line(p.place) + ")"
 }
 
-// claims returns the addresses that no two pods on one node have at a time, with their network.
-func (f fixed) claims() (out []string) {
+// listClaims returns the addresses that no two pods on one node have at a time, with their network.
+func (f fixed) listClaims() (out []string) {
 	if f.isUnique {
 		out = slices.Clone(f.addresses)
 	}
@@ -104,7 +104,7 @@ func (f fixed) claims() (out []string) {
 
 // warnOfOthers warns of other templates in the files that ask for the same address.
 func (v *Verdict) warnOfOthers(f fixed, claimant string, claims map[string][]string) {
-	for _, claim := range f.claims() {
+	for _, claim := range f.listClaims() {
 		for _, other := range claims[claim] {
 			if other != claimant {
 				where := ""
@@ -152,7 +152,7 @@ func overlapsInUpdate(d document) bool {
 
 // fixedIn returns the fixed addresses of the networks that annotations of a pod name.
 func fixedIn(annotations map[string]string, d document, find pod.Definitions) (out []fixed) {
-	namespace := podTemplate{}.pod(d).Namespace
+	namespace := podTemplate{}.makePod(d).Namespace
 	elements, _ := netannotation.ParseDefault(annotations[netannotation.DefaultNetwork]) // judgePod reports the errors
 	more, _ := netannotation.Parse(annotations[netannotation.Networks], namespace)
 	for _, e := range append(elements, more...) {
