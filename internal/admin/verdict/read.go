@@ -64,7 +64,11 @@ func (v *Verdict) configMap(o migrate.Object) (judged bool) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		v.devicePlugin(key, []byte(all[key]))
 	}
-	return len(all) > 0
+	judged = len(all) > 0
+	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+		judged = v.misspelledPools(key, o.Data[key]) || judged
+	}
+	return judged
 }
 
 func (v *Verdict) devicePlugin(key string, text []byte) {

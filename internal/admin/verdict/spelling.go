@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -8,11 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/suggest"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -161,6 +165,49 @@ func (v *Verdict) misspelledTypes(j config.Judgement) {
 			v.addWarning("spec.config: %s %s: nodes execute a plugin of that name: did you mean %s?", place, excerpt.Quote(p.Type), near)
 		}
 	}
+}
+
+// misspelledConfig warns of keys of a network's configuration that are near those of every plugin.
+// Culvert's own plugins report all of their keys.
+func (v *Verdict) misspelledConfig(text string) {
+	var whole map[string]any
+	if json.Unmarshal([]byte(text), &whole) != nil {
+		return
+	}
+	if plugins := objectsIn(whole["plugins"]); plugins != nil {
+		for i, p := range plugins {
+			v.misspelledPlugin(fmt.Sprintf("spec.config: plugins[%d]", i), p)
+		}
+		return
+	}
+	v.misspelledPlugin("spec.config", whole)
+}
+
+func (v *Verdict) misspelledPlugin(place string, plugin map[string]any) {
+	if name, _ := plugin["type"].(string); netconf.IsOwnType(name) {
+		return
+	}
+	missing := slices.DeleteFunc([]string{"type", "ipam", "capabilities"}, func(key string) bool { return plugin[key] != nil })
+	if plugin["type"] == nil {
+		missing = append(missing, "plugins")
+	}
+	for _, key := range slices.Sorted(maps.Keys(plugin)) {
+		if near := suggest.Nearest(key, missing); near != "" && !strings.EqualFold(key, near) {
+			v.addWarning("%s: unknown key %s: did you mean %s?", place, excerpt.Quote(key), near)
+		}
+	}
+}
+
+// misspelledPools warns of a text of a ConfigMap that is a configuration of the device plugin but for
+// its first key.
+func (v *Verdict) misspelledPools(name, text string) bool {
+	var whole map[string]any
+	if !strings.Contains(text, "resourceName") || yaml.Unmarshal([]byte(text), &whole) != nil || whole["resourceList"] != nil {
+		return false
+	}
+	before := len(v.Warnings)
+	v.misspelledKeys(name, whole, []string{"resourceList"})
+	return len(v.Warnings) > before
 }
 
 // unknownField finds the key in an error of encoding/json.

@@ -1,6 +1,6 @@
 // Package verdict judges the objects in people's files: NetworkAttachmentDefinitions, pods that
-// ask for networks, configurations of the SR-IOV device plugin, objects of the SR-IOV operator,
-// NodePolicies and host.yaml. It needs no cluster. It reads the objects by the same code as the
+// ask for networks in objects of any kind, configurations of the SR-IOV device plugin, objects of
+// the SR-IOV operator, NodePolicies, AddressPools and host.yaml. It needs no cluster. It reads the objects by the same code as the
 // admission webhook and the nodes: network/config, intake/pod, desired and migrate. The command
 // culvert net check shows its verdicts.
 package verdict
@@ -160,6 +160,7 @@ func (v *Verdict) judgeNetwork(n api.NetworkDefinition, all files) {
 	}
 	v.Warnings = append(v.Warnings, j.Warnings...)
 	v.misspelledTypes(j)
+	v.misspelledConfig(n.Config)
 	v.repeatedInConfig(n.Config, j)
 	v.poolExists(n, all)
 }
