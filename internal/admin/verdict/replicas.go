@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
@@ -66,8 +67,15 @@ func (v *Verdict) judgeShared(f fixed, c count) {
 // claimsIn returns the templates that ask for each address of a network, by fixed.listClaims.
 func claimsIn(documents []document, find pod.Definitions) map[string][]string {
 	out := map[string][]string{}
+	names := map[string]bool{}
+	for _, d := range documents {
+		names[d.String()] = true
+	}
 	for _, d := range documents {
 		for _, p := range podsIn(d) {
+			if p.count.n == 0 || isMadeBy(d, names) {
+				continue
+			}
 			for _, f := range fixedIn(p.makePod(d).Annotations, d, find) {
 				for _, claim := range f.listClaims() {
 					if name := p.nameClaimant(d); !slices.Contains(out[claim], name) {
@@ -78,6 +86,15 @@ func claimsIn(documents []document, find pod.Definitions) map[string][]string {
 		}
 	}
 	return out
+}
+
+// isMadeBy reports whether an owner of an object is among names: the owner asks for the same addresses.
+func isMadeBy(d document, names map[string]bool) bool {
+	return slices.ContainsFunc(objectsIn(valueBelow(d.whole, "metadata")["ownerReferences"]), func(owner map[string]any) bool {
+		kind, _ := owner["kind"].(string)
+		name, _ := owner["name"].(string)
+		return names[migrate.Object{Kind: kind, Namespace: d.Namespace, Name: name}.String()]
+	})
 }
 
 // nameClaimant names a template.
@@ -105,6 +122,9 @@ func (f fixed) listClaims() (out []string) {
 // warnOfOthers warns of other templates in the files that ask for the same address.
 func (v *Verdict) warnOfOthers(f fixed, claimant string, claims map[string][]string) {
 	for _, claim := range f.listClaims() {
+		if !slices.Contains(claims[claim], claimant) {
+			continue
+		}
 		for _, other := range claims[claim] {
 			if other != claimant {
 				where := ""

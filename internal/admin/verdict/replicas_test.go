@@ -76,6 +76,19 @@ func TestClaims(t *testing.T) {
 				"Pod b: works, with warnings\n  warning: network default/n: MAC address 02:00:00:00:00:01: Pod a asks for it too, and only one of the two runs at a time, on one node\n" +
 				"Pod c: works\n",
 		},
+		"an object and its owner": {
+			sharing + "kind: StatefulSet\nmetadata: {name: a}\nspec: {template: " + template(address) + "}\n---\n" +
+				strings.Replace(pod("a-0", address), "{name: a-0", "{name: a-0, ownerReferences: [{kind: StatefulSet, name: a}]", 1) +
+				strings.Replace(pod("b-0", address), "{name: b-0", "{name: b-0, ownerReferences: [{kind: StatefulSet, name: b}]", 1),
+			"NetworkAttachmentDefinition n: works\n" +
+				"StatefulSet a: works, with warnings\n  warning: network default/n: 10.0.0.5: Pod b-0 asks for it too, and only one of the two runs at a time\n" +
+				"Pod a-0: works\n" +
+				"Pod b-0: works, with warnings\n  warning: network default/n: 10.0.0.5: StatefulSet a asks for it too, and only one of the two runs at a time\n",
+		},
+		"no replica": {
+			sharing + pod("a", address) + "kind: StatefulSet\nmetadata: {name: s}\nspec: {replicas: 0, template: " + template(address) + "}\n",
+			"NetworkAttachmentDefinition n: works\nPod a: works\nStatefulSet s: works\n",
+		},
 		"twice in one pod": {sharing + pod("a", `[{"name":"n","mac":"02:00:00:00:00:01"},{"name":"n","mac":"02:00:00:00:00:01"}]`), "NetworkAttachmentDefinition n: works\nPod a: works\n"},
 		"two templates": {
 			sharing + "kind: PyTorchJob\nmetadata: {name: j}\nspec: {pytorchReplicaSpecs: {Master: {template: " + template(address) + "}, Worker: {template: " + template(address) + "}}}\n",
