@@ -78,7 +78,7 @@ func TestPods(t *testing.T) {
 
 // An object of many levels is read up to a bound.
 func TestDeepObjects(t *testing.T) {
-	for levels, want := range map[int]int{5: 1, 10_000: 0} {
+	for levels, want := range map[int]int{5: 1, 100: 0, 10_000: 0} {
 		text := "kind: X\nmetadata: {name: x}\nspec: " + strings.Repeat("{a: ", levels) + template("b//c") + strings.Repeat("}", levels) + "\n"
 		var found []string
 		for _, v := range Of(Read("file", []byte(text))) {
@@ -101,15 +101,16 @@ func TestGuests(t *testing.T) {
 	const def = "{name: d, pod: {}}, {name: a, multus: {networkName: n}}"
 	bridge := network("b", `{"type":"bridge"}`)
 	for name, tc := range map[string]struct{ spec, want string }{
-		"works":             {interfaces("{name: d, masquerade: {}}, {name: a, sriov: {}, macAddress: '02:00:00:00:00:01'}", def), "works\n"},
-		"a MAC of a group":  {interfaces("{name: d, masquerade: {}}, {name: a, sriov: {}, macAddress: '01:00:00:00:00:01'}", def), "refused\n  refused: network default/n (net1): runtimeConfig.mac: "},
-		"another namespace": {interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: o/n}}"), "works, with warnings\n  warning: network o/n has no configuration in these files"},
-		"as the default":    {interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: default/n, default: true}}"), "works\n"},
-		"no interface":      {interfaces("{name: d, masquerade: {}}", def), "refused\n  refused: network \"a\" of the guest has no interface of that name, and KubeVirt refuses it\n"},
-		"no network":        {interfaces("{name: d, masquerade: {}}, {name: a, sriov: {}}, {name: aa, sriov: {}}", def), "refused\n  refused: interface \"aa\" of the guest has no network of that name, and KubeVirt refuses it: did you mean a?\n"},
-		"no VF":             {interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: b}}"), "works, with warnings\n  warning: interface \"a\" is sriov, and network default/b gives no VF\n"},
-		"the pod's network": {interfaces("{name: d, sriov: {}}, {name: a, sriov: {}}", def), "works, with warnings\n  warning: interface \"d\" is sriov, and its network has no key multus that names one with VFs\n"},
-		"a misspelled key":  {interfaces("{name: d, masquerade: {}}, {name: a, sroiv: {}}", def), "works, with warnings\n  warning: interface \"a\": unknown key \"sroiv\": did you mean sriov?\n"},
+		"works":                                {interfaces("{name: d, masquerade: {}}, {name: a, sriov: {}, macAddress: '02:00:00:00:00:01'}", def), "works\n"},
+		"a MAC of a group":                     {interfaces("{name: d, masquerade: {}}, {name: a, sriov: {}, macAddress: '01:00:00:00:00:01'}", def), "refused\n  refused: network default/n (net1): runtimeConfig.mac: "},
+		"another namespace":                    {interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: o/n}}"), "works, with warnings\n  warning: network o/n has no configuration in these files"},
+		"as the default":                       {interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: default/n, default: true}}"), "works\n"},
+		"as the default, in Multus' namespace": {interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: n, default: true}}"), "works, with warnings\n  warning: network kube-system/n has no configuration in these files"},
+		"no interface":                         {interfaces("{name: d, masquerade: {}}", def), "refused\n  refused: network \"a\" of the guest has no interface of that name, and KubeVirt refuses it\n"},
+		"no network":                           {interfaces("{name: d, masquerade: {}}, {name: a, sriov: {}}, {name: aa, sriov: {}}", def), "refused\n  refused: interface \"aa\" of the guest has no network of that name, and KubeVirt refuses it: did you mean a?\n"},
+		"no VF":                                {interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: b}}"), "works, with warnings\n  warning: interface \"a\" is sriov, and network default/b gives no VF\n"},
+		"the pod's network":                    {interfaces("{name: d, sriov: {}}, {name: a, sriov: {}}", def), "works, with warnings\n  warning: interface \"d\" is sriov, and its network has no key multus that names one with VFs\n"},
+		"a misspelled key":                     {interfaces("{name: d, masquerade: {}}, {name: a, sroiv: {}}", def), "works, with warnings\n  warning: interface \"a\": unknown key \"sroiv\": did you mean sriov?\n"},
 	} {
 		for kind, spec := range map[string]string{"VirtualMachineInstance": tc.spec, "VirtualMachine": "{template: {spec: " + tc.spec + "}}", "VirtualMachinePool": "{virtualMachineTemplate: {spec: {template: {spec: " + tc.spec + "}}}}"} {
 			got := describe(Of(Read("file", []byte(sharing+bridge+"kind: "+kind+"\nmetadata: {name: g}\nspec: "+spec+"\n"))))

@@ -100,8 +100,7 @@ func elementPath(path string, i int) string {
 // two types, one plugin is lost. Culvert's own plugins report their keys themselves.
 func (v *Verdict) repeatedInConfig(text string, j config.Judgement) {
 	var doc yaml.Node
-	// JSON is YAML but for tabs, which no JSON text has in a string.
-	if yaml.Unmarshal([]byte(strings.ReplaceAll(text, "\t", " ")), &doc) != nil {
+	if yaml.Unmarshal([]byte(text), &doc) != nil { // JSON is YAML
 		return
 	}
 	_, repeated := dropRepeated(&doc)
@@ -114,7 +113,7 @@ func (v *Verdict) repeatedInConfig(text string, j config.Judgement) {
 			return strings.Contains(w, "given twice") && strings.Contains(w, excerpt.Line(key)+" ")
 		}
 		switch {
-		case key == "type":
+		case key == "type" && r.lost != r.last:
 			v.addRefusal("spec.config: %s is given twice (%s, then %s): one of the two plugins would be lost: write each as an object of its own in plugins",
 				r.path, excerpt.Quote(r.lost), excerpt.Quote(r.last))
 		case !slices.ContainsFunc(j.Warnings, isReported):
