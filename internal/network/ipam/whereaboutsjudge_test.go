@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -84,4 +88,37 @@ func FuzzJudgeWhereabouts(f *testing.F) {
 			}
 		}
 	})
+}
+
+// JudgeWhereabouts refuses a section if and only if whereabouts 0.9.2 refused its first pod
+// (test/compat). It cannot know the file on the nodes that may have the range.
+func TestJudgeAgreesWithWhereabouts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("../../..", "test/compat/whereabouts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var suite struct {
+		Cases []struct {
+			Name  string
+			Input struct{ IPAM map[string]any }
+			Peer  any
+		}
+	}
+	if err := yaml.Unmarshal(text, &suite); err != nil || len(suite.Cases) < 40 {
+		t.Fatalf("%d cases, %v", len(suite.Cases), err)
+	}
+	for _, c := range suite.Cases {
+		section, err := json.Marshal(c.Input.IPAM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := c.Peer
+		if list, ok := c.Peer.([]any); ok {
+			first = list[0]
+		}
+		refused := first == "refused" && c.Name != "neither range nor ranges"
+		if _, err := JudgeWhereabouts(section); (err != nil) != refused {
+			t.Errorf("%s: %v, and whereabouts says %v", c.Name, err, c.Peer)
+		}
+	}
 }
