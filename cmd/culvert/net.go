@@ -37,11 +37,18 @@ it is refused, with the reason. - is standard input. It asks no cluster and no
 node; the webhook and the nodes judge by the same code. The webhook judges values
 that depend on a node's NICs, such as a rate, when you apply the network.
 
-It judges NetworkAttachmentDefinitions, and pods and pod templates with networks
-of the same files. It also judges ConfigMaps and config.json of the SR-IOV network
-device plugin, bare CNI configurations, NodePolicies and host.yaml. It judges
-objects of the SR-IOV operator by the result of culvert migrate convert. It leaves
-out others.
+It judges NetworkAttachmentDefinitions, and pods with networks of the same
+files. It finds the pods in objects of any kind: Deployments, JobSets,
+VirtualMachines and so on. It also judges ConfigMaps and config.json of the
+SR-IOV network device plugin, bare CNI configurations, NodePolicies,
+AddressPools and host.yaml. It judges objects of the SR-IOV operator by the
+result of culvert migrate convert, and finds networks of pods among them. It
+leaves out others.
+
+It refuses replicas that ask for one address, of which all but one would never
+start, and ranges from which whereabouts gives no address. It warns of keys that
+an object has twice, and of misspelled keys, annotations, kinds and plugins,
+with the nearest word.
 
 Where the files make pools, it warns of a network whose pool none of them makes.
 Where a DaemonSet or ConfigMap among them switches namespace isolation on, it

@@ -29,6 +29,8 @@ type Object struct {
 	Data map[string]string
 	// From is the file and the line; empty for an object of a cluster.
 	From string
+	// Source is the whole object as a person wrote it; nil for an object of a cluster.
+	Source *yaml.Node
 	// Err is why the object cannot be read; it wraps vf.ErrInvalid. Only ReadAll returns such
 	// objects.
 	Err error
@@ -149,6 +151,9 @@ type head struct {
 	Items []yaml.Node       `yaml:"items"`
 }
 
+// ReadNode reads the object of a document, or those of a list, as ReadAll does.
+func ReadNode(file string, doc *yaml.Node) []Object { return objectsOf(file, doc) }
+
 // objectsOf returns the object of a document, or those of a list.
 func objectsOf(file string, doc *yaml.Node) (out []Object) {
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
@@ -167,10 +172,11 @@ func objectsOf(file string, doc *yaml.Node) (out []Object) {
 		return out
 	}
 	o := brokenDocument(from, nil)
+	o.Source = doc
 	switch {
 	case h.Kind != "":
 		o = h.object()
-		o.From = from
+		o.From, o.Source = from, doc
 		if err != nil {
 			o.Err = fmt.Errorf("%s: %w: %s", from, vf.ErrInvalid, describeTypes(err))
 		}

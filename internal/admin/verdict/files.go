@@ -9,11 +9,13 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/admin/migrate"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
@@ -22,14 +24,21 @@ import (
 // files has the objects of all files.
 type files struct {
 	rules pod.Rules
+	// unserved has the objects that make a network for which Culvert has no configuration, by the
+	// network's namespace/name.
+	unserved map[string]string
+	// claims has the pods that ask for an address, by fixed.listClaims.
+	claims map[string][]string
 	// pools are the pools that NodePolicies, host.yaml and the device plugin's configuration make,
 	// by their full names; nil where the files have none of these.
 	pools map[string]bool
 }
 
-func newFiles(objects []migrate.Object) files {
-	f := files{rules: pod.Rules{Find: definitionsIn(objects)}}
-	for _, o := range objects {
+func newFiles(documents []document) files {
+	networks, unserved := networksIn(documents)
+	f := files{rules: pod.Rules{Find: findIn(networks)}, unserved: unserved, claims: claimsIn(documents, findIn(networks))}
+	for _, d := range documents {
+		o := d.Object
 		if o.Err != nil {
 			continue
 		}
@@ -71,21 +80,27 @@ func poolsOf(o migrate.Object) (out []desired.Pool) {
 	return out
 }
 
-// policyOf reads a NodePolicy as the API server does: it refuses keys that it does not know.
+// policyOf reads a NodePolicy.
 func policyOf(o migrate.Object) (out v1alpha1.NodePolicySpec, err error) {
+	return out, decodeSpec(o, &out)
+}
+
+// decodeSpec reads the spec of an object of Culvert's API group as the API server does: it refuses
+// keys that it does not know.
+func decodeSpec(o migrate.Object, to any) error {
 	raw, err := json.Marshal(o.Spec)
 	if err != nil {
-		return out, fmt.Errorf("spec: %w", err)
+		return fmt.Errorf("spec: %w", err)
 	}
 	err = excerpt.DecodeJSON(raw, func(text []byte) error {
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()
-		return d.Decode(&out)
+		return d.Decode(to)
 	})
 	if err != nil {
-		return out, fmt.Errorf("spec: %w", err)
+		return fmt.Errorf("spec: %w%s", err, suggestField(err, to))
 	}
-	return out, nil
+	return nil
 }
 
 // devicePluginsOf returns the configurations of the device plugin in a ConfigMap, by key.
@@ -146,6 +161,27 @@ func (v *Verdict) judgePolicy(o migrate.Object) {
 	if err != nil {
 		v.addRefusal("%v", err)
 	}
+}
+
+// judgeAddressPool judges an AddressPool that a person declares. Those of the controller are not
+// judged.
+func (v *Verdict) judgeAddressPool(o migrate.Object) bool {
+	pool := v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
+	if err := decodeSpec(o, &pool.Spec); err != nil {
+		v.addRefusal("%v", err)
+		return true
+	}
+	if pool.Spec.Network != "" {
+		return false
+	}
+	read, err := blocks.FromObject(&pool)
+	if err == nil {
+		err = read.Declared.Err
+	}
+	if err != nil {
+		v.addRefusal("spec: %v", err)
+	}
+	return true
 }
 
 // judgeHostFile judges a host.yaml.

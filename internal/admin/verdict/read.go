@@ -11,8 +11,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/admin/migrate"
-	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
 
@@ -66,7 +64,11 @@ func (v *Verdict) configMap(o migrate.Object) (judged bool) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		v.devicePlugin(key, []byte(all[key]))
 	}
-	return len(all) > 0
+	judged = len(all) > 0
+	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+		judged = v.misspelledPools(key, o.Data[key]) || judged
+	}
+	return judged
 }
 
 func (v *Verdict) devicePlugin(key string, text []byte) {
@@ -85,26 +87,6 @@ func (v *Verdict) devicePlugin(key string, text []byte) {
 			v.addWarning("pool %s is not served: %s", p.FullName(), p.Unserved)
 		}
 	}
-}
-
-// podOf returns the pod of an object that asks for networks: a pod, or the template of a
-// Deployment and the like.
-func podOf(o migrate.Object) (api.Pod, bool) {
-	p := api.Pod{Namespace: o.Namespace, Name: o.Name, UID: "judged", Annotations: o.Annotations}
-	if p.Namespace == "" {
-		p.Namespace = defaultNamespace
-	}
-	if o.Kind != kindPod {
-		spec := o.Spec
-		if o.Kind == kindCronJob {
-			spec = valueBelow(spec, "jobTemplate", "spec")
-		}
-		p.Annotations = map[string]string{}
-		for key, value := range valueBelow(spec, "template", "metadata", "annotations") {
-			p.Annotations[key], _ = value.(string)
-		}
-	}
-	return p, p.Annotations[netannotation.Networks] != "" || p.Annotations[netannotation.DefaultNetwork] != ""
 }
 
 // valueBelow returns the object below keys, nil where there is none.

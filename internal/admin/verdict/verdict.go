@@ -1,6 +1,6 @@
 // Package verdict judges the objects in people's files: NetworkAttachmentDefinitions, pods that
-// ask for networks, configurations of the SR-IOV device plugin, objects of the SR-IOV operator,
-// NodePolicies and host.yaml. It needs no cluster. It reads the objects by the same code as the
+// ask for networks in objects of any kind, configurations of the SR-IOV device plugin, objects of
+// the SR-IOV operator, NodePolicies, AddressPools and host.yaml. It needs no cluster. It reads the objects by the same code as the
 // admission webhook and the nodes: network/config, intake/pod, desired and migrate. The command
 // culvert net check shows its verdicts.
 package verdict
@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
@@ -18,8 +17,6 @@ import (
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
-	"github.com/culvert-net/culvert/internal/suggest"
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Outcome is the outcome of judging an object.
@@ -46,18 +43,21 @@ type Verdict struct {
 
 // Kinds that are judged, besides those of package migrate.
 const (
-	kindNetwork = "NetworkAttachmentDefinition"
-	kindPod     = "Pod"
-	kindCronJob = "CronJob"
-	kindPolicy  = "NodePolicy"
-	kindHost    = "host.yaml"
+	kindNetwork     = migrate.KindDefinition
+	kindPod         = "Pod"
+	kindCronJob     = "CronJob"
+	kindDaemonSet   = "DaemonSet"
+	kindDeployment  = "Deployment"
+	kindPolicy      = "NodePolicy"
+	kindAddressPool = "AddressPool"
+	kindHost        = "host.yaml"
 )
 
 // apiVersions has the only apiVersion of the kinds that are judged.
 var apiVersions = map[string]string{
-	kindNetwork: "k8s.cni.cncf.io/v1", kindPolicy: v1alpha1.GroupVersion.String(), kindPod: "v1", migrate.KindConfigMap: "v1",
+	kindNetwork: "k8s.cni.cncf.io/v1", kindPolicy: v1alpha1.GroupVersion.String(), kindAddressPool: v1alpha1.GroupVersion.String(), kindPod: "v1", migrate.KindConfigMap: "v1",
 	"ReplicationController": "v1", kindCronJob: "batch/v1", "Job": "batch/v1",
-	"DaemonSet": "apps/v1", "Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1",
+	kindDaemonSet: "apps/v1", kindDeployment: "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1",
 	migrate.KindPolicy: operatorVersion, migrate.KindNetwork: operatorVersion, migrate.KindIBNetwork: operatorVersion,
 	migrate.KindOVSNetwork: operatorVersion, migrate.KindPoolConfig: operatorVersion, migrate.KindOperator: operatorVersion,
 }
@@ -65,42 +65,45 @@ var apiVersions = map[string]string{
 // operatorVersion is that of the operator's kinds.
 const operatorVersion = "sriovnetwork.openshift.io/v1"
 
-// kindsOf has the kinds of the groups of which culvert net check knows every kind.
-var kindsOf = map[string][]string{
-	"k8s.cni.cncf.io":           {kindNetwork, "MultiNetworkPolicy"},
-	v1alpha1.GroupVersion.Group: {kindPolicy, "NodeState", "AddressPool"},
-}
-
-// findKindMistake returns an error for a kind that its group does not have.
-func findKindMistake(o migrate.Object) error {
-	group, _, _ := strings.Cut(o.APIVersion, "/")
-	known := kindsOf[group]
-	if known == nil || slices.Contains(known, o.Kind) {
-		return nil
-	}
-	return fmt.Errorf("kind %s: %w: %s has %s%s", excerpt.Quote(o.Kind), vf.ErrInvalid, group, strings.Join(known, ", "), suggest.DidYouMean(o.Kind, known))
-}
-
 // Of judges the objects that Culvert reads, in their order. It finds the networks that pods ask
 // for, the pools of networks and namespace isolation among the objects.
 func Of(objects []migrate.Object) []Verdict {
 	var out []Verdict
-	all := newFiles(objects)
-	for _, o := range objects {
-		if v, ok := judgeObject(o, all); ok {
+	documents := readDocuments(objects)
+	all := newFiles(documents)
+	for _, d := range documents {
+		if v, ok := judgeDocument(d, all); ok {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-func judgeObject(o migrate.Object, all files) (Verdict, bool) {
-	v := Verdict{Object: o.String(), From: o.From}
-	if mistake := cmp.Or(o.Err, findKindMistake(o)); mistake != nil {
+// judgeDocument judges an object. ok is false for an object that Culvert does not read and that has
+// no mistake.
+func judgeDocument(d document, all files) (v Verdict, ok bool) {
+	v = Verdict{Object: d.String(), From: d.From}
+	if mistake := cmp.Or(d.Err, findKindMistake(d.Object)); mistake != nil {
 		v.addRefusal("%v", mistake)
+		v.addMisspelled(d)
 		v.setOutcome()
 		return v, true
 	}
+	isRead := v.judgeKind(d, all)
+	if v.misspelledAnnotations(d) || isRead {
+		v.addMisspelled(d)
+		if want := apiVersions[d.Kind]; want != "" && d.APIVersion != "" && d.APIVersion != want {
+			v.addRefusal("apiVersion %s: the API server has no %s of that version: write %s", excerpt.Quote(d.APIVersion), d.Kind, want)
+		}
+	}
+	v.addRepeated(d)
+	v.setOutcome()
+	return v, isRead || v.Outcome != Works
+}
+
+// judgeKind judges an object as its kind is judged, and reports whether Culvert reads it.
+func (v *Verdict) judgeKind(d document, all files) bool {
+	o := d.Object
 	switch o.Kind {
 	case kindNetwork:
 		if _, isText := o.Spec["config"].(string); o.Spec["config"] != nil && !isText {
@@ -110,26 +113,18 @@ func judgeObject(o migrate.Object, all files) (Verdict, bool) {
 		}
 	case kindPolicy:
 		v.judgePolicy(o)
+	case kindAddressPool:
+		return v.judgeAddressPool(o)
 	case kindHost:
 		v.judgeHostFile(o)
 	case migrate.KindConfigMap:
-		if !v.configMap(o) {
-			return v, false
-		}
+		return v.configMap(o)
 	case migrate.KindPolicy, migrate.KindNetwork, migrate.KindIBNetwork, migrate.KindOVSNetwork, migrate.KindPoolConfig, migrate.KindOperator:
 		v.judgeOperator(o, all)
 	default:
-		p, ok := podOf(o)
-		if !ok {
-			return v, false
-		}
-		v.judgePod(p, all)
+		return v.judgePods(d, all)
 	}
-	if want := apiVersions[o.Kind]; want != "" && o.APIVersion != "" && o.APIVersion != want {
-		v.addRefusal("apiVersion %s: the API server has no %s of that version: write %s", excerpt.Quote(o.APIVersion), o.Kind, want)
-	}
-	v.setOutcome()
-	return v, true
+	return true
 }
 
 // setOutcome derives the outcome.
@@ -160,7 +155,12 @@ func (v *Verdict) judgeNetwork(n api.NetworkDefinition, all files) {
 	case len(j.List.Plugins) == 0:
 		v.addWarning("its configuration is a file on the nodes, which cannot be judged here")
 	}
+	if j.NoAddress != nil {
+		v.addRefusal("%v", j.NoAddress)
+	}
 	v.Warnings = append(v.Warnings, j.Warnings...)
+	v.misspelledTypes(j)
+	v.misspelledConfig(n.Config)
 	v.poolExists(n, all)
 }
 
@@ -174,6 +174,10 @@ func (v *Verdict) judgePod(p api.Pod, all files) {
 		v.addWarning("%s", text)
 	}
 	for _, name := range unknown {
+		if object := all.unserved[name]; object != "" {
+			v.addWarning("network %s is that of %s in these files, which makes no network of Culvert, and was not judged", name, object)
+			continue
+		}
 		v.addWarning("network %s has no configuration in these files, and was not judged", name)
 	}
 }
@@ -200,27 +204,5 @@ func (v *Verdict) judgeOperator(o migrate.Object, all files) {
 		} else if made.Kind == kindNetwork {
 			v.judgeNetwork(networkOf(made), all)
 		}
-	}
-}
-
-// networkOf returns the network of an object.
-func networkOf(o migrate.Object) api.NetworkDefinition {
-	config, _ := o.Spec["config"].(string)
-	return api.NetworkDefinition{Namespace: cmp.Or(o.Namespace, defaultNamespace), Name: o.Name, Annotations: o.Annotations, Config: config}
-}
-
-// defaultNamespace is that of objects without one.
-const defaultNamespace = "default"
-
-// definitionsIn finds networks among objects.
-func definitionsIn(objects []migrate.Object) pod.Definitions {
-	return func(namespace, name string) (api.NetworkDefinition, error) {
-		i := slices.IndexFunc(objects, func(o migrate.Object) bool {
-			return o.Kind == kindNetwork && o.Name == name && cmp.Or(o.Namespace, defaultNamespace) == namespace
-		})
-		if i < 0 || strings.TrimSpace(networkOf(objects[i]).Config) == "" {
-			return api.NetworkDefinition{}, fmt.Errorf("network %s/%s: %w", namespace, name, vf.ErrNotFound)
-		}
-		return networkOf(objects[i]), nil
 	}
 }

@@ -50,7 +50,7 @@ func describe(all []Verdict) string {
 }
 
 func TestVerdicts(t *testing.T) {
-	for name, tc := range map[string]struct{ file, want string }{
+	checkVerdicts(t, map[string]verdictCase{
 		"a network": {network("n", `{"type":"sriov","vlan":7}`), "NetworkAttachmentDefinition n: works\n"},
 		"warnings": {
 			network("n", `{"type":"sriov","max-tx-rate":5}`),
@@ -201,13 +201,22 @@ NetworkAttachmentDefinition team/n: works
 			"NetworkAttachmentDefinition n: works\n",
 		},
 		"an unknown kind": {
-			"apiVersion: culvert.dev/v1alpha1\nkind: NodePolicies\nmetadata: {name: p}\n---\napiVersion: culvert.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: a}\n---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinitions\nmetadata: {name: n}\n",
+			"apiVersion: culvert.dev/v1alpha1\nkind: NodePolicies\nmetadata: {name: p}\n---\napiVersion: culvert.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: a}\nspec: {network: a/b}\n---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinitions\nmetadata: {name: n}\n",
 			"NodePolicies p: refused\n  refused: kind \"NodePolicies\": invalid: culvert.dev has NodePolicy, NodeState, AddressPool: did you mean NodePolicy?\n" +
-				"NetworkAttachmentDefinitions n: refused\n  refused: kind \"NetworkAttachmentDefinitions\": invalid: k8s.cni.cncf.io has NetworkAttachmentDefinition, MultiNetworkPolicy: did you mean NetworkAttachmentDefinition?\n",
+				"NetworkAttachmentDefinitions n: refused\n  refused: kind \"NetworkAttachmentDefinitions\": invalid: k8s.cni.cncf.io has NetworkAttachmentDefinition, MultiNetworkPolicy, IPAMClaim: did you mean NetworkAttachmentDefinition?\n",
 		},
 		"the operator's":        {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 7}\n", "SriovNetwork n: works\n"},
 		"the operator's, wrong": {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 4095}\n", "SriovNetwork n: refused\n  refused: "},
-	} {
+	})
+}
+
+// verdictCase is a file, and the verdicts on its objects. A text that ends without a line break is
+// their beginning.
+type verdictCase struct{ file, want string }
+
+func checkVerdicts(t *testing.T, cases map[string]verdictCase) {
+	t.Helper()
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := describe(Of(Read("file", []byte(tc.file))))
 			if !strings.HasSuffix(tc.want, "\n") && tc.want != "" {
@@ -240,6 +249,9 @@ func TestReportsManifests(t *testing.T) {
 func FuzzVerdicts(f *testing.F) {
 	f.Add(network("n", `{"type":"sriov","VLAN":7}`) + podYAML(`[{"name":"n","ips":["10.0.0.1"]}]`))
 	f.Add(`{"resourceList":[{"selectors":[]}]}`)
+	f.Add(sharing + "kind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2, replicas: 3, template: " + template(`[{"name":"n","ips":["10.0.0.5/24"],"mac":"02:00:00:00:00:01"}]`) + "}\n")
+	f.Add(sharing + "kind: VirtualMachine\nspec: {template: {spec: " + interfaces("{name: a, sriov: {}}", "{name: a, multus: {networkName: n}}") + "}}\n")
+	f.Add("kind: Pod\nx: &x {a: *x, a: b}\nspec: *x\n")
 	f.Add("kind: SriovNetworkNodePolicy\nspec: {nicSelector: {vendor: 5}}\n")
 	if text, err := os.ReadFile(filepath.Join("..", "migrate", "testdata", "operator.yaml")); err == nil {
 		f.Add(string(text))

@@ -48,6 +48,9 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 		return admission.Denied(j.Err.Error())
 	}
 	warnings := slices.Concat(j.Warnings, n.findForeignPools(ctx, read), warnNodeSelector(d.Metadata.Annotations))
+	if j.NoAddress != nil { // another version of whereabouts may give one
+		warnings = append(warnings, j.NoAddress.Error())
+	}
 	for _, c := range j.Own {
 		wrong, maybe, err := n.judge(ctx, d, c)
 		if err != nil {

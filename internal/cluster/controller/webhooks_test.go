@@ -247,10 +247,11 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		}
 	}
 	for config, want := range map[string]string{
-		`{"type":"sriov","name":"n","max-tx-rate":5}`:                                  "spec.config: max-tx-rate 5: unknown key, ignored: did you mean max_tx_rate?",
-		`{"name":"n","plugins":[{"type":"tuning"},{"type":"sriov","spoofChk":"off"}]}`: "spec.config: plugins[1]: spoofChk off: read as spoofchk: write it so",
-		`{"type":"sriov","name":"n","pool":"intel.com/x","mtu":9000}`:                  "mtu 9000 is above that of PF enp1s0, so pods get 1500 (node worker01)",
-		`{"type":"sriov","name":"n","ipam":{"subnet":"172.16.91.0/24"}}`:               `spec.config: ipam.type: missing; without it the section gives no addresses: want host-local, culvert or static`,
+		`{"type":"sriov","name":"n","max-tx-rate":5}`:                                      "spec.config: max-tx-rate 5: unknown key, ignored: did you mean max_tx_rate?",
+		`{"name":"n","plugins":[{"type":"tuning"},{"type":"sriov","spoofChk":"off"}]}`:     "spec.config: plugins[1]: spoofChk off: read as spoofchk: write it so",
+		`{"type":"sriov","name":"n","pool":"intel.com/x","mtu":9000}`:                      "mtu 9000 is above that of PF enp1s0, so pods get 1500 (node worker01)",
+		`{"type":"sriov","name":"n","ipam":{"subnet":"172.16.91.0/24"}}`:                   `spec.config: ipam.type: missing; without it the section gives no addresses: want host-local, culvert or static`,
+		`{"type":"bridge","name":"n","ipam":{"type":"whereabouts","range":"10.0.0.7/32"}}`: "spec.config: whereabouts gives pods no address: ipam.range: \"10.0.0.7/32\" is too small to hand out from: want /30 or shorter",
 	} {
 		raw, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": "net1"}, "spec": map[string]any{"config": config}})
 		if got := (&networks{client: c}).Handle(t.Context(), request(string(raw))); !got.Allowed || !slices.Equal(got.Warnings, []string{want}) {

@@ -34,7 +34,9 @@ func TestJudge(t *testing.T) {
 		"a wrong value": {api.NetworkDefinition{Config: `{"type":"culvert","vlan":5000}`}, "culvert", "", nil, "spec.config: vlan 5000: want a number between 0 and 4094"},
 		"an IPAM plugin that an administrator adds": {api.NetworkDefinition{Config: `{"type":"bridge","ipam":{"type":"nv-ipam"}}`}, "bridge", "",
 			[]string{"spec.config: ipam.type nv-ipam: only nodes whose culvertd --ipam-types has it (chart: node.ipamTypes) execute that plugin"}, ""},
-		"an IPAM plugin of every node":     {api.NetworkDefinition{Config: `{"type":"bridge","ipam":{"type":"whereabouts"}}`}, "bridge", "", nil, ""},
+		"an IPAM plugin that is misspelled": {api.NetworkDefinition{Config: `{"type":"bridge","ipam":{"type":"whereabout"}}`}, "bridge", "",
+			[]string{"spec.config: ipam.type whereabout: only nodes whose culvertd --ipam-types has it (chart: node.ipamTypes) execute that plugin: did you mean whereabouts?"}, ""},
+		"an IPAM plugin of every node":     {api.NetworkDefinition{Config: `{"type":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`}, "bridge", "", nil, ""},
 		"a plugin that is no IPAM plugin":  {api.NetworkDefinition{Config: `{"type":"ptp","ipam":{"type":"ptp"}}`}, "ptp", "", nil, "spec.config: ipam.type ptp: invalid: that plugin gives no addresses"},
 		"Culvert's own name of host-local": {api.NetworkDefinition{Config: `{"type":"culvert","vlan":5,"ipam":{"type":"culvert","subnet":"10.0.0.0/24"}}`}, "culvert", "n/5", nil, ""},
 		"Culvert as an IPAM plugin":        {api.NetworkDefinition{Config: `{"type":"bridge","ipam":{"type":"culvert"}}`}, "bridge", "", nil, "spec.config: ipam.type culvert: invalid"},
@@ -85,5 +87,21 @@ func TestJudge(t *testing.T) {
 				t.Errorf("warnings, -want +got\n%s", d)
 			}
 		})
+	}
+}
+
+// Judge names the plugin whose section of whereabouts gives no address, whichever project's it is.
+func TestJudgeNoAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"type":"sriov","ipam":{"type":"whereabouts","range":"10.0.0.7/32"}}`:                                              "spec.config: whereabouts gives pods no address: ipam.range: \"10.0.0.7/32\" is too small",
+		`{"type":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.7/32"}}`:                                             "spec.config: whereabouts gives pods no address: ",
+		`{"cniVersion":"1.0.0","plugins":[{"type":"tuning"},{"type":"macvlan","ipam":{"type":"whereabouts","range":"x"}}]}`: "spec.config: plugins[1]: whereabouts gives pods no address: ",
+		`{"type":"sriov","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`:                                              "<nil>",
+		`{"type":"bridge","ipam":{"type":"spiderpool","range":"10.0.0.7/32"}}`:                                              "<nil>",
+	} {
+		j := Judge(api.NetworkDefinition{Namespace: "d", Name: "n", Config: text})
+		if got := fmt.Sprint(j.NoAddress); !strings.HasPrefix(got, want) || j.Err != nil {
+			t.Errorf("%s\n got %s, %v\nwant %s", text, got, j.Err, want)
+		}
 	}
 }

@@ -181,6 +181,16 @@ func parseWhereaboutsRange(s string) (whereaboutsRange, error) {
 	return w, nil
 }
 
+// sloppyPrefix reads a prefix whose address is that of sloppyAddr.
+func sloppyPrefix(s string) (netip.Prefix, error) {
+	text, bits, _ := strings.Cut(s, "/")
+	a, err := sloppyAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return parseAddress(a.String() + "/" + bits)
+}
+
 // sloppyAddr is parseAddr of an address whose decimal numbers may begin with zeros.
 func sloppyAddr(s string) (netip.Addr, error) {
 	if strings.Count(s, ".") == 3 && !strings.Contains(s, ":") {

@@ -84,6 +84,17 @@ func foldKeys(object []byte, known []string, change map[string]func([]byte) []by
 	return out
 }
 
+// suggestName returns the unknown key of an element that most probably stands for name, as the tail of
+// a message.
+func suggestName(keys []string) string {
+	for _, key := range keys {
+		if !slices.Contains(elementKeys, key) && suggest.Nearest(key, elementKeys) == "name" {
+			return fmt.Sprintf(": did you mean name by %s?", excerpt.Quote(key))
+		}
+	}
+	return ""
+}
+
 // mostIgnored is how many unknown keys of an element are named: finding the nearest known key
 // takes time, and a pod's author may write thousands.
 const mostIgnored = 8

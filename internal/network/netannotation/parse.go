@@ -175,7 +175,7 @@ func parseElement(o *strictjson.Object, namespace string) Element {
 		Interface: cmp.Or(o.String("interface"), o.String("interfaceRequest")), InfinibandGUID: o.String("infiniband-guid"),
 	}
 	if err := e.CheckNames(); err != nil && !o.Failed("name") {
-		o.Fail("name", "%s", err)
+		o.Fail("name", "%s%s", err, suggestName(o.Keys()))
 	}
 	if e.Interface != "" && !isInterface(e.Interface) {
 		o.Fail("interface", "want 1 to 15 characters without / : and spaces")

@@ -52,7 +52,7 @@ func (p *Plugin) UnmarshalJSON(raw []byte) (err error) {
 // IPAMTypes returns the programs that the plugin may execute for addresses: ipam.type. The keys count
 // in any case, as encoding/json reads them, so there may be several.
 func (p Plugin) IPAMTypes() (out []string) {
-	for _, section := range valuesOf(p.Raw, "ipam") {
+	for _, section := range p.IPAMSections() {
 		for _, raw := range valuesOf(section, "type") {
 			var name string
 			if json.Unmarshal(raw, &name) == nil && name != "" {
@@ -62,6 +62,10 @@ func (p Plugin) IPAMTypes() (out []string) {
 	}
 	return out
 }
+
+// IPAMSections returns the sections ipam of the plugin: one for each case in which the key is
+// written.
+func (p Plugin) IPAMSections() []json.RawMessage { return valuesOf(p.Raw, "ipam") }
 
 // valuesOf returns the values of a key of an object, by the key's spellings; none of another text.
 func valuesOf(object json.RawMessage, key string) (out []json.RawMessage) {
