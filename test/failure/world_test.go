@@ -407,12 +407,18 @@ func (w *world) gc(a attachment, valid ...string) error {
 	for slices.ContainsFunc(w.records(), isNew) {
 		w.skew += 2 * hold.GCGrace
 	}
-	var stale []string
+	var stale, elsewhere []string
 	for _, r := range w.records() {
-		if pod := r.Lease.Owner.UID; r.Held() && r.Lease.Network == a.network() && !slices.Contains(valid, pod) {
+		pod := r.Lease.Owner.UID
+		switch {
+		case !r.Held() || slices.Contains(valid, pod):
+		case r.Lease.Network == a.network():
 			stale = append(stale, pod)
+		case r.Phase == vf.PhaseAttached: // beside what an ADD of this network left, which failed
+			elsewhere = append(elsewhere, pod)
 		}
 	}
+	stale = slices.DeleteFunc(stale, func(pod string) bool { return slices.Contains(elsewhere, pod) })
 	err := w.call("GC", a, w.config(a, "GC", valid...))
 	for _, pod := range stale {
 		w.expect[pod] = either
