@@ -10,7 +10,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/kernel/step"
-	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -168,7 +167,7 @@ func (r *Reconciler) prepareSteps(spec desired.Spec, pf vf.PF, v vf.State) []ste
 // VF stays Making until the call has returned.
 func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
 	rec.PCI = v.PCI
-	if err := r.VFs.FindCall(lease.SiteOf(pf, rec), rec); err != nil {
+	if err := r.VFs.FindCallFor(pf, rec); err != nil {
 		return err
 	}
 	fresh, err := r.freshAdmin(pf, v)

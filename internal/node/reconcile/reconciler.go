@@ -10,7 +10,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/change"
 	"github.com/culvert-net/culvert/internal/kernel/step"
-	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -44,8 +43,8 @@ type vfs interface {
 	WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (bool, error)
 	// Outside returns the uses of VFs for which there is no lease.
 	Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
-	// FindCall returns an error if a call that changes the VF has not returned from the kernel.
-	FindCall(at lease.Site, rec journal.Record) error
+	// FindCallFor returns an error if a call that changes the VF has not returned from the kernel.
+	FindCallFor(pf vf.PF, rec journal.Record) error
 }
 
 // resets is the part of reset.Resetter that reconcile needs.

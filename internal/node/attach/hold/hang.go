@@ -36,6 +36,11 @@ func (h *VFs) FindCall(at lease.Site, rec journal.Record) error {
 	return nil
 }
 
+// FindCallFor is FindCall for a VF of a PF.
+func (h *VFs) FindCallFor(pf vf.PF, rec journal.Record) error {
+	return h.FindCall(lease.SiteOf(pf, rec), rec)
+}
+
 // MendSteps carries out steps for an attached VF. A step that fails does not stop the others. A
 // step that hangs does, and MendSteps remembers the hang for the release of the lease.
 func (h *VFs) MendSteps(ctx context.Context, rec journal.Record, steps []step.Step) error {
