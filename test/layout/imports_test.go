@@ -29,6 +29,12 @@ var floors = [][]string{
 	{"internal/admin/migrate"},
 	{"internal/admin/cli", "internal/admin/clusterview", "internal/admin/doctor/...", "internal/admin/guests", "internal/admin/install"},
 
+	// a person with an ESXi host
+	{"internal/esxi/credentials"},
+	{"internal/esxi/vsphere"},
+	{"internal/esxi/status"},
+	{"internal/esxi/file", "internal/esxi/state"},
+
 	// the controller
 	{"internal/cluster/controller"},
 	{"internal/cluster/endpoints"},
