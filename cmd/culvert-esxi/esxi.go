@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ import (
 type esxi struct {
 	credentials string
 	getenv      func(string) string
+	poll        time.Duration // between two looks at a host that restarts
 }
 
 // defaultFile is the file of a command without an argument.

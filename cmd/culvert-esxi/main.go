@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,10 @@ func main() {
 }
 
 func newRoot(getenv func(string) string) *cobra.Command {
-	e := &esxi{getenv: getenv}
+	return newCommand(&esxi{getenv: getenv, poll: 5 * time.Second})
+}
+
+func newCommand(e *esxi) *cobra.Command {
 	root := cli.NewRoot("esxi", version, &cobra.Command{
 		Short: "Give VFs to the virtual machines of an ESXi host",
 		Long: `Configures SR-IOV on an ESXi host from a file: the VFs of its physical ports, its
@@ -32,9 +36,12 @@ CULVERT_ESXI_USER and CULVERT_ESXI_PASSWORD, or saved by culvert esxi login. The
 user needs the privileges that culvert esxi role lists.`,
 		Example: `  culvert esxi validate esxi.yaml
   culvert esxi login esxi.yaml
-  culvert esxi status esxi.yaml`,
+  culvert esxi status esxi.yaml
+  culvert esxi plan esxi.yaml
+  culvert esxi apply esxi.yaml`,
 	},
 		e.newValidateCommand(), e.newLoginCommand(), e.newLogoutCommand(), e.newRoleCommand(), e.newStatusCommand(),
+		e.newPlanCommand(), e.newApplyCommand(), e.newRemoveCommand(),
 	)
 	root.PersistentFlags().StringVar(&e.credentials, "credentials", "", "`FILE` with user and password (YAML), which only you can read")
 	return root

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/vmware/govmomi/simulator/esx"
@@ -34,7 +35,7 @@ func newPerson(t *testing.T) *person {
 
 func (p *person) run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	root := newRoot(func(key string) string { return p.env[key] })
+	root := newCommand(&esxi{getenv: func(key string) string { return p.env[key] }, poll: time.Millisecond})
 	var b bytes.Buffer
 	root.SetOut(&b)
 	root.SetErr(&b)

@@ -30,9 +30,10 @@ var floors = [][]string{
 	{"internal/admin/cli", "internal/admin/clusterview", "internal/admin/doctor/...", "internal/admin/guests", "internal/admin/install"},
 
 	// a person with an ESXi host
-	{"internal/esxi/credentials"},
+	{"internal/esxi/apply", "internal/esxi/credentials"},
 	{"internal/esxi/vsphere"},
-	{"internal/esxi/status"},
+	{"internal/esxi/plan", "internal/esxi/status"},
+	{"internal/esxi/made"},
 	{"internal/esxi/file", "internal/esxi/state"},
 
 	// the controller

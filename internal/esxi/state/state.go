@@ -122,6 +122,15 @@ type VM struct {
 	MaxDevices int   `json:"-"`
 }
 
+// Memory is the reservation of a virtual machine.
+type Memory struct {
+	Locked bool `json:"locked"` // all of it, also when the memory grows
+	MB     int  `json:"mb"`
+}
+
+// Memory returns the reservation.
+func (v VM) Memory() Memory { return Memory{v.Locked, v.ReservedMB} }
+
 // Use is a VF that a virtual machine has, in one of the API's two ways.
 type Use struct {
 	As        string `json:"as"` // file.NIC or file.Device
