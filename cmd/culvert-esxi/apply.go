@@ -33,9 +33,9 @@ func (e *esxi) newPlanCommand() *cobra.Command {
 diff: + is added, - is removed, ~ is changed. A line with ! says whom a change
 hurts. It changes nothing.
 
-A refusal says why apply would touch nothing, with the next step: a virtual
-machine that is on, more VFs than the port can have, VFs in use, pass-through of
-a whole port, a missing port. The exit status is then 1.
+A refusal says why apply would touch nothing, with the next step. A virtual
+machine may be on, a port may have too few VFs, or its VFs may be in use. The exit
+status is then 1. docs/esxi.md lists the refusals.
 
 Not verified on ESXi.`,
 		Example: `  culvert esxi plan esxi.yaml
@@ -99,8 +99,11 @@ takes it out again. --reboot answers yes. With a refusal in the plan, it touches
 nothing.
 
 FILE.made lists what Culvert has made, and how it was before. Keep it beside the
-file: culvert esxi remove takes away what is in that list. What has left the file
-is taken away by apply, too.
+file: culvert esxi remove takes away what is in that list. apply also takes away
+the parts that the file has no more.
+
+An ESXi host ends the session of a saved login as it restarts. Then log in and run
+apply again, or give --credentials.
 
 Not verified on ESXi.`,
 		Example: `  culvert esxi apply esxi.yaml

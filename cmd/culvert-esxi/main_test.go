@@ -96,7 +96,7 @@ func TestStatus(t *testing.T) {
 	p := newPerson(t)
 	writeFile(t, "esxi.yaml", "server: "+m.Server+"\nthumbprint: "+m.Thumbprint+"\n")
 	p.expect(t, "validate", "esxi.yaml is right: 0 ports, 0 switches, 0 virtual machines\n")
-	p.expect(t, "status", "localhost.localdomain  ready  VMware ESXi", "vmnic2  0000:03:00.0  i40en   10 Gb/s  []   none, it can have 8\n", "vm3  off")
+	p.expect(t, "status", "esxi01.example.com  ready  VMware ESXi", "vmnic2  0000:03:00.0  i40en   10 Gb/s  []   none, it can have 8\n", "vm3  off")
 	p.expect(t, "status esxi.yaml -o json", `"vfsMax": 8`, `"sriovCapable": true`)
 	p.expect(t, "status -o yaml", "vfsMax: 8\n")
 	p.expect(t, "status none.yaml", "error: open none.yaml: no such file")
@@ -128,6 +128,37 @@ func TestLogin(t *testing.T) {
 	p.expect(t, "status --credentials login.yaml", "ready")
 	p.env["HOME"] = ""
 	p.expect(t, "status", "error: there is no folder for saved logins: set HOME")
+}
+
+// TestRebootEndsLogin: an ESXi host ends the session of a saved login as it restarts. After another
+// login, apply finishes.
+func TestRebootEndsLogin(t *testing.T) {
+	m := vcsim.New(t, vcsim.Options{})
+	p := newPerson(t)
+	p.env = map[string]string{"HOME": p.env["HOME"]}
+	writeFile(t, "esxi.yaml", "server: "+m.Server+"\nthumbprint: "+m.Thumbprint+"\nports: [{nic: vmnic2, vfs: 2}]\nswitches: [{name: a}]\n")
+	p.input = vcsim.Password + "\n"
+	p.expect(t, "login")
+	p.input = "n\n"
+	p.expect(t, "apply", "Reboot host esxi01.example.com? [y/N]", "error: the reboot is not allowed: answer y, or give --reboot")
+	p.input = ""
+	p.expect(t, "apply", "error: the reboot is not allowed: nothing was touched; answer y, or give --reboot")
+	p.expect(t, "apply --reboot", "host esxi01.example.com restarts, and the saved login ends with that", "run culvert esxi login again", "left: ~ host esxi01.example.com: reboot")
+	p.input = vcsim.Password + "\n"
+	p.expect(t, "login")
+	p.expect(t, "apply", "~ host esxi01.example.com: leave maintenance mode\n+ vSwitch a: uplinks none, MTU 1500\nHost esxi01.example.com is as esxi.yaml says.\n")
+	if m.Boots() != 1 {
+		t.Errorf("%d boots", m.Boots())
+	}
+	m.Power(t, "vm1", true)
+	out := p.expect(t, "remove", "REFUSED, and nothing is touched", "a reboot needs maintenance mode, and 1 virtual machine is on", "error: exit status 1")
+	if strings.Contains(out, "- vSwitch a\n- ") {
+		t.Error("it was touched")
+	}
+	p.expect(t, "plan --remove -o json", `"op": "-"`, `"text": "vSwitch a"`)
+	m.Power(t, "vm1", false)
+	writeFile(t, "login.yaml", "user: culvert\npassword: secret\n")
+	p.expect(t, "remove --reboot --credentials login.yaml", "Nothing of esxi.yaml is left on host esxi01.example.com.\n")
 }
 
 // TestRole: each privilege of the role is one that a host knows.

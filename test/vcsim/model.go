@@ -25,7 +25,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// The login that the server accepts.
+// The login that the server accepts. It accepts root with the same password.
 const (
 	User     = "culvert"
 	Password = "secret"
@@ -66,6 +66,7 @@ type Model struct {
 	away    int
 	boots   int
 	methods []string
+	cookies map[string]bool // of sessions: whether a reboot has ended it
 	options Options
 	sim     *simulator.Model
 	host    *simulator.HostSystem
@@ -77,7 +78,7 @@ type Model struct {
 // vmnic3 can have VFs, and the virtual machines vm1, vm2 and vm3, which are off.
 func New(t testing.TB, o Options) *Model {
 	t.Helper()
-	m := &Model{options: o, Down: 2, sim: simulator.ESX()}
+	m := &Model{options: o, Down: 2, cookies: map[string]bool{}, sim: simulator.ESX()}
 	if o.VCenter {
 		m.sim = simulator.VPX()
 		m.sim.Host, m.sim.Cluster = 2, 0
@@ -92,12 +93,18 @@ func New(t testing.TB, o Options) *Model {
 			m.host = h
 		}
 	}
+	if !o.VCenter {
+		m.host.Name = "esxi01.example.com"
+	}
 	m.HostName = m.host.Name
 	m.network = m.sim.Map().Get(*m.host.ConfigManager.NetworkSystem).(*simulator.HostNetworkSystem)
 	m.addPorts()
 	m.addMachines()
 	m.sim.Map().Handler = m.chooseHandler
 	m.sim.Service.Listen = &url.URL{User: url.UserPassword(User, Password)}
+	m.sim.Map().SessionManager().ValidLogin = func(l *types.Login) bool {
+		return (l.UserName == User || l.UserName == "root") && l.Password == Password
+	}
 	inner := m.sim.Service.NewServer()
 	t.Cleanup(inner.Close)
 	m.front = httptest.NewTLSServer(http.HandlerFunc(m.serveCall))
@@ -222,13 +229,19 @@ func (m *Model) Methods() []string {
 	return all
 }
 
-// bootHost makes the configuration of the ports that in force, and ends all sessions with the host.
+// bootHost makes the configuration of the ports that in force. It ends all sessions with an ESXi host;
+// those with a vCenter stay.
 func (m *Model) bootHost() {
 	for _, pf := range m.PFs {
 		pf.active, pf.passNow = pf.wanted, pf.passWanted
 	}
 	m.boots++
 	m.away = m.Down
+	if !m.options.VCenter {
+		for cookie := range m.cookies {
+			m.cookies[cookie] = true
+		}
+	}
 	boot := m.host.Summary.Runtime.BootTime.Add(time.Minute)
 	m.host.Runtime.BootTime = &boot
 	m.publishPorts()

@@ -27,14 +27,22 @@ func newCaller(t *testing.T, o Options) *caller {
 	t.Helper()
 	m := New(t, o)
 	m.Down = 0
-	c, err := vim25.NewClient(t.Context(), soap.NewClient(&url.URL{Scheme: "https", Host: m.Server, Path: "/sdk"}, true))
+	c := &caller{t, m, nil}
+	c.logIn()
+	return c
+}
+
+// logIn begins a session in place of one that a reboot has ended.
+func (c *caller) logIn() {
+	c.Helper()
+	client, err := vim25.NewClient(c.Context(), soap.NewClient(&url.URL{Scheme: "https", Host: c.Server, Path: "/sdk"}, true))
 	if err == nil {
-		_, err = methods.Login(t.Context(), c, &types.Login{This: *c.ServiceContent.SessionManager, UserName: User, Password: Password})
+		_, err = methods.Login(c.Context(), client, &types.Login{This: *client.ServiceContent.SessionManager, UserName: User, Password: Password})
 	}
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
-	return &caller{t, m, c}
+	c.c = client
 }
 
 // nameFault returns the name of the fault of a call, or "" for none.
@@ -257,6 +265,10 @@ func (c *caller) bootWith(pci string, vfs int32) {
 	if fault := c.setVFs(pci, vfs, false) + c.enterMaintenance() + c.rebootHost(); fault != "" {
 		c.Fatal(fault)
 	}
+	if fault := c.rebootHost(); fault != "NotAuthenticated" {
+		c.Fatalf("the reboot has not ended the session: %q", fault)
+	}
+	c.logIn()
 }
 
 // withVF returns vm1, which is off and has a network adapter with a VF of vmnic3.

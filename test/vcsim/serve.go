@@ -31,6 +31,13 @@ func (m *Model) serveCall(w http.ResponseWriter, r *http.Request) {
 		m.away--
 		lose = true
 	}
+	if cookie, err := r.Cookie("vmware_soap_session"); err == nil {
+		if m.cookies[cookie.Value] {
+			r.Header.Del("Cookie")
+		} else {
+			m.cookies[cookie.Value] = false
+		}
+	}
 	m.mu.Unlock()
 	if lose {
 		panic(http.ErrAbortHandler)

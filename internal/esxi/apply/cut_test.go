@@ -72,7 +72,7 @@ func (b *bench) apply(ctx context.Context, spec file.Spec, allow bool) (string, 
 		return "", err
 	}
 	defer c.Close(ctx)
-	r := &Run{Host: c, Path: b.made, Out: &out, Poll: time.Millisecond, Patience: 3 * time.Second, AllowReboot: func(string) (bool, error) { return allow, nil }}
+	r := &Run{Host: c, Path: b.made, Out: &out, Poll: time.Millisecond, Patience: time.Minute, AllowReboot: func(string) (bool, error) { return allow, nil }}
 	p, err := r.Plan(ctx, spec)
 	if err == nil {
 		err = r.Apply(ctx, p)

@@ -138,7 +138,7 @@ func (p *planner) planPorts() {
 			p.ports[port.NIC] = entry.Before.VFs
 			p.setPort(port, entry.Before)
 		default:
-			p.addNote("port %s has %s now, and Culvert gave it %d: somebody else has changed it, so it stays", port.NIC, countVFs(port.WantedVFs()), entry.Set.VFs)
+			p.addNote("port %s has %s now, and Culvert gave it %d: it was changed outside Culvert, so it stays", port.NIC, countVFs(port.WantedVFs()), entry.Set.VFs)
 		}
 	}
 }

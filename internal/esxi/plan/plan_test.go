@@ -167,7 +167,7 @@ func TestSteps(t *testing.T) {
 				"port group vf-a cannot go: virtual machine vm1 has a network adapter on it that stays: move that first, or keep the port group in the file\n" +
 				"port group vf-a cannot go: virtual machine vm2 has a network adapter on it that stays: move that first, or keep the port group in the file"},
 		"remove, foreign group": {twoVFs, made.Made{Switches: ours.Switches}, has, "- vSwitch sriov-a\nvSwitch sriov-a cannot go: its port group vf-a is not from Culvert: remove that by hand, or keep the switch in the file"},
-		"changed by others":     {"", made.Made{Ports: map[string]made.Port{"vmnic2": {Set: made.Setting{VFs: 4}, Was: made.Setting{VFs: 3}}}}, nil, "port vmnic2 has 2 VFs now, and Culvert gave it 4: somebody else has changed it, so it stays"},
+		"changed by others":     {"", made.Made{Ports: map[string]made.Port{"vmnic2": {Set: made.Setting{VFs: 4}, Was: made.Setting{VFs: 3}}}}, nil, "port vmnic2 has 2 VFs now, and Culvert gave it 4: it was changed outside Culvert, so it stays"},
 		"memory for others":     {"", made.Made{VMs: map[string]made.VM{"1": {Before: &state.Memory{}}}}, nil, "virtual machine vm1 keeps its reserved memory for its other VFs"},
 	} {
 		h := newHost()

@@ -25,7 +25,7 @@ type view struct {
 }
 
 var observed = map[string][]string{
-	"HostSystem":            {"name", "runtime", "capability", "hardware.pciDevice", "config.product", "vm"},
+	"HostSystem":            {"name", "runtime.connectionState", "runtime.inMaintenanceMode", "runtime.bootTime", "capability", "hardware.pciDevice", "config.product", "vm"},
 	"HostNetworkSystem":     {"networkInfo"},
 	"HostPciPassthruSystem": {"pciPassthruInfo"},
 	"VirtualMachine":        {"name", "runtime.powerState", "config.instanceUuid", "config.version", "config.hardware", "config.memoryAllocation", "config.memoryReservationLockedToMax"},

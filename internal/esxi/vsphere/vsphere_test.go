@@ -97,7 +97,7 @@ func TestTrust(t *testing.T) {
 		"pinned beside CA":  {func(s *file.Spec, _ *Login) { s.CAFile, s.Thumbprint = ca, strings.Repeat("AB", 32) }, "the server's certificate has the thumbprint"},
 		"wrong password":    {func(_ *file.Spec, l *Login) { l.Password = "x" }, "as culvert: the server does not accept the login: check the user and the password"},
 		"ended session":     {func(_ *file.Spec, l *Login) { *l = Login{Cookie: "x"} }, "run culvert esxi login again"},
-		"other host":        {func(s *file.Spec, _ *Login) { s.Host = "localhost.localdomian" }, `has no host "localhost.localdomian": did you mean localhost.localdomain?`},
+		"other host":        {func(s *file.Spec, _ *Login) { s.Host = "esxi01.exmaple.com" }, `has no host "esxi01.exmaple.com": did you mean esxi01.example.com?`},
 		"no server answers": {func(s *file.Spec, _ *Login) { s.Server = "127.0.0.1:1" }, "connect to 127.0.0.1:1: "},
 	} {
 		_, err := dial(t, m, c.change)
