@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/esxi/plan"
 	"github.com/culvert-net/culvert/internal/esxi/state"
 	"github.com/culvert-net/culvert/internal/esxi/vsphere"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // ErrRefused means that the plan has refusals. The run stopped before the next call.
@@ -83,7 +84,7 @@ func (r *Run) Apply(ctx context.Context, p plan.Plan) error {
 	done, last := 0, ""
 	for {
 		if len(p.Refusals) > 0 {
-			return r.stop(done, p, fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Refusals, "; ")))
+			return r.stop(done, p, fmt.Errorf("%w: %s", ErrRefused, excerpt.Clean(strings.Join(p.Refusals, "; "))))
 		}
 		if len(p.Steps) == 0 {
 			return r.entries.Write(r.Path)
@@ -131,7 +132,7 @@ func (r *Run) stop(done int, p plan.Plan, err error) error {
 	}
 	left := make([]string, 0, len(p.Steps))
 	for _, s := range p.Steps {
-		left = append(left, s.String())
+		left = append(left, excerpt.Clean(s.String()))
 	}
 	if len(left) == 0 {
 		return fmt.Errorf("%w: run the command again to go on", err)
@@ -146,7 +147,7 @@ func (r *Run) doStep(ctx context.Context, step plan.Step) error {
 		return err
 	}
 	for _, l := range step.Lines {
-		fmt.Fprintf(r.Out, "%s %s\n", l.Op, l.Text)
+		fmt.Fprintf(r.Out, "%s %s\n", l.Op, excerpt.Clean(l.Text))
 	}
 	if err := r.Host.Do(ctx, step.Action); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/esxi/file"
 	"github.com/culvert-net/culvert/internal/esxi/plan"
 	"github.com/culvert-net/culvert/internal/esxi/state"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // Do does an action of a plan. When it returns nil, the host has accepted it; Observe shows the
@@ -216,7 +217,7 @@ func (c *Conn) waitForTask(ctx context.Context, task types.ManagedObjectReferenc
 		case info.State == types.TaskInfoStateSuccess:
 			return nil
 		case info.State == types.TaskInfoStateError && info.Error != nil:
-			return &taskError{info.Error.Fault, info.Error.LocalizedMessage}
+			return &taskError{info.Error.Fault, excerpt.Line(info.Error.LocalizedMessage)}
 		}
 		select {
 		case <-ctx.Done():

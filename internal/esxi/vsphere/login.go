@@ -90,7 +90,7 @@ func newClient(ctx context.Context, target file.Spec, cookie string) (*vim25.Cli
 		pinCertificate(transport.DefaultTransport().TLSClientConfig, target.Thumbprint)
 	}
 	if cookie != "" {
-		transport.Jar.SetCookies(u, []*http.Cookie{{Name: cookieName, Value: cookie, Path: "/", Secure: true}})
+		transport.Jar.SetCookies(u, []*http.Cookie{parseCookie(cookie)})
 	}
 	client, err := vim25.NewClient(ctx, transport)
 	if err != nil {
@@ -125,14 +125,23 @@ func explainConnection(server string, err error) error {
 	return fmt.Errorf("connect to %s: %w", server, err)
 }
 
-// SessionCookie returns the cookie by which another process goes on with this session.
+// SessionCookie returns the cookie by which another process goes on with this session, with the quotes
+// that the server gave it.
 func (c *Conn) SessionCookie() string {
 	for _, cookie := range c.client.Jar.Cookies(c.client.URL()) {
-		if cookie.Name == cookieName {
+		if cookie.Name == cookieName && cookie.Quoted {
+			return `"` + cookie.Value + `"`
+		} else if cookie.Name == cookieName {
 			return cookie.Value
 		}
 	}
 	return ""
+}
+
+// parseCookie makes the cookie of a text that SessionCookie returned.
+func parseCookie(text string) *http.Cookie {
+	value := strings.Trim(text, `"`)
+	return &http.Cookie{Name: cookieName, Value: value, Quoted: value != text, Path: "/", Secure: true}
 }
 
 // Close ends the session. The session of a saved login stays.
@@ -172,18 +181,31 @@ func (c *Conn) explainFault(action string, err error) error {
 	case errors.As(err, &failed):
 		fault = failed.fault
 	}
-	switch f := fault.(type) {
-	case types.InvalidLogin, *types.InvalidLogin:
+	name := strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", fault), "*"), "types.")
+	switch name {
+	case "InvalidLogin":
 		return fmt.Errorf("%s: %w: check the user and the password", action, ErrLogin)
-	case types.NotAuthenticated, *types.NotAuthenticated:
+	case "NotAuthenticated":
 		return fmt.Errorf("%s: the session has ended: %w: run culvert esxi login again, or give a user and a password", action, ErrLogin)
-	case types.NoPermission:
-		return fmt.Errorf("%s: the user lacks the privilege %s: culvert esxi role lists all that are needed", action, f.PrivilegeId)
-	case *types.NoPermission:
-		return fmt.Errorf("%s: the user lacks the privilege %s: culvert esxi role lists all that are needed", action, f.PrivilegeId)
+	case "NoPermission":
+		return fmt.Errorf("%s: the user lacks the privilege %s: culvert esxi role lists all that are needed", action, privilegeOf(fault))
+	case "RestrictedVersion":
+		return fmt.Errorf("%s: the host's licence lets programs read only: give the host a licence that lets them write, or manage it by a vCenter", action)
 	}
 	if fault != nil {
-		return fmt.Errorf("%s: %w (%s)", action, err, strings.TrimPrefix(fmt.Sprintf("%T", fault), "*"))
+		return fmt.Errorf("%s: %w (%s)", action, err, name)
 	}
 	return fmt.Errorf("%s: %w", action, err)
+}
+
+// privilegeOf returns the privilege that a NoPermission fault names. It is a value in the answer to a
+// call, and a pointer in a task.
+func privilegeOf(fault any) string {
+	switch f := fault.(type) {
+	case types.NoPermission:
+		return f.PrivilegeId
+	case *types.NoPermission:
+		return f.PrivilegeId
+	}
+	return "?"
 }

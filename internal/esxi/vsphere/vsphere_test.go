@@ -2,12 +2,18 @@ package vsphere
 
 import (
 	"errors"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/culvert-net/culvert/internal/esxi/file"
 	"github.com/culvert-net/culvert/internal/esxi/state"
@@ -133,6 +139,40 @@ func TestSavedLogin(t *testing.T) {
 	}
 	if _, err := dial(t, m, saved); !errors.Is(err, ErrLogin) {
 		t.Errorf("after logout: %v", err)
+	}
+}
+
+// TestCookie: the saved cookie is the one of the session, with its quotes.
+func TestCookie(t *testing.T) {
+	u := &url.URL{Scheme: "https", Host: "esxi01", Path: "/sdk"}
+	for _, text := range []string{"abc", `"abc"`} {
+		client := &vim25.Client{Client: soap.NewClient(u, false)}
+		client.Jar.SetCookies(u, []*http.Cookie{parseCookie(text)})
+		if got := (&Conn{client: client}).SessionCookie(); got != text {
+			t.Errorf("%s is %s", text, got)
+		}
+	}
+}
+
+// TestExplained: faults with a next step have it, in the answer to a call and in a task.
+func TestExplained(t *testing.T) {
+	c := &Conn{}
+	for want, fault := range map[string]types.BaseMethodFault{
+		"add: the user lacks the privilege Host.Config.Network: culvert esxi role lists all that are needed": &types.NoPermission{PrivilegeId: "Host.Config.Network"},
+		"add: the host's licence lets programs read only":                                                    &types.RestrictedVersion{},
+		"add: the task failed (ResourceInUse)":                                                               &types.ResourceInUse{},
+	} {
+		if err := c.explainFault("add", &taskError{fault, "the task failed"}); !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		body := &soap.Fault{}
+		body.Detail.Fault = reflect.ValueOf(fault).Elem().Interface()
+		if err := c.explainFault("add", soap.WrapSoapFault(body)); strings.HasPrefix(want, "add: the user") && err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if c.explainFault("add", nil) != nil {
+		t.Error("no error is an error")
 	}
 }
 
