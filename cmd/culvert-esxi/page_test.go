@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	fences = regexp.MustCompile("(?ms)^```(yaml)?\n(.*?)^```$")
+	fences = regexp.MustCompile("(?ms)^```(yaml)?\n(.*?\n)```$")
 	anyMAC = regexp.MustCompile(`00:0c:29(:[0-9a-f]{2}){3}`)
 )
 
@@ -30,12 +30,13 @@ func TestPage(t *testing.T) {
 	var shown []string
 	spec, login := "", ""
 	for _, f := range fences.FindAllStringSubmatch(page, -1) {
-		if f[1] == "yaml" && spec == "" {
-			spec = f[2]
-		} else if f[1] == "yaml" {
-			login = f[2]
-		} else if f[1] == "" {
+		switch {
+		case f[1] == "":
 			shown = append(shown, f[2])
+		case spec == "":
+			spec = f[2]
+		default:
+			login = f[2]
 		}
 	}
 	m := vcsim.New(t, vcsim.Options{MaxVFs: 32})

@@ -221,7 +221,7 @@ func (r *Run) waitForBoot(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("host %s has not come back after its reboot within %s (%w; last answer: %v)", r.seen.Name, r.Patience, ctx.Err(), last)
+			return fmt.Errorf("host %s has not come back after its reboot within %s: %w", r.seen.Name, r.Patience, errors.Join(ctx.Err(), last))
 		case <-time.After(r.Poll):
 		}
 		h, err := r.Host.Observe(ctx)

@@ -22,7 +22,7 @@ import (
 // The variables of the environment.
 const (
 	UserVariable     = "CULVERT_ESXI_USER"
-	PasswordVariable = "CULVERT_ESXI_PASSWORD"
+	PasswordVariable = "CULVERT_ESXI_PASSWORD" //nolint:gosec // the name of a variable, not its value
 )
 
 // Source says where to look.

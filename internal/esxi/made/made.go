@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"reflect"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/durable"
@@ -101,10 +100,8 @@ func (m Made) IsEmpty() bool {
 	return len(m.Ports)+len(m.Switches)+len(m.Groups)+len(m.VMs) == 0 && !m.Maintenance
 }
 
-// Settle removes the entries of parts that the host does not have, finds the keys of new VFs, and
-// reports whether an entry has changed.
-func (m *Made) Settle(h *state.Host) bool {
-	before := m.clone()
+// Settle removes the entries of parts that the host does not have, and finds the keys of new VFs.
+func (m *Made) Settle(h *state.Host) {
 	if !h.Maintenance {
 		m.Maintenance = false
 	}
@@ -138,19 +135,6 @@ func (m *Made) Settle(h *state.Host) bool {
 			delete(m.VMs, id)
 		}
 	}
-	return !reflect.DeepEqual(before, m.clone())
-}
-
-// clone copies the entries by way of JSON, where an empty map equals a missing one.
-func (m *Made) clone() (c Made) {
-	text, err := json.Marshal(m)
-	if err == nil {
-		err = json.Unmarshal(text, &c)
-	}
-	if err != nil {
-		panic(err) // the type has nothing that JSON lacks
-	}
-	return c
 }
 
 // settleUses returns the entries whose VF the virtual machine has, with its key.
