@@ -145,6 +145,7 @@ func TestSteps(t *testing.T) {
 		}, "~ port vmnic2: VFs 2 -> 4 (! vSwitch sriov-a loses its uplink vmnic2 for moments, and with it vm2)"},
 		"pending":              {twoVFs, made.Made{}, func(h *state.Host) { h.Ports[0].Present = 1 }, restarts},
 		"in maintenance":       {fourVFs, made.Made{}, func(h *state.Host) { h.Maintenance = true }, "~ port vmnic2: VFs 2 -> 4\n~ host esxi01: reboot (! host esxi01 is away for minutes, with its 2 virtual machines)"},
+		"reboot in ours":       {twoVFs, made.Made{Maintenance: true}, func(h *state.Host) { h.Maintenance, h.Ports[0].Present = true, 1 }, "~ host esxi01: reboot (! host esxi01 is away for minutes, with its 2 virtual machines)\n~ host esxi01: leave maintenance mode"},
 		"in ours":              {twoVFs, made.Made{Maintenance: true}, func(h *state.Host) { h.Maintenance = true }, "~ host esxi01: leave maintenance mode"},
 		"pass-through off":     {"ports: [{nic: vmnic3, vfs: 2, passthrough: off}]", made.Made{}, func(h *state.Host) { h.Ports[1].Passthrough, h.Ports[1].PassActive, h.Ports[1].Max = true, true, 0 }, "~ port vmnic3: pass-through on -> off\n" + restarts + "\nport vmnic3 gets its 2 VFs after that reboot, when its maximum is known; a second reboot follows"},
 		"pass-through, no VFs": {"ports: [{nic: vmnic3, vfs: 0}]", made.Made{}, func(h *state.Host) { h.Ports[1].Passthrough, h.Ports[1].PassActive = true, true }, ""},
@@ -153,6 +154,9 @@ func TestSteps(t *testing.T) {
 			func(h *state.Host) { has(h); h.VMs[0].On = true },
 			"~ vSwitch sriov-a: MTU 1500 -> 9000; ~ vSwitch sriov-a: uplinks vmnic2 -> uplinks vmnic2 vmnic3; ~ vSwitch sriov-a: promiscuous inherited -> true (! vSwitch sriov-a changes, and with it vm1)\n" +
 				"~ port group vf-a: VLAN 0 -> 7 (! port group vf-a changes, and with it vm1)"},
+		"uplinks in another order": {"switches: [{name: sriov-a, uplinks: [vmnic2, vmnic3]}]", made.Made{}, func(h *state.Host) {
+			h.Switches = append(h.Switches, state.Switch{Name: "sriov-a", Uplinks: []string{"vmnic3", "vmnic2"}, MTU: 1500})
+		}, ""},
 		"reserved memory":  {"vms: [{name: vm2, vfs: [{as: device, port: vmnic2, address: \"0000:03:02.1\"}]}]", made.Made{}, nil, "~ virtual machine vm2: reserved memory 0 MB -> all 2048 MB; + virtual machine vm2: VF 0000:03:02.1 of vmnic2 as a PCI device"},
 		"VF after reboot":  {"ports: [{nic: vmnic3, vfs: 1}]\nvms: [{name: vm2, vfs: [{as: device, port: vmnic3}]}]", made.Made{}, nil, "~ port vmnic3: VFs 0 -> 1\n" + restarts + "\n~ virtual machine vm2: reserved memory 0 MB -> all 2048 MB; + virtual machine vm2: a VF of vmnic3 as a PCI device"},
 		"a person's VF":    {"vms: [{name: vm1, vfs: [{as: nic, port: vmnic2, portGroup: VM Network}]}]", made.Made{}, nil, ""},

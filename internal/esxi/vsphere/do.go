@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,10 +101,33 @@ func makeSwitchSpec(s file.Switch, present types.HostVirtualSwitchSpec) types.Ho
 	if len(s.Uplinks) > 0 {
 		spec.Bridge = &types.HostVirtualSwitchBondBridge{NicDevice: s.Uplinks}
 	}
-	if policy := makePolicy(s.Security); policy != nil {
-		spec.Policy = &types.HostNetworkPolicy{Security: policy}
+	if present.Policy == nil {
+		if policy := makePolicy(s.Security); policy != nil {
+			spec.Policy = &types.HostNetworkPolicy{Security: policy}
+		}
+		return spec
 	}
+	policy := *present.Policy
+	policy.Security = mergePolicy(policy.Security, s.Security)
+	if policy.NicTeaming != nil { // its order names the uplinks, too
+		teaming := *policy.NicTeaming
+		teaming.NicOrder = &types.HostNicOrderPolicy{ActiveNic: s.Uplinks}
+		policy.NicTeaming = &teaming
+	}
+	spec.Policy = &policy
 	return spec
+}
+
+// mergePolicy returns the present settings with those of the file.
+func mergePolicy(present *types.HostNetworkSecurityPolicy, s file.Security) *types.HostNetworkSecurityPolicy {
+	if present == nil {
+		return makePolicy(s)
+	}
+	merged := *present
+	merged.AllowPromiscuous = cmp.Or(s.Promiscuous, merged.AllowPromiscuous)
+	merged.MacChanges = cmp.Or(s.MACChanges, merged.MacChanges)
+	merged.ForgedTransmits = cmp.Or(s.ForgedTransmits, merged.ForgedTransmits)
+	return &merged
 }
 
 func makeGroupSpec(onto string, g file.PortGroup) types.HostPortGroupSpec {

@@ -16,6 +16,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/culvert-net/culvert/internal/esxi/file"
+	"github.com/culvert-net/culvert/internal/esxi/plan"
 	"github.com/culvert-net/culvert/internal/esxi/state"
 	"github.com/culvert-net/culvert/test/vcsim"
 )
@@ -173,6 +174,74 @@ func TestExplained(t *testing.T) {
 	}
 	if c.explainFault("add", nil) != nil {
 		t.Error("no error is an error")
+	}
+}
+
+// TestSwitchSpec: an update keeps the settings that the file does not have, and the order of uplinks
+// has those of the file.
+func TestSwitchSpec(t *testing.T) {
+	yes, no := true, false
+	s := file.Switch{Name: "a", Uplinks: []string{"vmnic3"}, MTU: 9000, Security: file.Security{Promiscuous: &no}}
+	present := types.HostVirtualSwitchSpec{NumPorts: 64, Mtu: 1500, Policy: &types.HostNetworkPolicy{
+		Security:   &types.HostNetworkSecurityPolicy{AllowPromiscuous: &yes, MacChanges: &yes},
+		NicTeaming: &types.HostNicTeamingPolicy{Policy: "loadbalance_srcid", NicOrder: &types.HostNicOrderPolicy{ActiveNic: []string{"vmnic2"}}},
+	}}
+	want := types.HostVirtualSwitchSpec{
+		NumPorts: 64, Mtu: 9000, Bridge: &types.HostVirtualSwitchBondBridge{NicDevice: []string{"vmnic3"}},
+		Policy: &types.HostNetworkPolicy{
+			Security:   &types.HostNetworkSecurityPolicy{AllowPromiscuous: &no, MacChanges: &yes},
+			NicTeaming: &types.HostNicTeamingPolicy{Policy: "loadbalance_srcid", NicOrder: &types.HostNicOrderPolicy{ActiveNic: []string{"vmnic3"}}},
+		},
+	}
+	if diff := cmp.Diff(want, makeSwitchSpec(s, present)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if present.Policy.NicTeaming.NicOrder.ActiveNic[0] != "vmnic2" || !*present.Policy.Security.AllowPromiscuous {
+		t.Error("the present settings have changed")
+	}
+	want = types.HostVirtualSwitchSpec{NumPorts: 128, Mtu: 1500}
+	if diff := cmp.Diff(want, makeSwitchSpec(file.Switch{MTU: 1500}, newSwitch)); diff != "" {
+		t.Errorf("a new one: -want +got:\n%s", diff)
+	}
+}
+
+// TestUpdate: what UpdateVirtualSwitch and UpdatePortGroup have done is seen, and ports know which VFs
+// are theirs.
+func TestUpdate(t *testing.T) {
+	m := vcsim.New(t, vcsim.Options{AppliesLive: true})
+	c, err := dial(t, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := false
+	g := file.PortGroup{Name: "g", VLAN: 7}
+	first := file.Switch{Name: "a", MTU: 1500, Uplinks: []string{"vmnic2"}, Security: file.Security{MACChanges: &no}}
+	second := file.Switch{Name: "a", MTU: 9000, Uplinks: []string{"vmnic2", "vmnic3"}}
+	var h state.Host
+	for _, action := range []any{
+		plan.AddSwitch{Switch: first}, plan.AddGroup{Switch: "a", Group: g}, plan.UpdateSwitch{Switch: second},
+		plan.UpdateGroup{Switch: "a", Group: file.PortGroup{Name: "g", VLAN: 8, Security: file.Security{Promiscuous: &no}}},
+		plan.SetPorts{Ports: []plan.PortSetting{{PCI: "0000:03:00.0", VFs: 1}, {PCI: "0000:03:00.1", VFs: 2}}},
+	} {
+		if err := c.Do(t.Context(), action); err != nil {
+			t.Fatal(err)
+		}
+		if h, err = c.Observe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := state.Switch{Name: "a", MTU: 9000, Uplinks: []string{"vmnic2", "vmnic3"}, Security: state.Security{MACChanges: &no}, PortGroups: []string{"g"}}
+	if diff := cmp.Diff(&want, h.FindSwitch("a")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(&state.PortGroup{Name: "g", Switch: "a", VLAN: 8, Security: state.Security{Promiscuous: &no}}, h.FindGroup("g")); diff != "" {
+		t.Error(diff)
+	}
+	if a, b := h.Ports[0].VFs, h.Ports[1].VFs; len(a) != 1 || len(b) != 2 || b[0].PCI != "0000:03:06.0" {
+		t.Errorf("VFs %v and %v", a, b)
+	}
+	if err := c.Do(t.Context(), "dance"); err == nil {
+		t.Error("an unknown action was done")
 	}
 }
 
