@@ -130,7 +130,8 @@ type End struct {
 	Address   netip.Addr `json:"address"`
 	MTU       int        `json:"mtu,omitempty"` // bytes
 	Driver    string     `json:"driver,omitempty"`
-	// PF is the name of the VF's PF on its machine, where the interface is a VF.
+	// PF is the name of the VF's PF on its machine, where the interface is a VF. For a virtual machine
+	// of an ESXi host it is HOST/PORT, as the order names it.
 	PF string `json:"pf,omitempty"`
 	// VF is the VF's index, where the interface is a VF.
 	VF *int `json:"vf,omitempty"`

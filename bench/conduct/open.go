@@ -55,8 +55,11 @@ func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([
 			if err != nil {
 				return fmt.Errorf("open %s: %w", spec, err)
 			}
+			if spec.VF != "" {
+				s.outside, s.outsideIndex, err = spec.OutsideVF()
+			}
 			opened[i] = s
-			return nil
+			return err
 		})
 	}
 	if err := g.Wait(); err != nil {

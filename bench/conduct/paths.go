@@ -122,7 +122,7 @@ var tunnels = []string{"vxlan", "geneve", "ipip", "ip6tnl", "gre", "wireguard"}
 // the switch within the NIC joins two VFs of one PF.
 func namePlace(p bench.Path) string {
 	switch {
-	case p.From.Machine != p.To.Machine:
+	case hostOf(p.From) != hostOf(p.To):
 		return "other node"
 	case p.From.PF == "" || p.To.PF == "":
 		return "same node"
@@ -130,6 +130,15 @@ func namePlace(p bench.Path) string {
 		return "same PF"
 	}
 	return "other PF"
+}
+
+// hostOf returns the machine that has the NIC of an end. The port of a virtual machine's VF is
+// "HOST/PORT" where the order names it.
+func hostOf(e bench.End) string {
+	if host, _, isOutside := strings.Cut(e.PF, "/"); isOutside {
+		return host
+	}
+	return e.Machine
 }
 
 // Matches reports whether a path matches one of the filters, such as "VF" or "pod-pod,other node":

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
 	"github.com/culvert-net/culvert/bench/evidence"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Station is a site with its agent. Its maker sets Name, Pod and Cluster, and also Machine.Name
@@ -27,6 +28,10 @@ type Station struct {
 	macs     map[string]string   // the addresses of its interfaces
 	carriers map[string][]string // for each interface, the others that may carry its frames
 	passed   map[string]string   // of a virtual machine: the PCI addresses that its VFs have on its host
+
+	// outside is the port of the VF that the order names, and outsideIndex the VF's index.
+	outside      string
+	outsideIndex int
 }
 
 // Meet asks each agent for its Description, and for its routes to the others.
@@ -40,7 +45,7 @@ func Meet(ctx context.Context, stations []*Station) error {
 			}
 			d.Machine.Name = cmp.Or(s.Machine.Name, d.Machine.Name)
 			s.Machine, s.Ends, s.Lacking, s.macs, s.carriers = d.Machine, d.Ends, d.Lacking, d.MACs, d.Carriers
-			return nil
+			return s.nameOutsideVF()
 		})
 	}
 	if err := asked.Wait(); err != nil {
@@ -83,6 +88,29 @@ func (s *Station) guestOf(host string, vfs []evidence.VF) {
 			e.PF, e.VF, s.passed[e.Interface] = vfs[at].PF, &vfs[at].Index, vfs[at].PCI
 		}
 	}
+}
+
+// nameOutsideVF gives the station's one interface with a driver of VFs the port that the order names.
+// A virtual machine on a host without an agent does not see it.
+func (s *Station) nameOutsideVF() error {
+	if s.outside == "" {
+		return nil
+	}
+	named := ""
+	for i := range s.Ends {
+		e := &s.Ends[i]
+		if e.VF != nil || !vf.DrivesVFs(e.Driver) {
+			continue
+		}
+		if named != "" && named != e.Interface {
+			return fmt.Errorf("%s on %s: both %s and %s are VFs, and vf= names one: set one of them down", s.Name, s.Machine.Name, named, e.Interface)
+		}
+		named, e.PF, e.VF = e.Interface, s.outside, &s.outsideIndex
+	}
+	if named == "" {
+		return fmt.Errorf("%s on %s: no interface has a driver of VFs, so %s is not here", s.Name, s.Machine.Name, s.outside)
+	}
+	return nil
 }
 
 // namePFs replaces the PCI address of a PF, which is all that a container sees of it, by the PF's

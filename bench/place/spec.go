@@ -29,6 +29,9 @@ type Spec struct {
 	// VM is a virtual machine that runs there, and By the command, for sh on that machine, whose
 	// input and output are a shell's in it.
 	VM, By string
+	// VF is the VF of an ESXi host that the machine has, as "HOST/PORT#INDEX". The machine is a virtual
+	// machine that is reached by ssh, and cannot see it.
+	VF string
 }
 
 // Host returns the place of the machine that a place's virtual machine runs on.
@@ -41,6 +44,8 @@ pid:N                    the network namespace of process N, a container's
 ssh:USER@HOST            another host, by the program ssh
 lab:LAB/NODE             a node of a running lab
   ,netns=NAME  ,pid=N    after ssh: and lab: the network namespace there
+  ,vf=HOST/PORT#INDEX    after ssh: the VF of an ESXi host that this virtual
+                         machine has: vf=esxi01/vmnic2#0
   ,vm=NAME,by=COMMAND    after host, ssh: and lab: the guest NAME there, where
                          COMMAND gives a shell: by=ssh root@NAME sh`
 
@@ -80,6 +85,11 @@ func Parse(text string) (Spec, error) {
 // setOption reads the option after the machine.
 func (s *Spec) setOption(text string) (err error) {
 	key, value, _ := strings.Cut(text, "=")
+	if key == "vf" && s.Kind == SSH {
+		s.VF = value
+		_, _, err = s.OutsideVF()
+		return err
+	}
 	if key != "vm" {
 		if s.Kind == Host {
 			return fmt.Errorf("nothing but ,vm=NAME may follow \"host\"")
@@ -97,6 +107,16 @@ func (s *Spec) setOption(text string) (err error) {
 	}
 	s.VM, s.By = name, command
 	return nil
+}
+
+// OutsideVF returns the port of the VF that Spec.VF names, as "HOST/PORT", and the VF's index.
+func (s Spec) OutsideVF() (port string, index int, err error) {
+	port, number, _ := strings.Cut(s.VF, "#")
+	host, nic, _ := strings.Cut(port, "/")
+	if index, err = strconv.Atoi(number); err != nil || index < 0 || host == "" || nic == "" || strings.ContainsAny(port, ", \t\n") || strings.Contains(nic, "/") {
+		return "", 0, fmt.Errorf("%q is not HOST/PORT#INDEX, such as esxi01/vmnic2#0 (culvert esxi status has the VFs)", s.VF)
+	}
+	return port, index, nil
 }
 
 func wrong(text string, err error) error {
@@ -135,7 +155,7 @@ func netnsPath(key, value string) (string, error) {
 		}
 		return fmt.Sprintf("/proc/%d/ns/net", n), nil
 	}
-	return "", fmt.Errorf("%q is not netns=NAME, pid=N or vm=NAME%s", key, suggest.DidYouMean(key, []string{"netns", "pid", "vm"}))
+	return "", fmt.Errorf("%q is not netns=NAME, pid=N, vm=NAME or, after ssh:, vf=HOST/PORT#INDEX%s", key, suggest.DidYouMean(key, []string{"netns", "pid", "vm"}))
 }
 
 // String returns the name of the place for messages.
@@ -146,6 +166,9 @@ func (s Spec) String() string {
 	}
 	if s.Netns != "" {
 		name += ",netns=" + strings.TrimPrefix(s.Netns, "/run/netns/")
+	}
+	if s.VF != "" {
+		name += ",vf=" + s.VF
 	}
 	if s.VM != "" {
 		name += ",vm=" + s.VM + ",by=" + s.By

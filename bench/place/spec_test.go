@@ -16,6 +16,7 @@ func TestParse(t *testing.T) {
 		"lab:culvert/worker01":        {Kind: Lab, Machine: "culvert/worker01"},
 		"lab:culvert/worker01,pid=23": {Kind: Lab, Machine: "culvert/worker01", Netns: "/proc/23/ns/net"},
 		"host,vm=db1,by=ssh a sh":     {Kind: Host, VM: "db1", By: "ssh a sh"},
+		"ssh:b,vf=esxi01/vmnic2#3":    {Kind: SSH, Machine: "b", VF: "esxi01/vmnic2#3"},
 		"ssh:b,vm=db1,by=x,y=z 'w'":   {Kind: SSH, Machine: "b", VM: "db1", By: "x,y=z 'w'"},
 	} {
 		if got, err := Parse(text); err != nil || got != want {
@@ -37,12 +38,16 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"ssh:":              "names no machine",
 		"ssh:-oProxy=x":     "names no machine",
 		"ssh:b,nets=c":      "did you mean netns?",
-		"ssh:b,user=c":      "not netns=NAME, pid=N or vm=NAME",
+		"ssh:b,user=c":      "not netns=NAME, pid=N, vm=NAME or, after ssh:, vf=HOST/PORT#INDEX",
 		"host,netns=a":      "nothing but ,vm=NAME",
 		"host,vm=":          "names no virtual machine",
 		"netns:a,vm=b,by=c": "too much",
 		"ssh:b,vm=c":        "after vm=c follows by=COMMAND",
 		"ssh:b,vm=c,by=":    "after vm=c follows by=COMMAND",
+		"ssh:b,vf=vmnic2#1": "is not HOST/PORT#INDEX, such as esxi01/vmnic2#0",
+		"ssh:b,vf=e/vmnic2": "is not HOST/PORT#INDEX",
+		"ssh:b,vf=e/v#-1":   "is not HOST/PORT#INDEX",
+		"lab:a/b,vf=e/v#1":  "is not netns=NAME",
 		"lab:worker01":      "LAB/NODE",
 		"lab:culvert/":      "LAB/NODE",
 		"lab:d/w,netns=a/b": "no name of a network namespace",
@@ -55,7 +60,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"host", "netns:a", "ssh:root@b,netns=c", "lab:culvert/worker01,pid=3", "pid:9", "host,vm=a,by=b"} {
+	for _, s := range []string{"host", "netns:a", "ssh:root@b,netns=c", "lab:culvert/worker01,pid=3", "pid:9", "host,vm=a,by=b", "ssh:b,vf=a/b#1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

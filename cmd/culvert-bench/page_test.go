@@ -15,11 +15,15 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-// TestPageIsUnderstood parses each command of docs/bench.md as a shell and the program do. It
+// TestPageIsUnderstood parses each command of docs/bench.md, and those of docs/esxi.md that measure, as a shell and the program do. It
 // runs report, compare and presets, and checks the flags, presets and ends of run. TestRun,
 // test/e2e and bench/place test whole runs.
 func TestPageIsUnderstood(t *testing.T) {
 	page, err := os.ReadFile("../../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guests, err := os.ReadFile("../../docs/esxi.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +38,7 @@ func TestPageIsUnderstood(t *testing.T) {
 		}
 	}
 	understood := 0
-	for _, command := range promises.Commands(string(page)) {
+	for _, command := range promises.Commands(string(page) + "\n" + string(guests)) {
 		line, isBench := strings.CutPrefix(strings.TrimPrefix(command, "sudo "), "culvert bench ")
 		if !isBench || line == "report" || line == "compare" { // the names of commands, in a sentence
 			continue

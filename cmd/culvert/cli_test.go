@@ -330,5 +330,5 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestHelp leaves out lab and bench, whose help is that of their programs.
-func TestHelp(t *testing.T) { helptext.Check(t, newRoot(), "lab", "bench") }
+// TestHelp leaves out lab, bench and esxi, whose help is that of their programs.
+func TestHelp(t *testing.T) { helptext.Check(t, newRoot(), "lab", "bench", "esxi") }

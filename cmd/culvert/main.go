@@ -1,6 +1,6 @@
 // Command culvert is Culvert's command line: it shows and changes the NICs and VFs
-// that culvertd owns. Its commands lab and bench exec the programs culvert-lab and
-// culvert-bench.
+// that culvertd owns. Its commands lab, bench and esxi exec the programs culvert-lab,
+// culvert-bench and culvert-esxi.
 package main
 
 import (
@@ -49,6 +49,7 @@ boots machines that have both.`,
 		root.AddCommand(cmd)
 	}
 	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(p), newNetCommand(), newMigrateCommand(), newVersionCommand(),
-		newProgramCommand(program.Lab, "Boot nodes with emulated SR-IOV NICs"), newProgramCommand(program.Bench, "Measure what Virtual Functions gain"))
+		newProgramCommand(program.Lab, "Boot nodes with emulated SR-IOV NICs"), newProgramCommand(program.Bench, "Measure what Virtual Functions gain"),
+		newProgramCommand(program.ESXi, "Give VFs to the virtual machines of an ESXi host"))
 	return root
 }

@@ -36,7 +36,7 @@ func askProgram(args []string) []string {
 	default:
 		return args
 	}
-	if len(args) < least || !slices.Contains([]string{program.Lab, program.Bench}, "culvert-"+args[1]) {
+	if len(args) < least || !slices.Contains([]string{program.Lab, program.Bench, program.ESXi}, "culvert-"+args[1]) {
 		return args
 	}
 	return append([]string{args[1], args[0]}, args[2:]...)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestProgram: culvert's commands lab and bench are the programs beside it. They get
+// TestProgram: culvert's commands lab, bench and esxi are the programs beside it. They get
 // all words that follow, also of requests for help and completion. They have the
 // terminal and the environment, and their exit status counts. TestExec of package
 // program tests the process itself.
@@ -32,6 +32,8 @@ func TestProgram(t *testing.T) {
 		"__completeNoDesc lab ":       "culvert-lab __completeNoDesc \n",
 		"__complete la":               "lab\tBoot nodes",
 		"__complete lab":              "lab\tBoot nodes",
+		"esxi status":                 "culvert: program culvert-esxi: ",
+		"help esxi plan":              "culvert: program culvert-esxi: ",
 		"--help":                      "  bench       Measure what",
 		"help":                        "  lab         Boot nodes",
 		"bench run --lab":             "culvert: program culvert-bench: executable file not found in $PATH: it is not beside " + dir + "/culvert; `make build` in the source tree makes it, and the Debian package culvert-bench installs it\n",

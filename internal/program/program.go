@@ -2,7 +2,7 @@
 // with one of them.
 //
 // In goes a program's name; out comes its path. The programs culvert (for its
-// commands lab and bench) and culvert-bench (for ends in a lab) call it.
+// commands lab, bench and esxi) and culvert-bench (for ends in a lab) call it.
 package program
 
 import (
@@ -16,6 +16,7 @@ import (
 // The programs that other programs of Culvert run.
 const (
 	Bench = "culvert-bench"
+	ESXi  = "culvert-esxi"
 	Lab   = "culvert-lab"
 )
 

@@ -29,6 +29,13 @@ var floors = [][]string{
 	{"internal/admin/migrate"},
 	{"internal/admin/cli", "internal/admin/clusterview", "internal/admin/doctor/...", "internal/admin/guests", "internal/admin/install"},
 
+	// a person with an ESXi host
+	{"internal/esxi/apply", "internal/esxi/credentials"},
+	{"internal/esxi/vsphere"},
+	{"internal/esxi/plan", "internal/esxi/status"},
+	{"internal/esxi/made"},
+	{"internal/esxi/file", "internal/esxi/state"},
+
 	// the controller
 	{"internal/cluster/controller"},
 	{"internal/cluster/endpoints"},

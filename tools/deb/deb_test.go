@@ -161,13 +161,14 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// The packages of culvert-bench and culvert-lab have that one program and no
+// The packages of culvert-bench, culvert-esxi and culvert-lab have that one program and no
 // other.
 func TestProgramPackages(t *testing.T) {
 	needs(t, "dpkg-deb")
 	t.Setenv("TZ", "UTC")
 	for name, fields := range map[string]string{
 		"culvert-bench": "Package: culvert-bench\nVersion: 1.2~3\nArchitecture: amd64\n",
+		"culvert-esxi":  "Package: culvert-esxi\nVersion: 1.2~3\nArchitecture: amd64\n",
 		"culvert-lab":   "Package: culvert-lab\nVersion: 1.2~3\nArchitecture: amd64\nDepends: qemu-system-x86 (>= 1:10), qemu-utils, mmdebstrap, debian-archive-keyring, e2fsprogs, xz-utils, mount\n",
 	} {
 		file := builtProgram(t, name)

@@ -1,7 +1,7 @@
 // Command deb builds Debian packages of Culvert. The package culvert is for hosts: it has the
 // files of `culvert host install`, starts the service, and its scripts install the CNI plugin and
-// the hook of libvirt. The packages culvert-bench and culvert-lab have that one program. The same
-// sources give the same bytes, with the same Go and dpkg-deb.
+// the hook of libvirt. The packages culvert-bench, culvert-esxi and culvert-lab have that one program.
+// The same sources give the same bytes, with the same Go and dpkg-deb.
 //
 //	tools/go run ./tools/deb               build/deb/culvert*_VERSION_amd64.deb
 //	tools/go run ./tools/deb -arch arm64
@@ -84,8 +84,8 @@ func buildPackages(ctx context.Context, o options, epoch string) error {
 }
 
 // packages has the packages to build: the programs that run as root on hosts, the program that
-// measures, and the program that boots machines.
-var packages = []string{hostPackage, program.Bench, program.Lab}
+// measures, the program for ESXi hosts, and the program that boots machines.
+var packages = []string{hostPackage, program.Bench, program.ESXi, program.Lab}
 
 const hostPackage = "culvert"
 
@@ -123,7 +123,7 @@ func changeTime(ctx context.Context, epoch string) (time.Time, error) {
 // builds them.
 func compilePrograms(ctx context.Context, bin string, o options) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + o.Version, "-o", bin + "/"}
-	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", program.Bench, program.Lab} {
+	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", program.Bench, program.ESXi, program.Lab} {
 		args = append(args, "./cmd/"+name)
 	}
 	cmd := exec.CommandContext(ctx, "tools/go", args...)
