@@ -109,9 +109,13 @@ func (f Field) typeMistake(path string, value any) string {
 func describeTypeMistake(example, value any) string {
 	switch example := example.(type) {
 	case string:
-		if _, ok := value.(string); !ok {
-			return fmt.Sprintf("it is %s, want a text: write it in quotes, such as %q", describeType(value), example)
+		if _, ok := value.(string); ok {
+			return ""
 		}
+		if describeType(value) == aNumber {
+			return fmt.Sprintf("it is a number, want a text: write it in quotes: %q", fmt.Sprint(value))
+		}
+		return fmt.Sprintf("it is %s, want a text: write it in quotes, such as %q", describeType(value), example)
 	case bool:
 		if _, ok := value.(bool); !ok {
 			return fmt.Sprintf("it is %s, want true or false without quotes", describeType(value))

@@ -128,7 +128,7 @@ Pod p: refused
 			"kind: SriovNetworkNodePolicy\nmetadata: {name: unq}\nspec: {numVfs: 8, resourceName: unq, nicSelector: {vendor: 8086, deviceID: 1572, rootDevices: [0000:65:00.0]}}\n---\n" +
 				"kind: NodePolicy\nmetadata: {name: p}\nspec: {pfs: [{vendor: 8086, vfs: 7}]}\n---\n" +
 				"kind: NodePolicy\nmetadata: {name: q}\nspec: {pools: [{name: a, selectors: [{devices: [1572]}]}]}\n",
-			"SriovNetworkNodePolicy unq: refused\n  refused: spec.nicSelector.deviceID: not converted: it is a number, want a text: write it in quotes, such as \"1017\"\n  refused: spec.nicSelector.vendor: not converted: it is a number, want a text: write it in quotes, such as \"15b3\"\n" +
+			"SriovNetworkNodePolicy unq: refused\n  refused: spec.nicSelector.deviceID: not converted: it is a number, want a text: write it in quotes: \"1572\"\n  refused: spec.nicSelector.vendor: not converted: it is a number, want a text: write it in quotes: \"8086\"\n" +
 				"NodePolicy p: refused\n  refused: spec: pfs.vendor is a number: write it as a text, in quotes, such as \"8086\"\n" +
 				"NodePolicy q: refused\n  refused: spec: pools.selectors.devices is a number: write it as a text, in quotes, such as \"8086\"\n",
 		},
