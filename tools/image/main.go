@@ -102,7 +102,7 @@ func buildImage(ctx context.Context, o options) error {
 
 // programs has the programs of a node, of the controller, and culvert-bench, which
 // measurements run in pods of their own. It leaves out culvert-lab, since no cluster boots
-// a lab.
+// a lab, and culvert-esxi, which people run.
 var programs = []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-controller", "culvert-bench"}
 
 // compilePrograms builds the programs for an architecture, static, without paths of the
