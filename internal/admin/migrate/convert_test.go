@@ -212,18 +212,6 @@ func TestNotConverted(t *testing.T) {
 	}
 }
 
-// The operator writes the VLAN of a SriovNetwork also where it is 0, which vlanProto needs.
-func TestNetworkWithVLANProtoAlone(t *testing.T) {
-	r := convert(t, "kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlanProto: 802.1q}")
-	if len(r.Manifests) != 1 {
-		t.Fatalf("%v", r.Notes)
-	}
-	spec, ok := r.Manifests[0].Spec.(nadSpec)
-	if !ok || !strings.Contains(spec.Config, `"vlan": 0,`) || !strings.Contains(spec.Config, `"vlanProto": "802.1q"`) {
-		t.Errorf("%+v", r.Manifests[0].Spec)
-	}
-}
-
 // Objects without any setting to convert get a note, and are no loss.
 func TestOthersAreNoted(t *testing.T) {
 	r := convert(t, "kind: SriovNetworkPoolConfig\nmetadata: {name: p}\nspec: {}\n---\nkind: Pod\nmetadata: {name: p}\nspec: {}\n---\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n")
