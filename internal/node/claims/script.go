@@ -10,11 +10,11 @@ import (
 
 // These constants bound what the scanner reads and keeps.
 const (
-	maxScripts = 200      // files that other files name
-	maxDepth   = 3        // scripts that scripts name
-	maxLines   = 2000     // lines that set something
-	maxWork    = 32 << 20 // bytes of commands with their variables expanded
-	ofCommand  = 256      // what a command costs of maxWork beside its text
+	maxScripts = 200     // files that other files name
+	maxDepth   = 3       // scripts that scripts name
+	maxLines   = 2000    // lines that set something
+	maxWork    = 8 << 20 // bytes of commands with their variables expanded
+	ofCommand  = 256     // what a command costs of maxWork beside its text
 )
 
 // scanner finds the lines that set VFs up, in files that people write by hand and in the scripts
