@@ -164,7 +164,7 @@ func policiesOf(t interface{ Fatal(...any) }, r Result, labels map[string]string
 	return out
 }
 
-// Two pools over the same devices, which the driver that is bound tells apart, stay two pools.
+// Two pools select the same devices and different drivers. The conversion keeps both.
 func TestPoolsByBinding(t *testing.T) {
 	r := convert(t, `
 kind: ConfigMap

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What replicas of a workload that ask for one address come to.
+// TestReplicas: net check says how many replicas start if all of them ask for one address.
 func TestReplicas(t *testing.T) {
 	const address, mac = `[{"name":"n","ips":["10.0.0.5/24"]}]`, `[{"name":"n","mac":"02:00:00:00:00:01"}]`
 	const never = "works\nW: refused\n  refused: network default/n: "

@@ -113,14 +113,7 @@ func TestI7ServicesOfOthersAreNotKept(t *testing.T) {
 	named := map[string]any{"annotations": map[string]any{"culvert.dev/network": "net1"}}
 	s.add("services", "default", "web", named, spec)
 	s.add("services", "default", "other", nil, spec)
-	c, err := New(config, "n1", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.FollowServices(); err != nil {
-		t.Fatal(err)
-	}
-	runClient(t, c)
+	c := followServices(t, config)
 	kept := func() string {
 		keys := c.services.all.GetStore().ListKeys()
 		slices.Sort(keys)

@@ -244,7 +244,7 @@ func TestI9RewrittenAddresses(t *testing.T) {
 	for name, attach := range map[string]func(*testing.T, *world, *ebpf.Program){
 		"before Culvert's": func(t *testing.T, w *world, p *ebpf.Program) {
 			if !canComeFirst(t, w) {
-				t.Skip("this kernel has no order of links")
+				t.Skip("this kernel refuses BPF_F_BEFORE for cgroups, so no program can be put before Culvert's")
 			}
 			l, err := link.AttachRawLink(link.RawLinkOptions{Target: openCgroup(t, w.cgroup), Program: p, Attach: ebpf.AttachCGroupInet4Connect, Flags: flagBefore})
 			if err != nil {
