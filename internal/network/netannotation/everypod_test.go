@@ -18,6 +18,7 @@ func TestEveryPod(t *testing.T) {
 		{"d", "", "kube-system/a infra/b@lan"},
 		{"d", "c,x/c", "kube-system/a infra/b@lan d/c x/c"},
 		{"kube-system", "c", "kube-system/c"},
+		{"culvert-system", "", "kube-system/a infra/b@lan"}, // not named as one
 	} {
 		got, err := e.Parse(tc.annotation, tc.namespace)
 		var names []string
@@ -37,6 +38,12 @@ func TestEveryPod(t *testing.T) {
 	for _, names := range [][]string{{"/etc/cni/net.d/a.conf"}, {"A"}, {"a", ""}, {"a@x", "b@x"}, strings.Split(strings.Repeat("a,", MaxElements)+"a", ",")} {
 		if _, err := ParseEveryPod(names, nil); !errors.Is(err, vf.ErrInvalid) {
 			t.Errorf("%q: %v", names, err)
+		}
+	}
+	for _, namespace := range DefaultSystemNamespaces() {
+		e, err := ParseEveryPod([]string{"a"}, DefaultSystemNamespaces())
+		if got, perr := e.Parse("", namespace); err != nil || perr != nil || len(got) > 0 {
+			t.Errorf("%s: %v, %v, %v", namespace, got, err, perr)
 		}
 	}
 	if e, err := ParseEveryPod(nil, nil); err != nil || len(e.Networks) > 0 {

@@ -88,6 +88,7 @@ func TestParseRefuses(t *testing.T) {
 		`[{"name":"a"}`:                         "neither a JSON list nor names",
 		`[{}]`:                                  "the network's name is missing",
 		`[1]`:                                   "element 0: want an object",
+		`[{"nam":"a"}]`:                         `want [namespace/]name[@interface]: did you mean name by "nam"?`,
 		`[{"name":7}]`:                          "networks[0].name 7: want a string",
 		`[{"name":"a","ips":[5]}]`:              "networks[0].ips [5]: want a list of strings",
 		`[{"name":"a","ips":["x"]}]`:            `networks[0].ips ["x"]: "x": want IP addresses`,

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/ipam"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // A node requests blocks of the AddressPools that the networks of its VFs name, once for all
@@ -48,6 +51,13 @@ func TestAddressPoolsAreRequested(t *testing.T) {
 		if got := requested(); !slices.Equal(got, step.want) {
 			t.Errorf("%d pools: requested %q, want %q", len(step.pools), got, step.want)
 		}
+	}
+	section, id, err := m.Section(ipam.Config{Type: "culvert", AddressPool: "storage"}, "red")
+	if err != nil || id != "pool:storage" || len(section.Sets) != 1 {
+		t.Errorf("an ADD gets %+v of pool %q, %v", section.Sets, id, err)
+	}
+	if _, _, err := m.Section(ipam.Config{Type: "culvert", AddressPool: "closed"}, "red"); !errors.Is(err, vf.ErrInvalid) {
+		t.Errorf("an ADD of another namespace: %v", err)
 	}
 	c.pools = []*v1alpha1.AddressPool{declare("storage", "10.9.0.1/28")}
 	m.readPools()

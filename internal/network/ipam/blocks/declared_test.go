@@ -120,3 +120,18 @@ func TestAddSection(t *testing.T) {
 		}
 	}
 }
+
+// All demands stay while a network of the pool cannot be read, which may declare them.
+func TestConfineOfAnOpenPool(t *testing.T) {
+	wanted := demand("a", 1)
+	wanted.Claims = []Claim{{addr("10.7.0.9"), "wants", false}}
+	for name, tc := range map[string]struct {
+		declared Declared
+		stays    bool
+	}{"open": {Declared{Open: true}, true}, "closed": {Declared{}, false}} {
+		kept, outside := tc.declared.Confine([]Demand{wanted})
+		if stays := len(showDemands(kept...)) == 1; stays != tc.stays || (outside == nil) != tc.stays {
+			t.Errorf("%s: kept %q, outside %q", name, showDemands(kept...), outside)
+		}
+	}
+}

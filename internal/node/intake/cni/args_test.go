@@ -116,3 +116,14 @@ func TestRequestHasThePodsUID(t *testing.T) {
 		t.Errorf("pod %q of owner %+v, %v", req.PodUID, req.Owner, err)
 	}
 }
+
+// Arguments are added behind those that are there, so that the last of a key counts.
+func TestAddArguments(t *testing.T) {
+	for _, tc := range []struct{ text, more, want string }{
+		{"", "", ""}, {"", "IP=a", "IP=a"}, {"MAC=x", "", "MAC=x"}, {"IP=a;MAC=x", "IP=b", "IP=a;MAC=x;IP=b"},
+	} {
+		if got := AddArguments(tc.text, tc.more); got != tc.want {
+			t.Errorf("%q and %q: %q, want %q", tc.text, tc.more, got, tc.want)
+		}
+	}
+}

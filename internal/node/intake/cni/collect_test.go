@@ -3,6 +3,7 @@ package cni
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -62,5 +63,19 @@ func TestI8GCKeepsWhatIsNewerThanTheList(t *testing.T) {
 	d.wantCalls(t, "DEL whereabouts2 c1 net1", "GC whereabouts2  net1")
 	if held, _, err := d.VFs.Delegations(); err != nil || len(held) != 0 {
 		t.Errorf("held %v, %v", held, err)
+	}
+}
+
+// I8: a GC whose list of young attachments cannot be read ends no attachment.
+func TestI8GCThatCannotReadTheLedgerEndsNothing(t *testing.T) {
+	e := newMemory(1)
+	if resp := serve(t, e, invocation(cmdAdd, with(""))); resp.Exit != 0 {
+		t.Fatalf("%s", resp.Stdout)
+	}
+	had := e.String()
+	e.unread = errors.New("read the ledger: input/output error")
+	got := refused(t, serve(t, e, api.CNIRequest{Command: cmdGC, Config: []byte(with(`"cni.dev/valid-attachments":[]`))}))
+	if !strings.Contains(got, "input/output error") || e.String() != had || had == "" {
+		t.Errorf("%s, left %q of %q", got, e, had)
 	}
 }

@@ -19,6 +19,7 @@ type memory struct {
 	vfs    int  // how many there are
 	vfio   bool // they go to vfio-pci
 	broken error
+	unread error // of the ledger
 
 	mu     sync.Mutex // guards leases
 	leases map[string]journal.Record
@@ -154,7 +155,7 @@ func (m *memory) Collect(_ context.Context, network string, valid []vf.Owner) er
 
 func (m *memory) Delegations() (held, owed []journal.Delegation, err error) { return nil, nil, nil }
 
-func (m *memory) YoungOwners(string) ([]vf.Owner, error) { return nil, nil }
+func (m *memory) YoungOwners(string) ([]vf.Owner, error) { return nil, m.unread }
 
 func (m *memory) Undone(journal.Delegation) error { return nil }
 

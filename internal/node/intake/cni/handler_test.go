@@ -248,12 +248,13 @@ func TestCheckComparesWithPrevResult(t *testing.T) {
 		t.Errorf("right after ADD: %s", got)
 	}
 	for name, tc := range map[string]struct{ prev, more, want string }{
-		"another address":   {strings.Replace(made, "10.0.0.2", "10.0.0.3", 1), "", "104 not as it was attached: addresses are [{10.0.0.2/29 10.0.0.1}], not [{10.0.0.3/29 10.0.0.1}]"},
-		"another interface": {strings.Replace(made, "net1", "net2", 1), "", "104 not as it was attached: prevResult has no interface net1 in /run/netns/x"},
-		"another MAC":       {strings.Replace(made, "02:00:00:00:00:00", "02:00:00:00:00:99", 1), "", "104 not as it was attached: link mac is 02:00:00:00:00:00, not 02:00:00:00:00:99"},
-		"address asked for": {made, `,"runtimeConfig":{"ips":["10.0.0.5"]}`, "104 not as it was attached: address 10.0.0.5 was asked for, and prevResult does not have it"},
+		"another address":         {strings.Replace(made, "10.0.0.2", "10.0.0.3", 1), "", "104 not as it was attached: addresses are [{10.0.0.2/29 10.0.0.1}], not [{10.0.0.3/29 10.0.0.1}]"},
+		"another interface":       {strings.Replace(made, "net1", "net2", 1), "", "104 not as it was attached: prevResult has no interface net1 in /run/netns/x"},
+		"another MAC":             {strings.Replace(made, "02:00:00:00:00:00", "02:00:00:00:00:99", 1), "", "104 not as it was attached: link mac is 02:00:00:00:00:00, not 02:00:00:00:00:99"},
+		"an address that is none": {strings.Replace(made, `"address": "10.0.0.2/29",`, "", 1), "", "7 prevResult "},
+		"address asked for":       {made, `,"runtimeConfig":{"ips":["10.0.0.5"]}`, "104 not as it was attached: address 10.0.0.5 was asked for, and prevResult does not have it"},
 	} {
-		if got := check(tc.prev, tc.more); !strings.HasPrefix(got, tc.want+" (") {
+		if got := check(tc.prev, tc.more); !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
 		}
 	}
@@ -323,5 +324,15 @@ func BenchmarkServe(b *testing.B) {
 				b.Fatalf("%v, %s", err, resp.Stdout)
 			}
 		}
+	}
+}
+
+// An ADD whose configuration is too large for the ledger, so that the DEL of its IPAM plugin would
+// be forgotten, fails before a VF is taken.
+func TestConfigurationTooLargeToKeep(t *testing.T) {
+	e := newMemory(1)
+	got := refused(t, serve(t, e, invocation(cmdAdd, with(`"ipam":{"type":"whereabouts","x":"`+strings.Repeat("a", 20<<10)+`"}`))))
+	if !strings.Contains(got, "culvertd keeps at most 4096 for the DEL of the plugin whereabouts: shorten it") || e.String() != "" {
+		t.Errorf("%s, left %q", got, e)
 	}
 }

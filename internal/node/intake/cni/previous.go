@@ -43,14 +43,11 @@ func expectedRequest(c config.Config, req attach.Request) (attach.Request, error
 		}
 		req.LinkMAC = &mac // a later plugin of the chain may have given it
 	}
-	for j, has := range c.Prev.IPs {
+	for _, has := range c.Prev.IPs {
 		if has.Interface == nil || *has.Interface != i {
 			continue
 		}
-		a, ok := netip.AddrFromSlice(has.Address.IP)
-		if !ok {
-			return req, fmt.Errorf("prevResult.ips[%d].address %s: %w: want an address", j, has.Address.IP, vf.ErrInvalid)
-		}
+		a, _ := netip.AddrFromSlice(has.Address.IP) // config.Parse refuses a prevResult without it
 		ones, _ := has.Address.Mask.Size()
 		gw, _ := netip.AddrFromSlice(has.Gateway)
 		req.Spec.Addresses = append(req.Spec.Addresses, vf.Address{Prefix: netip.PrefixFrom(a.Unmap(), ones), Gateway: gw.Unmap()})

@@ -73,6 +73,9 @@ func TestResolvConfIsNowhereElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +91,7 @@ func TestResolvConfIsNowhereElse(t *testing.T) {
 		dir + "/.":                               "below " + dir,
 		filepath.Join(dir, "dangling"):           "no such file",
 		filepath.Join(dir, "none"):               "no such file",
+		filepath.Join(dir, "folder"):             "no regular file",
 		dir + "/a\x00b":                          "invalid",
 		dir + "/" + strings.Repeat("long/", 900): "",
 	} {

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
@@ -131,5 +133,14 @@ func TestTheLeaseHasTheConfiguration(t *testing.T) {
 	}
 	if d := cmp.Diff(string(resp.Stdout), string(again)); d != "" {
 		t.Errorf("-first +again\n%s", d)
+	}
+}
+
+// A version of the specification that the library cannot write is an error, and no result.
+func TestResultOfAnUnknownVersion(t *testing.T) {
+	address := net.IPNet{IP: net.IPv4(10, 0, 0, 2), Mask: net.CIDRMask(24, 32)}
+	out, err := writeResult(&current.Result{IPs: []*current.IPConfig{{Address: address}}}, "9.9.9")
+	if out != nil || err == nil || !strings.Contains(err.Error(), "result as version 9.9.9: ") {
+		t.Errorf("%q, %v", out, err)
 	}
 }

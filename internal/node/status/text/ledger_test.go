@@ -1,6 +1,8 @@
 package text
 
 import (
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
@@ -38,4 +40,20 @@ var (
 
 func vfID(i int) vf.ID {
 	return vf.ID{PF: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 1}, Port: "p1"}, Index: i}
+}
+
+// A sandbox whose networks are too long for the answer is listed with their size.
+func TestSandboxWithoutNetworks(t *testing.T) {
+	got := Ledger(api.Ledger{Sandboxes: []api.LedgerSandbox{{ID: "c1", Pod: "default/a", Phase: "attached", Omitted: 70000}}}, plainText)
+	if !strings.Contains(got, "(70000 bytes, not shown)") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// The answer of a check ends after 50 problems, and names the option that has all.
+func TestManyProblems(t *testing.T) {
+	l := api.Ledger{Problems: make([]api.LedgerProblem, 53)}
+	if got := LedgerCheck(l, plainText); !strings.Contains(got, "and 3 more; -o json has them all") {
+		t.Errorf("got\n%s", got)
+	}
 }
