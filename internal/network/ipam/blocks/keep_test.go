@@ -93,11 +93,13 @@ func TestIdleAddressesGoBack(t *testing.T) {
 	start := time.Now()
 	for name, tc := range map[string]struct {
 		exhausted, unused, old bool
+		held                   string
 		after                  time.Duration
 		want                   string
 	}{
 		"at first":                   {after: idleTime - time.Second, want: "0"},
 		"after a while":              {after: idleTime, want: "0 10.0.0.33-10.0.0.65"},
+		"a pod has one behind them":  {held: "10.0.0.40", after: idleTime, want: "0 10.0.0.32-10.0.0.65"},
 		"others starve":              {exhausted: true, after: starvedTime, want: "0 10.0.0.49-10.0.0.65"},
 		"the network is not in use":  {unused: true, after: idleTime, want: ""},
 		"an earlier controller":      {old: true, after: 2 * idleTime, want: "0"},
@@ -113,6 +115,9 @@ func TestIdleAddressesGoBack(t *testing.T) {
 		}
 		b.SetPools([]View{view})
 		l := Ledger{Grants: []Kept{kept("0")}}
+		if tc.held != "" {
+			l.Held = []Held{{Network: "n", Addr: addr(tc.held), Owner: podA}}
+		}
 		b.Keep(l, start)
 		if !tc.unused { // a burst that needs 11 at a time
 			for i := range 11 {
