@@ -71,9 +71,6 @@ func describeKind(value string) string {
 
 // describeWanted says how a value of a type is written.
 func describeWanted(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
 	switch t.Kind() {
 	case reflect.String:
 		return `write it as a text, in quotes, such as "8086"`

@@ -14,6 +14,7 @@ func TestExcerpts(t *testing.T) {
 	for _, c := range []struct{ name, got, want string }{
 		{"plain", excerpt.Line("enp1s0 ä €"), "enp1s0 ä €"},
 		{"lines", excerpt.Clean("a\nb\tc\r"), "a b c "},
+		{"several lines", excerpt.Lines("a\tb\n\x1b[2Jc\r\n"), "a b\n\\x1b[2Jc \n"},
 		{"terminal", excerpt.Clean("\x1b[2J\a\u202eevil\u200b"), `\x1b[2J\a\u202eevil\u200b`},
 		{"not UTF-8", excerpt.Clean("a\xff\xc3b\ufffd"), `a\xff\xc3b` + "\ufffd"},
 		{"bounded", excerpt.Line(strings.Repeat("ä", 102)), strings.Repeat("ä", 100) + "... (2 more characters)"},

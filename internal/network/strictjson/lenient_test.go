@@ -142,3 +142,43 @@ func FuzzLenient(f *testing.F) {
 		}
 	})
 }
+
+// libcni takes disableCheck as a text in any case, too. Another text is a problem.
+func TestBoolText(t *testing.T) {
+	for raw, want := range map[string]struct {
+		is  bool
+		err string
+	}{
+		`{}`:             {false, ""},
+		`{"on":true}`:    {true, ""},
+		`{"on":"True"}`:  {true, ""},
+		`{"on":"FALSE"}`: {false, ""},
+		`{"on":"yes"}`:   {false, "on yes: want true or false"},
+		`{"on":7}`:       {false, "on 7: want true or false, without quotes"},
+	} {
+		o, err := ParseLenient([]byte(raw), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, said := o.BoolText("on"), ""
+		if err := o.Err(); err != nil {
+			said = err.Error()
+		}
+		if is != want.is || said != want.err {
+			t.Errorf("%s: %t, %q; want %t, %q", raw, is, said, want.is, want.err)
+		}
+	}
+}
+
+// A reader finds a key in another case before it knows all keys. An object that is not there has none.
+func TestFoldKnown(t *testing.T) {
+	o, err := ParseLenient([]byte(`{"CNIVersion":"1.0.0"}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.FoldKnown("cniVersion")
+	if got := o.String("cniVersion"); got != "1.0.0" {
+		t.Errorf("got %q", got)
+	}
+	o.Object("none").FoldKnown("a")
+}

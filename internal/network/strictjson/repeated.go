@@ -21,41 +21,30 @@ func FindRepeated(text []byte) []string {
 	return r.found
 }
 
-// repeated walks the tokens of a text.
+// repeated walks the tokens of a valid text, which never fail.
 type repeated struct {
 	dec   *json.Decoder
 	found []string
 }
 
-// readValue reads a value, and reports whether that was possible.
-func (r *repeated) readValue(path string) bool {
-	token, err := r.dec.Token()
-	if err != nil {
-		return false
-	}
-	switch token {
+func (r *repeated) readValue(path string) {
+	switch token, _ := r.dec.Token(); token {
 	case json.Delim('{'):
-		return r.readObject(path)
+		r.readObject(path)
 	case json.Delim('['):
 		for i := 0; r.dec.More(); i++ {
-			if !r.readValue(extend(path, fmt.Sprintf("[%d]", i))) {
-				return false
-			}
+			r.readValue(extend(path, fmt.Sprintf("[%d]", i)))
 		}
-		_, err = r.dec.Token()
+		_, _ = r.dec.Token()
 	}
-	return err == nil
 }
 
 // readObject reads the rest of an object.
-func (r *repeated) readObject(path string) bool {
+func (r *repeated) readObject(path string) {
 	seen := map[string]bool{}
 	for r.dec.More() {
-		token, err := r.dec.Token()
-		key, isText := token.(string)
-		if err != nil || !isText {
-			return false
-		}
+		token, _ := r.dec.Token()
+		key, _ := token.(string)
 		below := extend(path, "."+excerpt.Line(key))
 		name := key
 		if folded := strings.ToLower(key); folded == "type" || folded == "plugins" {
@@ -65,12 +54,9 @@ func (r *repeated) readObject(path string) bool {
 			r.found = append(r.found, strings.TrimPrefix(below, "."))
 		}
 		seen[name] = true
-		if !r.readValue(below) {
-			return false
-		}
+		r.readValue(below)
 	}
-	_, err := r.dec.Token()
-	return err == nil
+	_, _ = r.dec.Token()
 }
 
 // longestPath bounds the path of a key in bytes: a hostile text has objects in objects.

@@ -17,6 +17,7 @@ func TestFindRepeated(t *testing.T) {
 		`{"plugins": [{"type": "sriov", "vlan": 5, "vlan": 6}, {"type": "rdma", "type": "sbr"}]}`: {"plugins[0].vlan", "plugins[1].type"},
 		`{"type": "a", "type"`:          nil,
 		`{"x.type": 1}`:                 nil,
+		`{"a": 1, "a": 2, "b": tru}`:    nil, // it is no JSON
 		`7`:                             nil,
 		"{\"\x1b\": 1, \"\\u001b\": 2}": nil,
 	} {

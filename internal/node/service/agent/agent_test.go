@@ -450,3 +450,20 @@ func TestTwoNetworks(t *testing.T) {
 		t.Errorf("status is %+v", st)
 	}
 }
+
+// A ledger that cannot be read is a problem; connections stay balanced as they were.
+func TestLedgerThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	w.serve(balance.TCP)
+	a := w.agent()
+	if err := w.ledger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wait, all := a.pass(), a.Problems()
+	if wait == 0 || len(all) != 1 || !strings.Contains(all[0].Reason, "read which pods have VFs") || !strings.Contains(all[0].Next, "as they were") {
+		t.Errorf("waits %v, problems %v", wait, all)
+	}
+	if len(w.tables) > 0 {
+		t.Errorf("the kernel got %v", w.tables)
+	}
+}
