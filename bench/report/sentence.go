@@ -82,8 +82,9 @@ func wordsFor(metric string) words {
 
 // headline chooses the pair for the sentence. It prefers streams to packets, packets to
 // datagrams, and those to questions; then pairs between pods or guests, pairs between machines,
-// and the order of [weighPair]; and of these the pair that carries most. The order of the arms
-// does not matter.
+// and the order of [weighPair]. The pairs that remain do not depend on the figures, and are compared
+// as a family of their own. Most results have one. headline takes the pair that carries most. The
+// order of the arms does not matter.
 func headline(r bench.Result) (best bench.Pair, found bool) {
 	order := []bench.Kind{bench.Stream, bench.Packets, bench.Datagram, bench.Connect, bench.Request, bench.Echo}
 	compare := func(a, b bench.Pair) int {
@@ -97,12 +98,20 @@ func headline(r bench.Result) (best bench.Pair, found bool) {
 		}
 		return cmp.Or(kind(a)-kind(b), node(a)-node(b), near(a)-near(b), weighPair(r, a)-weighPair(r, b))
 	}
+	var primary []bench.Pair
 	for _, p := range r.Pairs() {
 		if p.N[0] == 0 || p.N[1] == 0 || math.IsNaN(p.Ratio.Value) {
 			continue
 		}
+		if primary == nil || compare(p, primary[0]) < 0 {
+			primary = []bench.Pair{p}
+		} else if compare(p, primary[0]) == 0 {
+			primary = append(primary, p)
+		}
+	}
+	for _, p := range r.CompareFamily(primary) {
 		more := p.Is.Value > best.Is.Value && !r.Arms[p.Arm].Main().Less
-		if than := compare(p, best); !found || than < 0 || than == 0 && more {
+		if !found || more {
 			best, found = p, true
 		}
 	}
