@@ -50,12 +50,15 @@ func (c Change) Verdict() Verdict {
 	return Unclear
 }
 
-// keepsWithin reports whether the bounds of the change exclude a loss of that part or more.
+// keepsWithin reports whether the bounds of the change alone exclude a loss of that part or more.
+// There is no correction for the other figures: a rule is kept only if all figures keep within it,
+// and a figure that does not passes in at most 1 - Confidence of all cases, however many others
+// there are (an intersection-union test; Berger 1982).
 func (c Change) keepsWithin(part float64) bool {
 	if c.Metric.Less {
-		return c.Ratio.High-1 < part
+		return c.Alone.High-1 < part
 	}
-	return c.Ratio.Low-1 > -part
+	return c.Alone.Low-1 > -part
 }
 
 // Needs returns how many rounds each result needs to show a change of Margin, and the same as
@@ -93,8 +96,9 @@ type Judged struct {
 }
 
 // Compare compares b with a: every arm that both have, by every metric of its kind,
-// and judges the rules. All figures are one family of comparisons: where nothing changed, the
-// chance that any of them is called a change is at most 1 - Confidence. A rule breaks when the change is
+// and judges the rules. The figures that rules name are one family of comparisons, and all other
+// figures are another: where nothing changed in a family, the chance that any of it is called a
+// change is at most 1 - Confidence. A rule breaks when the change is
 // beyond its bound and is significant, and when it is about an arm that the second result lacks. It is
 // kept when the change's bounds are within its own, and unclear otherwise.
 func Compare(a, b Result, rules []Rule) Against {
@@ -154,13 +158,26 @@ func listChanges(a, b Result, rules []Rule) (all []Change) {
 			was, is = append(was, first), append(is, second)
 		}
 	}
-	family := make([]*Difference, len(all))
-	for i := range all {
-		all[i].Difference = differBy(is[i], was[i], len(all))
-		family[i] = &all[i].Difference
+	for _, named := range []bool{true, false} {
+		var members []int
+		for i, c := range all {
+			if isNamed(c.Metric, rules) == named {
+				members = append(members, i)
+			}
+		}
+		family := make([]*Difference, len(members))
+		for k, i := range members {
+			all[i].Difference = differBy(is[i], was[i], len(members))
+			family[k] = &all[i].Difference
+		}
+		adjustHolm(family)
 	}
-	adjustHolm(family)
 	return all
+}
+
+// isNamed reports whether a rule is about the metric.
+func isNamed(m Metric, rules []Rule) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.Metric == m.Name })
 }
 
 // margin returns the smallest change that a rule about the metric allows.

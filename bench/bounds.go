@@ -6,23 +6,18 @@ import (
 	"slices"
 )
 
-// ratioBounds returns the smallest and the largest ratio of a to b that Mann and Whitney's test
-// does not reject at that chance: the k-th from each end of all ratios of a value of a to one of
-// b, for the largest k at which U is below k in at most half of that chance (Moses; Hollander and
-// Wolfe 1973, section 4.3, on logarithms). Neither sample is empty.
-func ratioBounds(a, b []float64, chance float64) (low, high float64) {
+// ratiosOf returns the ratios of all values of a to all values of b, in order. Bounds of the ratio
+// of the populations are the k-th from each end (Moses; Hollander and Wolfe 1973, section 4.3, on
+// logarithms). Neither sample is empty.
+func ratiosOf(a, b []float64) []float64 {
 	all := make([]float64, 0, len(a)*len(b))
 	for _, x := range a {
 		for _, y := range b {
 			all = append(all, quotientOf(x, y))
 		}
 	}
-	n, m := float64(len(a)), float64(len(b))
-	if len(a)+len(b) > mostExact {
-		k := n*m/2 - normalQuantile(1-chance/2)*math.Sqrt(n*m*(n+m+1)/12)
-		return kthFromEnds(all, int(math.Max(0, math.Floor(k))))
-	}
-	return kthFromEnds(all, rankBelow(rankSumCounts(len(a), len(b)), chance))
+	slices.Sort(all)
+	return all
 }
 
 // quotientOf returns x/y of two values that are not negative. For two zeros it returns 1.
@@ -33,38 +28,62 @@ func quotientOf(x, y float64) float64 {
 	return x / y
 }
 
-// averageBounds returns the bounds of the centre of values that Wilcoxon's test of signed ranks
-// does not reject at that chance: the k-th from each end of the averages of all pairs (Tukey;
-// Hollander and Wolfe 1973, section 3.3).
-func averageBounds(values []float64, chance float64) (low, high float64) {
+// averageRatios returns, in order, the ratios whose logarithms are the averages of all pairs of
+// logs, each with itself too. Bounds of the centre are the k-th from each end (Tukey; Hollander and
+// Wolfe 1973, section 3.3).
+func averageRatios(logs []float64) []float64 {
 	var all []float64
-	for i, x := range values {
-		for _, y := range values[i:] {
-			all = append(all, (x+y)/2)
+	for i, x := range logs {
+		for _, y := range logs[i:] {
+			all = append(all, math.Exp((x+y)/2))
 		}
 	}
-	return kthFromEnds(all, rankBelow(signedSumCounts(len(values)), chance))
+	slices.Sort(all)
+	return all
 }
 
-// kthFromEnds returns the k-th smallest and the k-th largest value, or the infinities if k is 0.
-func kthFromEnds(values []float64, k int) (low, high float64) {
+// kthFromEnds returns the k-th smallest and the k-th largest of sorted values, or the infinities if
+// k is 0.
+func kthFromEnds(sorted []float64, k int) (low, high float64) {
 	if k == 0 {
 		return math.Inf(-1), math.Inf(1)
 	}
-	slices.Sort(values)
-	return values[k-1], values[len(values)-k]
+	return sorted[k-1], sorted[len(sorted)-k]
 }
 
-// rankBelow returns the largest k for which a statistic with these counts is below k with at most
-// half of that chance.
-func rankBelow(counts []float64, chance float64) int {
+// rankCounts has the distribution of the statistic of a test of ranks where there is no difference:
+// the number of ways in which it takes each value from 0. Samples that are too large to count have
+// the mean and the deviation of its normal approximation in place of them.
+type rankCounts struct {
+	ways            []float64
+	mean, deviation float64
+}
+
+// countsOfRankSum returns the distribution of Mann and Whitney's U for samples of n and m.
+func countsOfRankSum(n, m int) rankCounts {
+	if n+m > mostExact {
+		x, y := float64(n), float64(m)
+		return rankCounts{mean: x * y / 2, deviation: math.Sqrt(x * y * (x + y + 1) / 12)}
+	}
+	return rankCounts{ways: rankSumCounts(n, m)}
+}
+
+// countsOfSignedSum returns the distribution of Wilcoxon's sum of the positive ranks among n.
+func countsOfSignedSum(n int) rankCounts { return rankCounts{ways: signedSumCounts(n)} }
+
+// rankBelow returns the largest k for which the statistic is below k with less than half of that
+// chance.
+func (c rankCounts) rankBelow(chance float64) int {
+	if c.ways == nil {
+		return int(math.Max(0, math.Floor(c.mean-normalQuantile(1-chance/2)*c.deviation)))
+	}
 	total := 0.0
-	for _, c := range counts {
-		total += c
+	for _, n := range c.ways {
+		total += n
 	}
 	k, fewer := 0, 0.0
-	for k < len(counts)/2 && (fewer+counts[k])/total <= chance/2 {
-		fewer += counts[k]
+	for k < len(c.ways)/2 && (fewer+c.ways[k])/total < chance/2 {
+		fewer += c.ways[k]
 		k++
 	}
 	return k

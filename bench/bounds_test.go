@@ -11,22 +11,17 @@ import (
 // too narrow.
 func TestRatioBoundsLarge(t *testing.T) {
 	const n, m = mostExact / 2, mostExact/2 + 1
-	var a, b, all []float64
+	var a, b []float64
 	for i := range n {
 		a = append(a, math.Exp2(float64(i)))
 	}
 	for j := range m {
 		b = append(b, math.Exp2(float64(j)/(2*m))) // so that no two ratios are alike
 	}
-	for _, x := range a {
-		for _, y := range b {
-			all = append(all, x/y)
-		}
-	}
-	slices.Sort(all)
+	all := ratiosOf(a, b)
 	for _, chance := range []float64{0.05, 0.01, 0.001} {
-		low, high := ratioBounds(a, b, chance)
-		exact := rankBelow(rankSumCounts(n, m), chance)
+		low, high := kthFromEnds(all, countsOfRankSum(n, m).rankBelow(chance))
+		exact := rankCounts{ways: rankSumCounts(n, m)}.rankBelow(chance)
 		fromStart, fromEnd := slices.Index(all, low)+1, len(all)-slices.Index(all, high)
 		if fromStart != fromEnd || fromStart > exact || float64(fromStart) < 0.97*float64(exact) {
 			t.Errorf("at a chance of %g: ratio %d from the start and %d from the end, want %d", chance, fromStart, fromEnd, exact)
@@ -42,7 +37,7 @@ func TestRankBelow(t *testing.T) {
 		chance float64
 		want   int
 	}{{5, 5, 0.05, 2}, {8, 8, 0.05, 13}, {10, 10, 0.05, 23}, {20, 20, 0.05, 127}, {10, 10, 0.01, 16}, {20, 20, 0.01, 105}, {3, 3, 0.05, -1}} {
-		if got := rankBelow(rankSumCounts(c.n, c.m), c.chance) - 1; got != c.want {
+		if got := countsOfRankSum(c.n, c.m).rankBelow(c.chance) - 1; got != c.want {
 			t.Errorf("of %d and %d at %g: %d, want %d", c.n, c.m, c.chance, got, c.want)
 		}
 	}

@@ -43,10 +43,15 @@ func (i Interval) Within(part float64) bool {
 
 // Difference is the outcome of the comparison of two samples.
 type Difference struct {
-	// Ratio is that of the medians. Its bounds hold the ratio of the two populations: they are
-	// those ratios that the test behind P does not reject, at a confidence that all figures of
-	// a family share (Bonferroni). Samples that are too small to have bounds have infinite ones.
+	// Ratio is an estimate of the ratio of the two populations (Hodges and Lehmann 1963): the median
+	// of the ratios of all pairs, or, by round, of the averages of all pairs of rounds, on
+	// logarithms. Its bounds are those ratios that the test behind P does not reject at the
+	// chance that Holm's correction leaves to this comparison, so that 1 is outside exactly if the
+	// difference is significant. Samples that are too small to have bounds have infinite ones.
 	Ratio Interval
+	// Alone has bounds of the same ratio of which each, by itself and without regard to the
+	// family, errs in at most 1 - Confidence of all cases.
+	Alone Interval
 	// P is the two-sided probability of a difference as clear as this one if there is none.
 	// Adjusted is P corrected for the number of differences in the family (Holm 1979).
 	P, Adjusted float64
@@ -55,25 +60,36 @@ type Difference struct {
 	// assumes no distribution. At 1 and -1 the samples do not overlap.
 	Effect float64
 	N      [2]int // values in each
-	// Spread is the standard deviation within the samples, as a part of their means.
+	// Spread is the standard deviation within the samples, as a part of their means. If the values
+	// are of the same rounds, it is that of the rounds' ratios, divided by the root of 2.
 	Spread float64
 	// ByRound reports whether each value of the one sample was compared with the other's of the
 	// same round, by Wilcoxon's signed ranks. Otherwise it was Mann and Whitney's U.
 	ByRound bool
 	// family is the number of figures that are compared in all.
 	family int
+	// sameRounds reports whether each value of the one sample has one of the other's of its round.
+	sameRounds bool
+	// ratios are the ratios of all pairs, in order, and counts the number of ways in which the
+	// test's statistic takes each value.
+	ratios []float64
+	counts rankCounts
 }
 
 // Differ compares two samples. If a sample is empty, the figures of the Difference are NaN.
-func Differ(a, b []float64) Difference { return differBy(a, b, 1) }
+func Differ(a, b []float64) Difference {
+	d := differBy(a, b, 1)
+	adjustHolm([]*Difference{&d})
+	return d
+}
 
-// differBy compares two samples as one comparison of a family of that size.
+// differBy compares two samples as one comparison of a family of that size. adjustHolm of the
+// family sets Adjusted and the bounds of Ratio.
 func differBy(a, b []float64, family int) Difference {
 	d := newDifference(a, b, family)
 	if len(a) > 0 && len(b) > 0 {
 		d.P = mannWhitney(a, b)
-		d.Adjusted = math.Min(1, d.P*float64(family))
-		d.Ratio.Low, d.Ratio.High = ratioBounds(a, b, d.chanceLeft())
+		d.estimateRatio(ratiosOf(a, b), countsOfRankSum(len(a), len(b)))
 	}
 	return d
 }
@@ -90,26 +106,28 @@ func differByRound(a, b []float64, family int) Difference {
 			logs = append(logs, math.Log(a[i]/b[i]))
 		}
 	}
-	if len(logs) != len(a) || len(a) != len(b) || 2*math.Pow(0.5, float64(len(logs))) >= d.chanceLeft() {
+	if len(logs) != len(a) || len(a) != len(b) {
 		return differBy(a, b, family)
 	}
-	d.ByRound = true
-	d.P = signedRank(logs)
-	d.Adjusted = math.Min(1, d.P*float64(family))
-	low, high := averageBounds(logs, d.chanceLeft())
-	d.Ratio.Low, d.Ratio.High = math.Exp(low), math.Exp(high)
+	if leastChanceByRound(len(logs)) >= d.chanceLeft() {
+		d = differBy(a, b, family)
+	} else {
+		d.ByRound = true
+		d.P = signedRank(logs)
+		d.estimateRatio(averageRatios(logs), countsOfSignedSum(len(logs)))
+	}
+	d.sameRounds = true
+	d.Spread = deviation(logs) / math.Sqrt2
 	return d
 }
 
 // newDifference returns the Difference without the parts that depend on the test.
 func newDifference(a, b []float64, family int) Difference {
 	nan := math.NaN()
-	d := Difference{Ratio: Interval{nan, nan, nan}, P: nan, Adjusted: nan, Effect: nan, N: [2]int{len(a), len(b)}, Spread: spreadWithin(a, b), family: family}
+	none := Interval{nan, nan, nan}
+	d := Difference{Ratio: none, Alone: none, P: nan, Adjusted: nan, Effect: nan, N: [2]int{len(a), len(b)}, Spread: spreadWithin(a, b), family: family}
 	if len(a) == 0 || len(b) == 0 {
 		return d
-	}
-	if base := Median(b); base != 0 {
-		d.Ratio.Value = Median(a) / base
 	}
 	more := 0
 	for _, x := range a {
@@ -124,6 +142,24 @@ func newDifference(a, b []float64, family int) Difference {
 	}
 	d.Effect = float64(more) / float64(len(a)*len(b))
 	return d
+}
+
+// estimateRatio sets the ratio from those of all pairs, and the bounds of it alone. A ratio to a
+// sample whose median is 0 is not known.
+func (d *Difference) estimateRatio(ratios []float64, counts rankCounts) {
+	d.ratios, d.counts = ratios, counts
+	n := len(ratios)
+	middle := math.Sqrt(ratios[(n-1)/2] * ratios[n/2]) // the average, on logarithms
+	if math.IsInf(middle, 0) {
+		middle = math.NaN()
+	}
+	d.Ratio.Value, d.Alone.Value = middle, middle
+	d.Alone.Low, d.Alone.High = d.boundsAt(2 * (1 - Confidence))
+}
+
+// boundsAt returns the smallest and the largest ratio that the test does not reject at that chance.
+func (d *Difference) boundsAt(chance float64) (low, high float64) {
+	return kthFromEnds(d.ratios, d.counts.rankBelow(chance))
 }
 
 // spreadWithin pools the coefficients of variation of samples, NaN where none has two values.
@@ -153,14 +189,33 @@ func spreadWithin(samples ...[]float64) float64 {
 func (d Difference) chanceLeft() float64 { return (1 - Confidence) / float64(max(1, d.family)) }
 
 // adjustHolm sets the adjusted P of all comparisons of a family (Holm 1979, "A simple sequentially
-// rejective multiple test procedure").
+// rejective multiple test procedure"), and the bounds of their ratios at the chance that its
+// procedure left to each. Those of one P have the same, and all that it does not reject have that of
+// the first of them.
 func adjustHolm(family []*Difference) {
 	family = slices.DeleteFunc(slices.Clone(family), func(d *Difference) bool { return math.IsNaN(d.P) })
 	slices.SortStableFunc(family, func(a, b *Difference) int { return cmp.Compare(a.P, b.P) })
-	least := 0.0
+	least, chance := 0.0, 0.0
 	for i, d := range family {
+		if i == 0 || family[i-1].Significant() && family[i-1].P < d.P {
+			chance = (1 - Confidence) / float64(len(family)-i)
+		}
 		least = math.Max(least, math.Min(1, d.P*float64(len(family)-i)))
 		d.Adjusted = least
+		d.setBounds(chance)
+	}
+}
+
+// setBounds sets the bounds of the ratio. Equal values, which the test counts as half larger and
+// half smaller, can make it reject less than the bounds do: then these reach to 1.
+func (d *Difference) setBounds(chance float64) {
+	if len(d.ratios) == 0 {
+		return
+	}
+	d.Ratio.Low, d.Ratio.High = d.boundsAt(chance)
+	d.ratios = nil // there may be many
+	if !d.Significant() {
+		d.Ratio.Low, d.Ratio.High = math.Min(d.Ratio.Low, 1), math.Max(d.Ratio.High, 1)
 	}
 }
 
@@ -183,6 +238,19 @@ func leastChance(n, m int) float64 {
 	return 2 / ways
 }
 
+// leastChanceByRound returns the least possible P of so many rounds: that of rounds which all differ
+// in one direction.
+func leastChanceByRound(rounds int) float64 { return 2 * math.Pow(0.5, float64(rounds)) }
+
+// leastChanceOf returns the least possible P of the comparison's test with so many values in each
+// sample.
+func (d Difference) leastChanceOf(n int) float64 {
+	if d.sameRounds {
+		return leastChanceByRound(n)
+	}
+	return leastChance(n, n)
+}
+
 // Within reports whether the ratio is, in all that its bounds allow, within a part of 1.
 func (d Difference) Within(part float64) bool {
 	return d.Ratio.Low > 1-part && d.Ratio.High < 1+part
@@ -195,8 +263,24 @@ const power = 0.8
 // mostNeeded is more rounds than any measurement makes.
 const mostNeeded = 1e6
 
+// deviation returns the standard deviation of values, NaN if there are fewer than two.
+func deviation(values []float64) float64 {
+	mean, squares := 0.0, 0.0
+	if len(values) < 2 {
+		return math.NaN()
+	}
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for _, v := range values {
+		squares += (v - mean) * (v - mean)
+	}
+	return math.Sqrt(squares / float64(len(values)-1))
+}
+
 // Rounds returns how many runs each sample needs to show a change by that part, in 80 of 100
-// cases, among as many comparisons, if they scatter as these do: the normal approximation of
+// cases, among as many comparisons, if they scatter as these do. Samples of the same rounds are
+// then compared by round, whose common disturbances do not count. It is the normal approximation of
 // the two tests' power, whose efficiency is 3/pi of the t-test's (Lehmann 2006, section 2.4).
 // 0 is not known: there are no two values to scatter, or it is more than a million.
 func (d Difference) Rounds(part float64) int {
@@ -204,7 +288,7 @@ func (d Difference) Rounds(part float64) int {
 		return 0
 	}
 	least := 1
-	for leastChance(least, least) >= d.chanceLeft() {
+	for d.leastChanceOf(least) >= d.chanceLeft() {
 		least++
 	}
 	units := d.Spread * (normalQuantile(1-d.chanceLeft()/2) + normalQuantile(power)) / math.Log1p(part)

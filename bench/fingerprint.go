@@ -215,7 +215,6 @@ func unlikeArms(a, b Arm) []string {
 		t.addTrait("rate", w.Rate)
 		t.addTrait("flows, sources, MACs", fmt.Sprintf("%d, %d, %d", w.Flows, w.Sources, w.MACs))
 		t.addTrait("frames in a burst", w.Burst)
-		t.addTrait("by AF_XDP", w.AFXDP)
 		t.addTrait("reverse", w.Reverse)
 		t.addTrait("over UDP", w.UDP)
 		t.addTrait("senders", w.Senders)

@@ -19,7 +19,7 @@ type Pair struct {
 // other arm, or, if all or none are over VFs, each arm with the first. A Service over VFs is
 // compared with the receiver's own address. Pairs does not compare a pod's path with a node's, a
 // path on one node with a path between nodes, or a path with itself. All pairs of a result are one
-// family of comparisons.
+// family of comparisons, and their CPU figures another.
 func (r Result) Pairs() []Pair {
 	var out []Pair
 	for i, base := range r.Arms {
@@ -39,12 +39,20 @@ func (r Result) Pairs() []Pair {
 			out = append(out, Pair{Arm: j, Base: i})
 		}
 	}
-	family := make([]*Difference, len(out))
+	return r.CompareFamily(out)
+}
+
+// CompareFamily returns the same pairs of arms, compared as one family. What belongs to a family
+// must not depend on the figures.
+func (r Result) CompareFamily(pairs []Pair) []Pair {
+	out := slices.Clone(pairs)
+	family, costs := make([]*Difference, len(out)), make([]*Difference, len(out))
 	for k := range out {
 		out[k].compareRounds(r, len(out))
-		family[k] = &out[k].Difference
+		family[k], costs[k] = &out[k].Difference, &out[k].CPU
 	}
 	adjustHolm(family)
+	adjustHolm(costs)
 	return out
 }
 

@@ -174,9 +174,6 @@ type Workload struct {
 	// Burst is the number of frames that the engine passes to the kernel as one UDP packet.
 	// The kernel cuts it before the driver (UDP_SEGMENT, Linux 4.18). 0 and 1: each alone.
 	Burst int `json:"burst,omitempty"`
-	// AFXDP makes the engine send by AF_XDP sockets in copy mode, not by a packet socket's
-	// ring.
-	AFXDP bool `json:"afXdp,omitempty"`
 	// RateLimit is the max_tx_rate of the sending VF for the run, in Mb/s.
 	RateLimit int  `json:"rateLimit,omitempty"`
 	Reverse   bool `json:"reverse,omitempty"` // the other end sends

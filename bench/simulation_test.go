@@ -135,10 +135,14 @@ func TestRoundsAreCompared(t *testing.T) {
 		a = append(a, 1.1*round*(1+0.01*random.NormFloat64()))
 		b = append(b, round)
 	}
-	if d := differByRound(a, b, 1); !d.ByRound || !d.Significant() || d.Ratio.Low < 1.05 || d.Ratio.High > 1.15 {
+	judged := func(d Difference) Difference {
+		adjustHolm([]*Difference{&d})
+		return d
+	}
+	if d := judged(differByRound(a, b, 1)); !d.ByRound || !d.Significant() || d.Ratio.Low < 1.05 || d.Ratio.High > 1.15 {
 		t.Errorf("by round: %+v", d)
 	}
-	if d := differBy(a, b, 1); d.Significant() {
+	if d := judged(differBy(a, b, 1)); d.Significant() {
 		t.Errorf("without rounds: %+v", d)
 	}
 	if d := differByRound(a[:6], b[:6], 2); d.ByRound {
@@ -149,7 +153,10 @@ func TestRoundsAreCompared(t *testing.T) {
 // The bounds are those of R's wilcox.test(x, y, conf.int = TRUE), and hold the ratio as often as they say.
 func TestRatioBounds(t *testing.T) {
 	// All ratios of 4 to 4 values; U below 1 has chance 1/70: the smallest and the largest.
-	if low, high := ratioBounds([]float64{2, 4, 6, 8}, []float64{1, 1, 1, 2}, 0.05); low != 1 || high != 8 {
+	bounds := func(a, b []float64, chance float64) (low, high float64) {
+		return kthFromEnds(ratiosOf(a, b), countsOfRankSum(len(a), len(b)).rankBelow(chance))
+	}
+	if low, high := bounds([]float64{2, 4, 6, 8}, []float64{1, 1, 1, 2}, 0.05); low != 1 || high != 8 {
 		t.Errorf("%g to %g", low, high)
 	}
 	random := rand.New(rand.NewPCG(23, 2))
@@ -161,10 +168,10 @@ func TestRatioBounds(t *testing.T) {
 			a, b = append(a, 3*math.Exp(random.NormFloat64())), append(b, math.Exp(random.NormFloat64()))
 			logs = append(logs, 1+random.NormFloat64())
 		}
-		if low, high := ratioBounds(a, b, 0.05); low <= 3 && 3 <= high {
+		if low, high := bounds(a, b, 0.05); low <= 3 && 3 <= high {
 			held++
 		}
-		if low, high := averageBounds(logs, 0.05); low <= 1 && 1 <= high {
+		if low, high := kthFromEnds(averageRatios(logs), countsOfSignedSum(len(logs)).rankBelow(0.05)); math.Log(low) <= 1 && 1 <= math.Log(high) {
 			signed++
 		}
 	}
@@ -173,10 +180,10 @@ func TestRatioBounds(t *testing.T) {
 			t.Errorf("%s: held in %d of %d cases", name, n, trials)
 		}
 	}
-	if low, high := ratioBounds([]float64{1, 2}, []float64{3}, 0.05); !math.IsInf(low, -1) || !math.IsInf(high, 1) {
+	if low, high := bounds([]float64{1, 2}, []float64{3}, 0.05); !math.IsInf(low, -1) || !math.IsInf(high, 1) {
 		t.Errorf("of too few: %g to %g", low, high)
 	}
-	if low, high := ratioBounds([]float64{0, 1}, []float64{0, 0}, 0.9); math.IsNaN(low) || math.IsNaN(high) {
+	if low, high := bounds([]float64{0, 1}, []float64{0, 0}, 0.9); math.IsNaN(low) || math.IsNaN(high) {
 		t.Errorf("of zeros: %g to %g", low, high)
 	}
 }
@@ -206,5 +213,92 @@ func TestHolm(t *testing.T) {
 		if got := all[i].Adjusted; math.Abs(got-want) > 1e-12 {
 			t.Errorf("%d: %g, want %g", i, got, want)
 		}
+	}
+}
+
+// The bounds of a family go with its verdicts: 1 lies within exactly if a difference is not
+// significant. It may be a bound where many values are equal. The ratio lies within its bounds.
+func TestBoundsGoWithVerdicts(t *testing.T) {
+	random := rand.New(rand.NewPCG(23, 7))
+	significant, total := 0, 0
+	for trial := range 400 {
+		rounds, figures := 4+trial%20, 1+trial%9
+		var family []*Difference
+		for i := range figures {
+			var a, b []float64
+			for range rounds {
+				x, y := 1+0.1*random.NormFloat64(), 1+0.1*float64(i)/4+0.1*random.NormFloat64()
+				if trial%4 == 0 { // of few digits
+					x, y = math.Round(10*x)/10, math.Round(10*y)/10
+				}
+				a, b = append(a, x), append(b, y)
+			}
+			d := differBy(a, b, figures)
+			if trial%2 == 1 {
+				d = differByRound(a, b, figures)
+			}
+			family = append(family, &d)
+		}
+		adjustHolm(family)
+		for _, d := range family {
+			total++
+			if d.Significant() {
+				significant++
+			}
+			isEqual := trial%4 == 0 && (d.Ratio.Low == 1 || d.Ratio.High == 1)
+			if outside := d.Ratio.Low > 1 || d.Ratio.High < 1; outside != d.Significant() && !isEqual {
+				t.Errorf("%d rounds, %d figures: significant is %t (p %.4f), and the bounds are %g to %g", rounds, figures, d.Significant(), d.Adjusted, d.Ratio.Low, d.Ratio.High)
+			}
+			if d.Ratio.Value < d.Ratio.Low || d.Ratio.Value > d.Ratio.High {
+				t.Errorf("%d rounds: %g is not within %g to %g", rounds, d.Ratio.Value, d.Ratio.Low, d.Ratio.High)
+			}
+		}
+	}
+	if significant < total/10 || significant > total*9/10 {
+		t.Errorf("%d of %d are significant: the test says little", significant, total)
+	}
+}
+
+// A rule about seven arms is kept in most cases if nothing changed, since each arm is judged by
+// itself. A loss of 6 % in one of them passes a rule of 5 % in at most 5 of 100 cases.
+func TestKeptInAllArms(t *testing.T) {
+	const trials, arms = 400, 7
+	random := rand.New(rand.NewPCG(23, 8))
+	rule := Rule{Metric: "throughput", Below: true, Part: -0.05}
+	result := func(part float64) Result {
+		r := simulated(random, arms, 0, 1)
+		for range 6 {
+			for i := range arms {
+				v := 9 * (1 + 0.015*random.NormFloat64())
+				if i == 3 {
+					v *= part
+				}
+				r.Runs = append(r.Runs, Run{Arm: i, Gbps: v})
+			}
+		}
+		return r
+	}
+	kept, passed := 0, 0
+	for range trials {
+		kept += len(Compare(result(1), result(1), []Rule{rule}).Passed)
+		passed += len(Compare(result(1), result(0.94), []Rule{rule}).Passed)
+	}
+	if kept < trials*90/100 || passed > trials*5/100 {
+		t.Errorf("of %d: nothing changed and kept %d, a loss of 6 %% passed %d", trials, kept, passed)
+	}
+}
+
+// The figures that no rule names are a family of their own, so that they take no certainty from
+// the named ones.
+func TestFamilyOfRules(t *testing.T) {
+	was, is := measured(times6(9), times6(200)), measured(times6(8), times6(200))
+	alone := Compare(measured(times6(9), nil), measured(times6(8), nil), nil).Changes[0].Adjusted
+	for _, c := range Compare(was, is, []Rule{{Metric: "throughput", Below: true, Part: -0.05}}).Changes {
+		if c.Metric.Name == "throughput" && c.Adjusted != alone {
+			t.Errorf("p %g beside figures that no rule names, and %g alone", c.Adjusted, alone)
+		}
+	}
+	if got := Compare(was, is, nil).Changes[0].Adjusted; got <= alone {
+		t.Errorf("p %g of three figures that all count, and %g of one", got, alone)
 	}
 }

@@ -30,7 +30,6 @@ type Order struct {
 	Quick   bool     // short runs, and few
 	Seconds float64  // that a run counts at most; 0: as the presets have it
 	Burst   int      // packets that are sent at once, 1 to 64
-	AFXDP   bool     // packets are sent by AF_XDP sockets
 	Limits  Limits   // Repeats and MaxTime of 0: what suits the presets
 	Seed    uint64   // 0: a new one
 }
@@ -50,8 +49,6 @@ func (o Order) Check() error {
 		return fmt.Errorf("--seconds %v: take a number above 0, such as 4", o.Seconds)
 	case o.Burst < 1 || o.Burst > 64:
 		return fmt.Errorf("--burst %d: take 1 to 64", o.Burst)
-	case o.AFXDP && o.Burst > 1:
-		return fmt.Errorf("--af-xdp with --burst %d: an AF_XDP socket sends frames as they are: take one of both", o.Burst)
 	}
 	return nil
 }

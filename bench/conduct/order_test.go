@@ -30,7 +30,6 @@ func TestOrderSaysWhatIsWrong(t *testing.T) {
 	for want, o := range map[string]Order{
 		"did you mean m4?":       {Presets: []string{"m44"}, Burst: 1},
 		"take 1 to 64":           {Burst: 65},
-		"--af-xdp with":          {Burst: 2, AFXDP: true},
 		"a number above 0":       {Burst: 1, Seconds: -1},
 		"between which ends?":    {Burst: 1, To: []string{"host"}},
 		"which is an end as":     {Burst: 1, From: []string{"host"}, To: []string{"netns:a"}, Via: "netns:a"},

@@ -70,11 +70,6 @@ func (o Order) planPresets(here preset.Here) (preset.Plan, error) {
 			return plan, err
 		}
 	}
-	if o.AFXDP {
-		if err := plan.AFXDP(); err != nil {
-			return plan, err
-		}
-	}
 	return plan, nil
 }
 

@@ -42,9 +42,6 @@ func BenchmarkSmallest(b *testing.B) {
 			return p.measureRates(b, bench.Workload{Kind: bench.Packets, Size: 60, Burst: 64, Seconds: second, Warmup: 0.2})
 		}},
 		{"floor", func() rates { return p.measureFloor(b, time.Second) }},
-		{"AF_XDP", func() rates {
-			return p.measureRates(b, bench.Workload{Kind: bench.Packets, Size: 60, AFXDP: true, Seconds: second, Warmup: 0.2})
-		}},
 		{"datagrams", func() rates {
 			return p.measureRates(b, bench.Workload{Kind: bench.Datagram, Size: 18, Seconds: second, Warmup: 0.2})
 		}},

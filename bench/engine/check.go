@@ -74,9 +74,6 @@ func Check(w bench.Workload) (bench.Workload, error) {
 	if w.Kind == bench.Connect && w.Rate != 0 {
 		return w, fmt.Errorf("rate %g: connections follow one another as fast as they are answered: leave the rate out", w.Rate)
 	}
-	if w.AFXDP && (w.Kind != bench.Packets || w.Burst > 1) {
-		return w, fmt.Errorf("AF_XDP with %s in bursts of %d: it is for packets, one by one: leave one of both out", w.Kind, w.Burst)
-	}
 	if w.UDP && w.Kind != bench.Request {
 		return w, fmt.Errorf("udp with %s: it is for %s: leave it out", w.Kind, bench.Request)
 	}

@@ -374,9 +374,8 @@ func TestPackets(t *testing.T) {
 		{"spread", bench.Workload{Flows: 100, Sources: 20, MACs: 10, Streams: 2}},
 		{"reverse", bench.Workload{Reverse: true, Flows: 2}},
 		{"bursts", bench.Workload{Burst: maxBurst, Flows: 2}},
-		{"AF_XDP", bench.Workload{AFXDP: true}},
-		{"AF_XDP, largest", bench.Workload{AFXDP: true, Size: 1514, Flows: 3, MACs: 2}},
-		{"AF_XDP, reverse at a rate", bench.Workload{AFXDP: true, Reverse: true, Rate: 50_000}},
+		{"largest of many", bench.Workload{Size: 1514, Flows: 3, MACs: 2}},
+		{"reverse at a rate", bench.Workload{Reverse: true, Rate: 50_000}},
 		{"long bursts at a rate", bench.Workload{Burst: 11, Size: 1514, Rate: 10_000}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -413,7 +412,7 @@ func TestBurstsThatNobodyCuts(t *testing.T) {
 	}
 }
 
-// TestCounters sends frames from a ring in bursts, and from an AF_XDP socket one by one. The
+// TestCounters sends frames from a ring in bursts, and from another one by one. The
 // program that discards frames and the socket for kernels without such programs both count all of
 // them.
 func TestCounters(t *testing.T) {
@@ -452,19 +451,19 @@ func TestCounters(t *testing.T) {
 		return nil
 	})
 	p.runIn(t, 0, func() error {
-		ring, err := newRing(way, f)
+		bursts, err := newRing(way, f)
 		if err != nil {
 			return err
 		}
-		socket, err := newXDP(way, single, 0)
+		alone, err := newRing(way, single)
 		if err != nil {
-			return errors.Join(err, ring.close())
+			return errors.Join(err, bursts.close())
 		}
 		for _, o := range []struct {
-			outlet
+			*ring
 			frames *frames
 			slots  int
-		}{{ring, f, count / burst}, {socket, single, count}} {
+		}{{bursts, f, count / burst}, {alone, single, count}} {
 			if n := o.fillSlots(o.frames, o.slots, 0, 1); n != o.slots {
 				t.Errorf("%d slots are free", n)
 			}
@@ -542,7 +541,7 @@ func TestIPv6(t *testing.T) {
 	p := newPairOf(t, netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"))
 	for _, w := range []bench.Workload{
 		{Kind: bench.Stream}, {Kind: bench.Datagram}, {Kind: bench.Request, UDP: true},
-		{Kind: bench.Packets, Sources: 3}, {Kind: bench.Packets, Reverse: true}, {Kind: bench.Packets, AFXDP: true},
+		{Kind: bench.Packets, Sources: 3}, {Kind: bench.Packets, Reverse: true},
 	} {
 		w.Seconds = 0.2
 		if run := p.measureFigures(t, w); run.Bytes == 0 {

@@ -131,8 +131,6 @@ const (
 	bySmallRing = "packet ring with the usual buffer"
 )
 
-func (s *ring) nameMechanism() bench.Mechanism { return s.by }
-
 func (s *ring) close() error {
 	var err error
 	if s.memory != nil {

@@ -296,7 +296,7 @@ func (s *session) followWindow(ctx context.Context, stop context.CancelFunc) (be
 	return run, s.peer.sendMessage(message{Says: other, Run: &run})
 }
 
-// mechanical is a load or outlet that names the mechanism by which it sends or counts, where there
+// mechanical is a load that names the mechanism by which it sends or counts, where there
 // are several.
 type mechanical interface{ nameMechanism() bench.Mechanism }
 

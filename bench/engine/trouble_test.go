@@ -67,9 +67,6 @@ func TestRefusals(t *testing.T) {
 	}{
 		{bench.Workload{Kind: bench.Packets, Size: 1515}, "size 1515 of a frame: want 60 to 1514 bytes: wire has an MTU of 1500"},
 		{bench.Workload{Kind: bench.Packets, Size: 1515, Reverse: true}, "the other end, 192.0.2.2"},
-		{bench.Workload{Kind: bench.Packets, AFXDP: true, Streams: 2}, "bind an AF_XDP socket to queue 1 of wire: invalid argument: an AF_XDP socket has a queue of its own"},
-		{bench.Workload{Kind: bench.Packets, AFXDP: true, Burst: 2}, "AF_XDP with packets in bursts of 2"},
-		{bench.Workload{Kind: bench.Datagram, AFXDP: true}, "AF_XDP with datagram"},
 		{bench.Workload{Kind: bench.Stream, Window: 1 << 30}, "or raise net.core.wmem_max"},
 		{bench.Workload{Kind: "teleport"}, "teleport"},
 	} {
@@ -77,12 +74,6 @@ func TestRefusals(t *testing.T) {
 		_, client, _ := p.measureBetween(t.Context(), t, c.Workload, [2]Marks{})
 		checkSays(t, client, c.want)
 	}
-}
-
-// A frame for AF_XDP must fit into a page.
-func TestFramesThatAreTooLargeForAFXDP(t *testing.T) {
-	_, err := newXDP(route{}, &frames{template: make([]byte, 9014)}, 0)
-	checkSays(t, err, "size 9014 of a frame: want no more than")
 }
 
 // As root the engine gets the window that it asks for, also above net.core.wmem_max.
@@ -110,8 +101,6 @@ func TestNoPermission(t *testing.T) {
 		}
 		_, err := Measure(t.Context(), w, Local{}, s.Remote(), Marks{})
 		checkSays(t, err, "open a packet socket: operation not permitted: run as root or give the program CAP_NET_RAW")
-		_, err = newXDP(route{}, &frames{template: make([]byte, 60)}, 0)
-		checkSays(t, err, "open an AF_XDP socket: operation not permitted: run as root or give the program CAP_NET_RAW")
 		return nil
 	})
 	cancel()

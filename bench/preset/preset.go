@@ -280,12 +280,6 @@ func (p *Plan) Burst(frames int) error {
 		fmt.Sprintf("packets leave in bursts of %d, which the kernel cuts into frames before the driver has them: the sender pays less for each than when they go alone", frames))
 }
 
-// AFXDP makes Culvert's own engine send packets through AF_XDP sockets, and notes that.
-func (p *Plan) AFXDP() error {
-	return p.changePackets("--af-xdp", func(w *bench.Workload) { w.AFXDP = true },
-		"packets leave by AF_XDP sockets in copy mode, which all drivers have")
-}
-
 // changePackets changes the workloads that send packets, for a flag.
 func (p *Plan) changePackets(flag string, change func(*bench.Workload), note string) error {
 	found := false

@@ -307,7 +307,6 @@ func TestHowPacketsAreSent(t *testing.T) {
 		is         func(bench.Workload) bool
 	}{
 		{"--burst 64", "in bursts of 64", func(p *Plan) error { return p.Burst(64) }, func(w bench.Workload) bool { return w.Burst == 64 }},
-		{"--af-xdp", "by AF_XDP sockets", (*Plan).AFXDP, func(w bench.Workload) bool { return w.AFXDP }},
 	} {
 		plan, err := Together([]Preset{find(t, "m4"), find(t, "m10")}, cluster(), false)
 		if err != nil {

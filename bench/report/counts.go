@@ -68,7 +68,8 @@ func countTable(list []counted) *screen.Table {
 	return t
 }
 
-// tripped has the distribution of an arm's round trips: medians over the runs, in microseconds.
+// tripped has the distribution of an arm's round trips in microseconds: the least and the largest of
+// all runs, and else medians over the runs.
 type tripped struct {
 	Arm    string
 	Points []string // in the order of tripNames
@@ -118,8 +119,8 @@ func tripTable(list []tripped) *screen.Table {
 	return t
 }
 
-// spread has the distribution of round trips: the median over the runs of each percentile. A
-// percentile for which the runs have too few questions is NaN.
+// spread has the distribution of round trips: the least and the largest of all runs, and the median
+// over the runs of each percentile. A percentile for which the runs have too few questions is NaN.
 type spread bench.Delays
 
 func (s spread) listPoints() []float64 {
@@ -142,5 +143,12 @@ func spreadOf(r bench.Result, arm int) (s spread, found bool) {
 		}
 	}
 	m := func(i int) float64 { return bench.Median(all[i]) }
-	return spread{Min: m(0), Mean: bench.Median(means), P50: m(1), P90: m(2), P99: m(3), P999: m(4), Max: m(5)}, len(means) > 0
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, v := range all[0] {
+		least = math.Min(least, v)
+	}
+	for _, v := range all[5] {
+		most = math.Max(most, v)
+	}
+	return spread{Min: least, Mean: bench.Median(means), P50: m(1), P90: m(2), P99: m(3), P999: m(4), Max: most}, len(means) > 0
 }

@@ -65,7 +65,7 @@ func delayFigure(r bench.Result, drawn []int) (f figure) {
 		said = append(said, fmt.Sprintf("%s: median %s, largest %s us", a.Name, bench.Number(s.P50), bench.Number(s.Max)))
 	}
 	f.Title = "Round trips: " + describeLoad(r.Arms[drawn[0]].Workload)
-	f.Note = "How many were faster: half, 90 of 100 and so on; medians over the runs, on a logarithmic scale."
+	f.Note = "How many were faster: half, 90 of 100 and so on; medians over the runs, with the least and the largest of all runs, on a logarithmic scale."
 	f.Drawing = c.renderSVG(strings.Join(said, "; "))
 	return f
 }

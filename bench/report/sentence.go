@@ -28,27 +28,27 @@ func Sentence(r bench.Result) string {
 	switch {
 	case p.Significant():
 		cpu := ""
-		if p.CPU.CanTell() && p.CPU.P < 1-bench.Confidence {
-			cpu = fmt.Sprintf(" at %s the %s", formatRatio(p.CPU.Ratio.Value), w.cpu)
+		if p.CPU.Significant() {
+			cpu = fmt.Sprintf(" at %s the %s (%s)", formatRatio(p.CPU.Ratio.Value), w.cpu, bounds(p.CPU))
 		}
-		return fmt.Sprintf("%s %s %s %s (%s, p=%s, %s)%s%s", who, w.does, gain, what, bounds(p), formatChance(p.Adjusted), runs(p.N), cpu, arms)
+		return fmt.Sprintf("%s %s %s %s (%s, p=%s, %s)%s%s", who, w.does, gain, what, bounds(p.Difference), formatChance(p.Adjusted), runs(p.N), cpu, arms)
 	case p.Within(bench.DefaultMargin):
-		return fmt.Sprintf("%s %s as much as %s, within %s: %s (%s, %s)%s", who, w.does, what, formatPercent(bench.DefaultMargin), gain, bounds(p), runs(p.N), arms)
+		return fmt.Sprintf("%s %s as much as %s, within %s: %s (%s, %s)%s", who, w.does, what, formatPercent(bench.DefaultMargin), gain, bounds(p.Difference), runs(p.N), arms)
 	}
-	return fmt.Sprintf("%s %s %s %s, which may be chance (%s; to tell %s takes %s)%s", who, w.does, gain, what, runs(p.N), formatPercent(bench.DefaultMargin), needs(p.Difference), arms)
+	return fmt.Sprintf("%s %s %s %s, which may be chance (%s; to show that much takes %s)%s", who, w.does, gain, what, runs(p.N), needs(p.Difference), arms)
 }
 
 // bounds prints the interval of a ratio.
-func bounds(p bench.Pair) string {
-	if math.IsInf(p.Ratio.Low, 0) || math.IsInf(p.Ratio.High, 0) {
+func bounds(d bench.Difference) string {
+	if math.IsInf(d.Ratio.Low, 0) || math.IsInf(d.Ratio.High, 0) {
 		return "no bounds"
 	}
-	return formatRatio(p.Ratio.Low) + " to " + formatRatio(p.Ratio.High)
+	return formatRatio(d.Ratio.Low) + " to " + formatRatio(d.Ratio.High)
 }
 
-// needs returns how many rounds would show a difference of DefaultMargin.
+// needs returns how many rounds would show the difference that was seen.
 func needs(d bench.Difference) string {
-	if n := d.Rounds(-bench.DefaultMargin); n > 0 {
+	if n := d.Rounds(d.Ratio.Value - 1); n > 0 {
 		return fmt.Sprintf("about %d rounds", n)
 	}
 	return "more rounds"
@@ -82,8 +82,9 @@ func wordsFor(metric string) words {
 
 // headline chooses the pair for the sentence. It prefers streams to packets, packets to
 // datagrams, and those to questions; then pairs between pods or guests, pairs between machines,
-// and the order of [weighPair]; and of these the pair that carries most. The order of the arms
-// does not matter.
+// and the order of [weighPair]. The pairs that remain do not depend on the figures, and are compared
+// as a family of their own. Most results have one. headline takes the pair that carries most. The
+// order of the arms does not matter.
 func headline(r bench.Result) (best bench.Pair, found bool) {
 	order := []bench.Kind{bench.Stream, bench.Packets, bench.Datagram, bench.Connect, bench.Request, bench.Echo}
 	compare := func(a, b bench.Pair) int {
@@ -97,12 +98,20 @@ func headline(r bench.Result) (best bench.Pair, found bool) {
 		}
 		return cmp.Or(kind(a)-kind(b), node(a)-node(b), near(a)-near(b), weighPair(r, a)-weighPair(r, b))
 	}
+	var primary []bench.Pair
 	for _, p := range r.Pairs() {
 		if p.N[0] == 0 || p.N[1] == 0 || math.IsNaN(p.Ratio.Value) {
 			continue
 		}
+		if primary == nil || compare(p, primary[0]) < 0 {
+			primary = []bench.Pair{p}
+		} else if compare(p, primary[0]) == 0 {
+			primary = append(primary, p)
+		}
+	}
+	for _, p := range r.CompareFamily(primary) {
 		more := p.Is.Value > best.Is.Value && !r.Arms[p.Arm].Main().Less
-		if than := compare(p, best); !found || than < 0 || than == 0 && more {
+		if !found || more {
 			best, found = p, true
 		}
 	}

@@ -249,9 +249,6 @@ func describeLoad(w bench.Workload) string {
 	if w.Burst > 1 {
 		parts = append(parts, fmt.Sprintf("bursts of %d", w.Burst))
 	}
-	if w.AFXDP {
-		parts = append(parts, "AF_XDP")
-	}
 	if w.UDP && w.Kind == bench.Request {
 		parts = append(parts, "UDP")
 	}

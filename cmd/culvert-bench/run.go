@@ -115,7 +115,6 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&b.Limits.Rough, "rough", false, "skip the warm-up, send five pings in a second, and do not measure the generators: for a quick look")
 	f.Float64Var(&b.Seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
 	f.IntVar(&b.Burst, "burst", 1, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
-	f.BoolVar(&b.AFXDP, "af-xdp", false, "send packets by AF_XDP sockets, in the copy mode that all drivers have")
 	f.Uint64Var(&b.Seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")

@@ -36,7 +36,6 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--lab --from host":                                      "leave out --from",
 		"--lab --senders 8":                                      "take 1 to 7",
 		"--lab --burst 65":                                       "take 1 to 64",
-		"--lab --burst 2 --af-xdp":                               "--af-xdp with --burst 2",
 		"--lab --seconds -1":                                     "take a number above 0",
 		"--from host --to netns:a --service web":                 "such as 10.96.0.10",
 		"--from host --to netns:a --to netns:b --service ::1":    "one --to",

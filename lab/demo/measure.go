@@ -33,10 +33,10 @@ func (o Options) effort() effort {
 	if o.Quick {
 		return effort{rounds: 1, attachments: 5, afterDelete: 10 * time.Second, targetRounds: 2}
 	}
-	return effort{rounds: 3, attachments: 20, afterDelete: 20 * time.Second, targetRounds: 6}
+	return effort{rounds: 6, attachments: 20, afterDelete: 20 * time.Second, targetRounds: 6}
 }
 
-const runSeconds = 2 // of iperf3
+const runSeconds = 1 // of iperf3
 
 // timeAttachments attaches and detaches a VF again and again on the first
 // node, which has nothing else to do. Culvert's own program measures the time there, so that SSH is

@@ -106,7 +106,7 @@ func TestMeasureRunsBench(t *testing.T) {
 			if err != nil || c.wrong == "" && (len(d.result.VF.Gbps) == 0 || len(d.result.Overlay.CPU) == 0 || d.result.Overlay.PingMS == 0) {
 				t.Errorf("%v: %+v", err, d.result)
 			}
-			if shown := log.String(); !strings.Contains(shown, c.shows) || !strings.Contains(shown, "m3 m4 m5 --rough --repeats 3 --seconds 2 --from lab:x/worker01,netns=a --to lab:x/worker02,netns=b") {
+			if shown := log.String(); !strings.Contains(shown, c.shows) || !strings.Contains(shown, "m3 m4 m5 --rough --repeats 6 --seconds 1 --from lab:x/worker01,netns=a --to lab:x/worker02,netns=b") {
 				t.Errorf("shown:\n%s", shown)
 			}
 			if said := strings.Join(d.problems, "; "); (c.wrong == "") != (said == "") || !strings.Contains(said, c.wrong) {

@@ -132,16 +132,6 @@ func TestBenchToTheGateway(t *testing.T) {
 	}
 }
 
-// Packets leave a VF by AF_XDP, in the copy mode, which needs no support of the driver.
-func TestBenchByAFXDP(t *testing.T) {
-	soak.Only(t, "a measurement")
-	leavesNothing(t, nodes...)
-	r := measured(t, []end{plug(t, nodes[0], 0, 37)}, plug(t, nodes[1], 0, 38), "m10", "--af-xdp", "--quick", "--repeats", "1")
-	if len(r.Arms) != 1 || !r.Arms[0].Workload.AFXDP || r.Arms[0].Path.From.Driver != "igbvf" || counted(r, 0) == 0 {
-		t.Errorf("%+v", r.Arms)
-	}
-}
-
 // A bond of two VFs of two PFs is a path named bond, over both VFs.
 func TestBenchOverABond(t *testing.T) {
 	soak.Only(t, "a measurement")
