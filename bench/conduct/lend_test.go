@@ -123,8 +123,6 @@ func TestRateOfAnotherGuestsVF(t *testing.T) {
 		"MAC address": func() {
 			guest.macs[a.Path.From.Interface] = "02:00:00:00:00:02"
 			guest.guestOf(guest.Machine.Name, []evidence.VF{{MAC: "02:00:00:00:00:02", PF: "enp1s0", Index: 2, PCI: pci.String()}})
-			a.Path.From = guest.Ends[0]
-			a.Path.From.Machine, a.Path.From.Name = guest.Machine.Name, name
 		},
 		"PCI address": func() {
 			i := slices.IndexFunc(guest.Machine.Interfaces, func(i bench.Interface) bool { return i.Name == a.Path.From.Interface })
