@@ -158,6 +158,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Opens", w.opens)
 	t.Run("KeepsNodesFromTenants", w.keepsNodesFromTenants)
 	t.Run("KeepsRunsOfOthers", w.keepsRunsOfOthers)
+	t.Run("EntersNoPodOfAnother", w.entersNoPodOfAnother)
 	t.Run("NeedsTheRightsThatAreDocumented", w.needsTheRightsThatAreDocumented)
 	t.Run("LeavesNothing", w.leavesNothing)
 	t.Run("DoesWithoutWhatThePolicyRefuses", w.doesWithoutWhatThePolicyRefuses)
@@ -312,6 +313,45 @@ func (w *world) keepsRunsOfOthers(t *testing.T) {
 	}
 	if got := w.listServices(t); len(got) != 1 {
 		t.Errorf("Services are %q", got)
+	}
+}
+
+// A tenant that sees a measurement begin takes the name of its next pod or of its Service. The
+// measurement ends: it enters no pod, removes its own objects, and leaves the tenant's alone.
+func (w *world) entersNoPodOfAnother(t *testing.T) {
+	defer w.runKubelet(t, true)()
+	for taken, left := range map[string][2]int{"-to": {1, 0}, "": {0, 1}} { // pods and Services, the tenant's
+		dir := t.TempDir()
+		// This kubectl creates the object with that name first, as the tenant does, with another image
+		// and other labels. It notes each command that is run in a pod.
+		script := fmt.Sprintf(`#!/bin/sh
+case " $* " in
+*" exec "*) echo "$*" >> %[2]s/exec; exit 1 ;;
+*" create "*)
+	in=$(cat)
+	case $in in *'"name":"culvert-bench-'????????'%[3]s"'*) printf %%s "$in" | sed 's/culvert:test/hostile/; s/culvert-bench"/tenant"/; s/bench-run/x/' | %[1]s "$@" >/dev/null ;; esac
+	printf %%s "$in" | exec %[1]s "$@" ;;
+*) exec %[1]s "$@" ;;
+esac
+`, w.Kubectl[0], dir, taken)
+		if err := os.WriteFile(dir+"/kubectl", []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		other := w.Cluster
+		other.Kubectl = []string{dir + "/kubectl"}
+		p, err := other.Open(t.Context())
+		if err == nil || p != nil || !strings.Contains(err.Error(), "already exists") {
+			t.Errorf("the name with %q is taken: %v", taken, err)
+		}
+		if entered, err := os.ReadFile(dir + "/exec"); err == nil {
+			t.Errorf("the measurement ran %s", entered)
+		}
+		if pods, services := len(w.listPods(t).Items), w.listServices(t); pods != left[0] || len(services) != left[1] {
+			t.Errorf("the name with %q is taken: %d pods and the Services %q are left", taken, pods, services)
+		}
+		if _, err := w.runKubectl(t.Context(), w.Namespace, nil, "delete", made, "--selector", "app.kubernetes.io/managed-by=tenant"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
