@@ -43,8 +43,13 @@ type podList struct {
 			Containers  []struct {
 				SecurityContext struct {
 					Capabilities struct {
-						Add []string `json:"add"`
+						Add  []string `json:"add"`
+						Drop []string `json:"drop"`
 					} `json:"capabilities"`
+					Escalates *bool `json:"allowPrivilegeEscalation"`
+					Seccomp   struct {
+						Type string `json:"type"`
+					} `json:"seccompProfile"`
 				} `json:"securityContext"`
 			} `json:"containers"`
 		} `json:"spec"`
@@ -225,6 +230,9 @@ func (w *world) opens(t *testing.T) {
 		host := strings.HasSuffix(pod.Metadata.Name, "-host")
 		if pod.Spec.HostPID != host || pod.Spec.HostNetwork != host {
 			t.Errorf("%s is in the node's PID namespace: %t, in its network: %t", pod.Metadata.Name, pod.Spec.HostPID, pod.Spec.HostNetwork)
+		}
+		if c := pod.Spec.Containers[0].SecurityContext; !slices.Equal(c.Capabilities.Drop, []string{"ALL"}) || c.Seccomp.Type != "RuntimeDefault" || c.Escalates == nil || *c.Escalates {
+			t.Errorf("%s has more rights than its engines need: %+v", pod.Metadata.Name, c)
 		}
 		if pod.Spec.Token == nil || *pod.Spec.Token || len(pod.Spec.Volumes) != 0 {
 			t.Errorf("%s has a token or a volume: %v, %v", pod.Metadata.Name, pod.Spec.Token, pod.Spec.Volumes)
