@@ -64,8 +64,8 @@ func sliceTakeovers() map[string]attack {
 }
 
 // I9: kube-proxy sends no connection to an address that a tenant puts into an EndpointSlice with Culvert's
-// label, nor to Culvert's own ones, nor to one by the controller's token. The real kube-proxy runs beside
-// the real API server. Without the policies its rules have each of these addresses.
+// label. Nor does it to the addresses of Culvert's slices, or to one by the controller's token. The real
+// kube-proxy runs beside the real API server. Without the policies its rules have each of these addresses.
 func TestI9KubeProxySeesNoForeignAddress(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("kube-proxy runs in a network namespace of its own, which only root may make")

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// I10: a node that reports an address of its own for the pod of another node does not end the
-// reservation of the address that the pod had there, whether the pod runs or has ended. Once the pod
-// is on the node, its report counts.
+// I10: a node's report of an address for another node's pod does not end the reservation of the pod's
+// own address. That holds while the pod runs and after it has ended. Once the pod is on the node, its
+// report counts.
 func TestI10KeptAddressOfAnotherNodesPod(t *testing.T) {
 	var endings Endings
 	now, db := time.Unix(1e9, 0), statefulPod("db-0")
