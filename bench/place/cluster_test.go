@@ -116,6 +116,9 @@ func (w *world) listServices(t *testing.T) (names []string) {
 	return names
 }
 
+// neverReady is the name of a pod that the kubelet does not start.
+const neverReady = "never-ready"
+
 // runKubelet plays the kubelet until stop is called. It removes pods that are being deleted, and if
 // starts is true it makes the others ready.
 func (w *world) runKubelet(t *testing.T, starts bool) (stop func()) {
@@ -133,7 +136,7 @@ func (w *world) runKubelet(t *testing.T, starts bool) (stop func()) {
 				path := "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
 				if p.Metadata.Deleted != nil {
 					_ = w.Do(http.MethodDelete, path, `{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}`, nil)
-				} else if starts && p.Status.Phase != "Running" {
+				} else if starts && p.Status.Phase != "Running" && p.Metadata.Name != neverReady {
 					w.setReady(path)
 				}
 			}
@@ -164,6 +167,7 @@ func TestCluster(t *testing.T) {
 	t.Run("KeepsNodesFromTenants", w.keepsNodesFromTenants)
 	t.Run("KeepsRunsOfOthers", w.keepsRunsOfOthers)
 	t.Run("EntersNoPodOfAnother", w.entersNoPodOfAnother)
+	t.Run("WaitsForNoPodOfOthers", w.waitsForNoPodOfOthers)
 	t.Run("NeedsTheRightsThatAreDocumented", w.needsTheRightsThatAreDocumented)
 	t.Run("LeavesNothing", w.leavesNothing)
 	t.Run("DoesWithoutWhatThePolicyRefuses", w.doesWithoutWhatThePolicyRefuses)
@@ -271,96 +275,6 @@ func (w *world) opens(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 	w.Must(http.MethodDelete, podsPath+"/somebodys", "{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}")
-}
-
-// tenant has all rights in the namespace default and none elsewhere.
-const tenant = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant},
-  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]}`
-
-// A tenant may enter every pod of its namespace, and none in which it would be root on the node.
-func (w *world) keepsNodesFromTenants(t *testing.T) {
-	defer w.runKubelet(t, true)()
-	w.Must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", tenant)
-	p, err := w.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, pod := range p.All {
-		out, err := w.runKubectl(t.Context(), pod.Namespace, nil, "auth", "can-i", "create", "pods/"+pod.Name, "--subresource=exec", "--as", "tenant", "--quiet")
-		if enters := err == nil; enters == pod.Host {
-			t.Errorf("the tenant may enter %s/%s, in the node's network %t: %t, %v: %s", pod.Namespace, pod.Name, pod.Host, enters, err, out)
-		}
-	}
-}
-
-// A tenant gives the label of a running measurement to a pod of its own, with a lease that has run out.
-// The next measurement removes that pod, and neither the nodes' pods of the other one nor the others.
-func (w *world) keepsRunsOfOthers(t *testing.T) {
-	defer w.runKubelet(t, true)()
-	p, err := w.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	w.Must(http.MethodPost, podsPath, fmt.Sprintf(`{apiVersion: v1, kind: Pod, spec: {containers: [{name: a, image: b}]},
-  metadata: {name: hostile, labels: {app.kubernetes.io/managed-by: culvert-bench, culvert.dev/bench-run: %q}, annotations: {culvert.dev/bench-until: "2026-01-01T00:00:00Z"}}}`, p.run))
-	if err := w.removeExpired(t.Context(), time.Now()); err != nil {
-		t.Error(err)
-	}
-	if n := len(w.listPods(t).Items); n != len(p.All) {
-		t.Errorf("%d pods are left of %d", n, len(p.All))
-	}
-	if got := w.listServices(t); len(got) != 1 {
-		t.Errorf("Services are %q", got)
-	}
-}
-
-// A tenant that sees a measurement begin takes the name of its next pod or of its Service. The
-// measurement ends: it enters no pod, removes its own objects, and leaves the tenant's alone.
-func (w *world) entersNoPodOfAnother(t *testing.T) {
-	defer w.runKubelet(t, true)()
-	for taken, left := range map[string][2]int{"-to": {1, 0}, "": {0, 1}} { // pods and Services, the tenant's
-		dir := t.TempDir()
-		// This kubectl creates the object with that name first, as the tenant does, with another image
-		// and other labels. It notes each command that is run in a pod.
-		script := fmt.Sprintf(`#!/bin/sh
-case " $* " in
-*" exec "*) echo "$*" >> %[2]s/exec; exit 1 ;;
-*" create "*)
-	in=$(cat)
-	case $in in *'"name":"culvert-bench-'????????'%[3]s"'*) printf %%s "$in" | sed 's/culvert:test/hostile/; s/culvert-bench"/tenant"/; s/bench-run/x/' | %[1]s "$@" >/dev/null ;; esac
-	printf %%s "$in" | exec %[1]s "$@" ;;
-*) exec %[1]s "$@" ;;
-esac
-`, w.Kubectl[0], dir, taken)
-		if err := os.WriteFile(dir+"/kubectl", []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		other := w.Cluster
-		other.Kubectl = []string{dir + "/kubectl"}
-		p, err := other.Open(t.Context())
-		if err == nil || p != nil || !strings.Contains(err.Error(), "already exists") {
-			t.Errorf("the name with %q is taken: %v", taken, err)
-		}
-		if entered, err := os.ReadFile(dir + "/exec"); err == nil {
-			t.Errorf("the measurement ran %s", entered)
-		}
-		if pods, services := len(w.listPods(t).Items), w.listServices(t); pods != left[0] || len(services) != left[1] {
-			t.Errorf("the name with %q is taken: %d pods and the Services %q are left", taken, pods, services)
-		}
-		if _, err := w.runKubectl(t.Context(), w.Namespace, nil, "delete", made, "--selector", "app.kubernetes.io/managed-by=tenant"); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // A person with the rights that docs/bench.md names, in both namespaces, can measure.
@@ -484,7 +398,7 @@ func TestCreatePodWithoutBPF(t *testing.T) {
 		if err := os.WriteFile(dir+"/kubectl", []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		p := &Pods{cluster: Cluster{Kubectl: []string{dir + "/kubectl"}}}
+		p := &Pods{cluster: Cluster{Kubectl: []string{dir + "/kubectl"}}, objects: map[string][]string{}}
 		err := p.createPod(t.Context(), Pod{Name: "a", Namespace: "default"})
 		asked, readErr := os.ReadFile(dir + "/asked")
 		if got := strings.TrimSpace(string(asked)); readErr != nil || got != c.want || (err == nil) != strings.Contains(got, "without") {

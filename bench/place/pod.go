@@ -64,10 +64,12 @@ func (p *Pods) serviceManifest(now time.Time) object {
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Service",
-		"metadata": object{"name": "culvert-bench-" + p.run, "namespace": p.cluster.Namespace, "labels": p.runLabels(), "annotations": object{leaseKey: leaseEnd(now)}},
+		"metadata": object{"name": p.serviceName(), "namespace": p.cluster.Namespace, "labels": p.runLabels(), "annotations": object{leaseKey: leaseEnd(now)}},
 		"spec":     object{"selector": object{labelEnd: p.run}, "ports": ports},
 	}
 }
+
+func (p *Pods) serviceName() string { return "culvert-bench-" + p.run }
 
 func (p *Pods) runLabels() object {
 	return object{"app.kubernetes.io/managed-by": "culvert-bench", labelRun: p.run}
