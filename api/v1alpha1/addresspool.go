@@ -163,7 +163,8 @@ type AddressBlock struct {
 const (
 	// ConditionExhausted: a node asked for addresses and there are none left.
 	ConditionExhausted = "Exhausted"
-	// ConditionDisputed: a node claims an address of another node; the message names both.
+	// ConditionDisputed: a node claims an address of another node, or reports one for a pod that is not on it while the
+	// pool keeps another address for that pod. The message names both.
 	ConditionDisputed = "Disputed"
 	// ConditionOutside: a node requests an address or a range that the network's NetworkAttachmentDefinition does not
 	// have, which is refused, or a pod of it holds such an address. The message names the node, the address and the ranges.
@@ -171,8 +172,8 @@ const (
 	// ConditionOverlaps: another pool has addresses of the pool's subnets. That is right only where the networks of the
 	// two are apart, by VLAN or NIC.
 	ConditionOverlaps = "Overlaps"
-	// ConditionTooLarge: the pool has so many blocks that etcd would soon refuse the object. Nodes get no more blocks,
-	// and keep those that they have.
+	// ConditionTooLarge: the pool has so many blocks that etcd would soon refuse the object, or a node has more of them
+	// than there is room left. The nodes in the message get no more blocks, and keep those that they have.
 	ConditionTooLarge = "TooLarge"
 	// ConditionWaiting: the API server was restored from a backup (reason Restored), or a node holds an address that is in
 	// no block, so it may have been. The controller grants nothing until the nodes in the message have reported their addresses.

@@ -132,7 +132,7 @@ func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 	case rate:
 		return a.Reader.OfVF(r.PCI)
 	case rates:
-		return a.listRates(ctx, r.PCI)
+		return a.listRates(ctx, r)
 	case lend:
 		return a.lendRate(ctx, r)
 	case giveBack:

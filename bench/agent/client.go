@@ -195,18 +195,19 @@ func (c *Client) OfVF(ctx context.Context, pci string) (lent evidence.Lent, err 
 	return lent, err
 }
 
-// Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s.
-func (c *Client) Rates(ctx context.Context, pci string) (lowest, highest int, err error) {
+// Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s. If a
+// guest is named, the VF has to be the guest's.
+func (c *Client) Rates(ctx context.Context, pci, guest string) (lowest, highest int, err error) {
 	var r rateRange
-	err = c.askAgent(ctx, request{Do: rates, PCI: pci}, &r)
+	err = c.askAgent(ctx, request{Do: rates, PCI: pci, Guest: guest}, &r)
 	return r.Lowest, r.Highest, err
 }
 
 // Lend asks the machine's culvertd to lend the VF with that PCI address a rate, in Mb/s, for at
-// most the given seconds, and returns the rate that the hardware applies. The VF gets its own
-// rate back by GiveBack, or when the agent ends.
-func (c *Client) Lend(ctx context.Context, pci string, mbps uint32, seconds int) (is uint32, err error) {
-	err = c.askAgent(ctx, request{Do: lend, PCI: pci, Mbps: mbps, Seconds: seconds}, &is)
+// most the given seconds, and returns the rate that the hardware applies. If a guest is named, the VF
+// has to be the guest's. The VF gets its own rate back by GiveBack, or when the agent ends.
+func (c *Client) Lend(ctx context.Context, pci, guest string, mbps uint32, seconds int) (is uint32, err error) {
+	err = c.askAgent(ctx, request{Do: lend, PCI: pci, Guest: guest, Mbps: mbps, Seconds: seconds}, &is)
 	return is, err
 }
 

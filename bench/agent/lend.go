@@ -30,6 +30,9 @@ func (a *agent) lendRate(ctx context.Context, r request) (uint32, error) {
 	if err := a.giveBack(ctx); err != nil { // a loan that was not given back
 		return 0, err
 	}
+	if _, _, err := a.findVF(ctx, r); err != nil {
+		return 0, err
+	}
 	back := make(chan struct{})
 	l := &loan{giveBack: sync.OnceFunc(func() { close(back) }), ended: make(chan struct{})}
 	a.mu.Lock()
@@ -87,19 +90,32 @@ func (a *agent) giveBack(ctx context.Context) error {
 // rateRange has the lowest and the highest rate that can be lent to a VF, in Mb/s.
 type rateRange struct{ Lowest, Highest int }
 
-// listRates asks culvertd about the VF's PF.
-func (a *agent) listRates(ctx context.Context, pci string) (rateRange, error) {
+// findVF asks culvertd for the VF of a request, and for all PFs. A guest names its VF by a MAC address,
+// which may be that of another VF. So the VF must be the guest's in culvertd's ledger.
+func (a *agent) findVF(ctx context.Context, r request) (api.VF, []api.PF, error) {
 	var st api.NodeStatus
 	if err := rpc.Call(ctx, a.Culvertd, api.MethodStatus, nil, &st); err != nil {
+		return api.VF{}, nil, err
+	}
+	i := slices.IndexFunc(st.VFs, func(v api.VF) bool { return v.PCI.String() == r.PCI })
+	if i < 0 || st.VFs[i].Owner == nil {
+		return api.VF{}, nil, fmt.Errorf("the VF %q has no owner in culvertd's ledger", r.PCI)
+	}
+	if o := st.VFs[i].Owner; r.Guest != "" && (o.Kind != vf.OwnerGuest || o.Name != r.Guest) {
+		return api.VF{}, nil, fmt.Errorf("the VF %s, whose MAC address guest %s shows, belongs to %s: name the guest as libvirt does, and look at its MAC addresses", r.PCI, r.Guest, o)
+	}
+	return st.VFs[i], st.PFs, nil
+}
+
+// listRates asks culvertd about the VF's PF.
+func (a *agent) listRates(ctx context.Context, r request) (rateRange, error) {
+	v, pfs, err := a.findVF(ctx, r)
+	if err != nil {
 		return rateRange{}, err
 	}
-	i := slices.IndexFunc(st.VFs, func(v api.VF) bool { return v.PCI.String() == pci })
-	if i < 0 || st.VFs[i].Owner == nil {
-		return rateRange{}, fmt.Errorf("the VF %q has no owner in culvertd's ledger", pci)
+	j := slices.IndexFunc(pfs, func(p api.PF) bool { return p.Name == v.PF })
+	if j < 0 || pfs[j].SpeedMbps == 0 || pfs[j].Abilities[vf.SetMaxTxRate] == vf.No {
+		return rateRange{}, fmt.Errorf("PF %s takes no rates now: it has no link, or its driver has no max_tx_rate", v.PF)
 	}
-	j := slices.IndexFunc(st.PFs, func(p api.PF) bool { return p.Name == st.VFs[i].PF })
-	if j < 0 || st.PFs[j].SpeedMbps == 0 || st.PFs[j].Abilities[vf.SetMaxTxRate] == vf.No {
-		return rateRange{}, fmt.Errorf("PF %s takes no rates now: it has no link, or its driver has no max_tx_rate", st.VFs[i].PF)
-	}
-	return rateRange{max(1, int(vf.DriverOf(st.PFs[j].Driver).Lowest)), st.PFs[j].SpeedMbps}, nil
+	return rateRange{max(1, int(vf.DriverOf(pfs[j].Driver).Lowest)), pfs[j].SpeedMbps}, nil
 }

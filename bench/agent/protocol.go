@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 10
+const Protocol = 11
 
 // hello is the agent's first line.
 type hello struct {
@@ -31,6 +31,7 @@ type request struct {
 	Addresses []netip.Addr       `json:"addresses,omitempty"` // routes
 	Counted   []evidence.Watched `json:"counted,omitempty"`   // counters
 	PCI       string             `json:"pci,omitempty"`       // rate, rates and lend
+	Guest     string             `json:"guest,omitempty"`     // rates and lend, if the VF has to be this guest's
 	Mbps      uint32             `json:"mbps,omitempty"`      // lend
 	Seconds   int                `json:"seconds,omitempty"`   // lend
 }

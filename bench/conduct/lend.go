@@ -18,7 +18,7 @@ func (x *Exchange) runLimited(ctx context.Context, a *bench.Arm) (bench.Run, err
 	}
 	s := x.sideOf(senderOf(a, a.Path))
 	long := int(a.Workload.Seconds+a.Workload.Warmup) + int(slack.Seconds())
-	mbps, err := s.nearPF().Agent.Lend(ctx, s.pciAddress(s.end), uint32(a.Workload.RateLimit), long)
+	mbps, err := s.nearPF().Agent.Lend(ctx, s.pciAddress(s.end), s.guestName(), uint32(a.Workload.RateLimit), long)
 	if err != nil {
 		return bench.Run{}, s.wrapError(err)
 	}
@@ -45,7 +45,7 @@ func (s *Station) pciAddress(e bench.End) string {
 // a path begins.
 func Rates(ctx context.Context, stations []*Station, p bench.Path) (lowest, highest int, err error) {
 	s := findStation(stations, p.From)
-	lowest, highest, err = s.nearPF().Agent.Rates(ctx, s.pciAddress(p.From))
+	lowest, highest, err = s.nearPF().Agent.Rates(ctx, s.pciAddress(p.From), s.guestName())
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", s.Name, err)
 	}

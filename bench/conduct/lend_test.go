@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/rpc"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -29,12 +30,26 @@ type lender struct {
 	mu     sync.Mutex // guards what follows
 	did    []string
 	refuse error
+	owner  vf.Owner // of its one VF
 }
 
 func (l *lender) say(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.did = append(l.did, what)
+}
+
+// begin gives the VF an owner, and forgets what was done.
+func (l *lender) begin(owner vf.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owner, l.did = owner, nil
+}
+
+func (l *lender) done() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.did)
 }
 
 func (l *lender) lendRate(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
@@ -52,10 +67,10 @@ func (l *lender) lendRate(ctx context.Context, raw json.RawMessage, ask rpc.Ask)
 	return nil, err
 }
 
-// The VF that sends has the lent rate during the run, and its own again after it. The result has
-// the rate that the hardware applies.
-func TestRateIsLentForARun(t *testing.T) {
-	l := &lender{}
+// serve makes the agents of the test reach the fake culvertd, until the test ends. It has one VF, of a
+// PF of 10 Gb/s.
+func (l *lender) serve(t *testing.T, pci vf.PCIAddr) {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := rpc.Listen(socket)
 	if err != nil {
@@ -63,25 +78,88 @@ func TestRateIsLentForARun(t *testing.T) {
 	}
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
 	srv.HandleDialog(api.MethodLendRate, l.lendRate)
-	pci, err := vf.ParsePCIAddr("0000:01:10.2")
-	if err != nil {
-		t.Fatal(err)
-	}
 	srv.Handle(api.MethodStatus, func(context.Context, json.RawMessage) (any, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		owner := l.owner
 		return api.NodeStatus{
-			PFs: []api.PF{{PF: vf.PF{Name: "enp1s0", Driver: "ixgbe", SpeedMbps: 10000}}}, VFs: []api.VF{{PCI: pci, PF: "enp1s0", Owner: &vf.Owner{UID: "c"}}},
+			PFs: []api.PF{{PF: vf.PF{Name: "enp1s0", Driver: "ixgbe", SpeedMbps: 10000}}}, VFs: []api.VF{{PCI: pci, PF: "enp1s0", Owner: &owner}},
 		}, nil
 	})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var g errgroup.Group
 	g.Go(func() error { return srv.Serve(ctx, listener) })
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := g.Wait(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	t.Setenv(culvertdVariable, socket)
+}
+
+func parsePCI(t *testing.T, text string) vf.PCIAddr {
+	t.Helper()
+	pci, err := vf.ParsePCIAddr(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pci
+}
+
+// A guest shows the MAC address or the PCI address of another guest's VF. Its host lends that VF no
+// rate, only the guest's own.
+func TestRateOfAnotherGuestsVF(t *testing.T) {
+	pci := parsePCI(t, "0000:01:10.2")
+	l := &lender{}
+	l.serve(t, pci)
+	w := newWorld(t)
+	guest := w.stations[0]
+	name := guest.Name
+	guest.Host = &Station{Site: guest.Site, Agent: guest.Agent}
+	a := &w.exchange.Arms[0]
+	a.Workload.Engine, a.Workload.Seconds, a.Workload.RateLimit = "culvert", 1, 100
+	for attack, claim := range map[string]func(){
+		"MAC address": func() {
+			guest.macs[a.Path.From.Interface] = "02:00:00:00:00:02"
+			guest.guestOf(guest.Machine.Name, []evidence.VF{{MAC: "02:00:00:00:00:02", PF: "enp1s0", Index: 2, PCI: pci.String()}})
+		},
+		"PCI address": func() {
+			i := slices.IndexFunc(guest.Machine.Interfaces, func(i bench.Interface) bool { return i.Name == a.Path.From.Interface })
+			guest.Machine.Interfaces[i].PCI = pci.String()
+		},
+	} {
+		guest.passed = nil
+		claim()
+		for owner, mayLend := range map[vf.Owner]bool{
+			{Kind: vf.OwnerGuest, UID: "u", Name: "victim"}: false, {Kind: vf.OwnerPod, UID: "u", Name: name}: false, {Kind: vf.OwnerGuest, UID: "u", Name: name}: true,
+		} {
+			l.begin(owner)
+			_, _, err := Rates(t.Context(), w.stations, a.Path)
+			if (err == nil) != mayLend || !mayLend && !strings.Contains(err.Error(), "belongs to "+owner.String()) {
+				t.Errorf("%s of a VF of %s: the rates that can be lent: %v", attack, owner, err)
+			}
+			_, err = guest.nearPF().Agent.Lend(t.Context(), guest.pciAddress(a.Path.From), guest.guestName(), 100, 5)
+			if back := guest.nearPF().Agent.GiveBack(t.Context()); (err == nil) != mayLend || back != nil {
+				t.Errorf("%s of a VF of %s: a rate is lent: %v, %v", attack, owner, err, back)
+			}
+			if did := l.done(); len(did) > 0 != mayLend {
+				t.Errorf("%s of a VF of %s: culvertd did %q", attack, owner, did)
+			}
+		}
+	}
+	l.begin(vf.Owner{Kind: vf.OwnerGuest, UID: "u", Name: "victim"})
+	if run, err := w.runOnce(t, 0); err != nil || !strings.Contains(run.Void, "belongs to vm victim") || len(l.done()) > 0 {
+		t.Errorf("a run: %v, %q; culvertd did %q", err, run.Void, l.done())
+	}
+}
+
+// The VF that sends has the lent rate during the run, and its own again after it. The result has
+// the rate that the hardware applies.
+func TestRateIsLentForARun(t *testing.T) {
+	pci := parsePCI(t, "0000:01:10.2")
+	l := &lender{owner: vf.Owner{UID: "c"}}
+	l.serve(t, pci)
 	w := newWorld(t)
 	a := &w.exchange.Arms[0]
 	a.Workload.Engine, a.Workload.Seconds, a.Workload.RateLimit = "culvert", 1, 100

@@ -132,6 +132,14 @@ func (s *Station) nearPF() *Station {
 	return s
 }
 
+// guestName returns the name of the virtual machine on its host, or "" for another station.
+func (s *Station) guestName() string {
+	if s.Host == nil {
+		return ""
+	}
+	return s.Name
+}
+
 // kernelName returns the name of the machine or guest whose kernel the station is on. Each has a
 // clock and processors of its own.
 func (s *Station) kernelName() string {

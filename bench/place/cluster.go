@@ -49,6 +49,9 @@ type Pods struct {
 	Service netip.Addr // of the Service that leads to the pod where traffic ends
 	cluster Cluster
 	run     string // the value of labelRun
+	// objects are the objects that Open has made, by namespace, such as pod/NAME. A tenant can give
+	// their label to others, so their names identify them.
+	objects map[string][]string
 	renewed errgroup.Group
 	stop    context.CancelFunc
 }
@@ -89,7 +92,7 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 	if c.Image, err = c.findImage(ctx); err != nil {
 		return nil, err
 	}
-	p = &Pods{cluster: c, run: strings.ToLower(rand.Text()[:8])}
+	p = &Pods{cluster: c, run: strings.ToLower(rand.Text()[:8]), objects: map[string][]string{}}
 	p.All = p.wantedPods()
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.stop = stop
@@ -104,7 +107,7 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 			return p, fmt.Errorf("make pod %s/%s on %s: %w", pod.Namespace, pod.Name, pod.Node, err)
 		}
 	}
-	service, err := c.createObject(ctx, c.Namespace, p.serviceManifest(time.Now()))
+	service, err := p.createService(ctx)
 	if err != nil {
 		return p, fmt.Errorf("make a Service: %w", err)
 	}
@@ -126,7 +129,11 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 // createPod makes a pod with CAP_BPF, or without where the cluster's policy refuses that one. An API
 // server that does not answer in time has refused nothing.
 func (p *Pods) createPod(ctx context.Context, pod Pod) error {
+	taken := p.note(pod.Namespace, podPrefix+pod.Name)
 	_, err := p.cluster.createObject(ctx, pod.Namespace, p.podManifest(pod, moreCapabilities(), time.Now()))
+	if isTaken(err) {
+		taken()
+	}
 	if err == nil || !isRefusal(err) {
 		return err
 	}
@@ -135,6 +142,27 @@ func (p *Pods) createPod(ctx context.Context, pod Pod) error {
 	}
 	return nil
 }
+
+// createService makes the Service that leads to the pod where traffic ends.
+func (p *Pods) createService(ctx context.Context) (state, error) {
+	taken := p.note(p.cluster.Namespace, "service/"+p.serviceName())
+	service, err := p.cluster.createObject(ctx, p.cluster.Namespace, p.serviceManifest(time.Now()))
+	if isTaken(err) {
+		taken()
+	}
+	return service, err
+}
+
+// listPods returns the pods that Open has made in a namespace.
+func (p *Pods) listPods(namespace string) []string {
+	return slices.DeleteFunc(slices.Clone(p.objects[namespace]), func(o string) bool { return !strings.HasPrefix(o, podPrefix) })
+}
+
+// podPrefix begins the pods of Pods.objects.
+const podPrefix = "pod/"
+
+// isTaken reports whether kubectl failed since another object has the name.
+func isTaken(err error) bool { return err != nil && strings.Contains(err.Error(), "(AlreadyExists)") }
 
 // isRefusal reports whether kubectl failed since the API server, or a policy or webhook of the
 // cluster, does not admit the object. All of them say "forbidden" or "denied". An API server that
@@ -213,13 +241,13 @@ func (c Cluster) startAgent(ctx context.Context, pod Pod) (*Pipe, error) {
 // waitReady waits until all pods are ready.
 func (p *Pods) waitReady(ctx context.Context) error {
 	err := p.cluster.inEach(func(namespace string) error {
-		_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, namespace, nil, "wait", "--for=condition=Ready", "pods", "--selector", p.runSelector(), "--timeout", readyTime.String())
+		_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, namespace, nil, slices.Concat([]string{"wait", "--for=condition=Ready", "--timeout", readyTime.String()}, p.listPods(namespace))...)
 		return err
 	})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	pods, listErr := p.cluster.listObjects(ctx, "pods", p.runSelector())
+	pods, listErr := p.cluster.listObjects(ctx, "pods", labelRun+"="+p.run)
 	if listErr != nil {
 		return errors.Join(err, listErr)
 	}
@@ -244,7 +272,7 @@ func (p *Pods) renewLease(ctx context.Context) {
 		case now := <-t.C:
 			// While the API server is away no other invocation removes them, either.
 			_ = p.cluster.inEach(func(namespace string) error {
-				_, err := p.cluster.runKubectl(ctx, namespace, nil, "annotate", "--overwrite", made, "--selector", p.runSelector(), leaseKey+"="+leaseEnd(now))
+				_, err := p.cluster.runKubectl(ctx, namespace, nil, slices.Concat([]string{"annotate", "--overwrite"}, p.objects[namespace], []string{leaseKey + "=" + leaseEnd(now)})...)
 				return err
 			})
 		}
@@ -253,7 +281,13 @@ func (p *Pods) renewLease(ctx context.Context) {
 
 func leaseEnd(now time.Time) string { return now.Add(leaseTime).UTC().Format(time.RFC3339) }
 
-func (p *Pods) runSelector() string { return labelRun + "=" + p.run }
+// note records an object that Open makes, before it is made: a call that failed may have made it. taken
+// is called where another object has its name.
+func (p *Pods) note(namespace, object string) (taken func()) {
+	before := p.objects[namespace]
+	p.objects[namespace] = append(slices.Clone(before), object)
+	return func() { p.objects[namespace] = before }
+}
 
 // Close ends the agents and removes the pods and the Service. It tries again while the API server
 // is away, for two minutes at most. The error says how to remove them by hand.
@@ -275,15 +309,20 @@ func (p *Pods) Close() error {
 		}
 	}
 	_ = g.Wait()
-	return errors.Join(append(errs, p.cluster.removeAll(p.runSelector()))...)
+	return errors.Join(append(errs, p.removeAll())...)
 }
 
-// removeAll deletes the objects that match the selector, and waits until they are gone. It is also
-// called after the invocation's context has ended.
-func (c Cluster) removeAll(selector string) error {
+// removeAll deletes the objects of the measurement, and waits until they are gone. It is also called
+// after the invocation's context has ended.
+func (p *Pods) removeAll() error {
 	ctx, cancel := context.WithTimeout(context.Background(), goneTime)
 	defer cancel()
-	return c.inEach(func(namespace string) error { return c.removeIn(ctx, namespace, made, "--selector", selector) })
+	return p.cluster.inEach(func(namespace string) error {
+		if len(p.objects[namespace]) == 0 {
+			return nil
+		}
+		return p.cluster.removeIn(ctx, namespace, p.objects[namespace]...)
+	})
 }
 
 // removeIn deletes the objects that arguments of kubectl name.

@@ -14,9 +14,9 @@ import (
 // object is JSON that kubectl takes.
 type object = map[string]any
 
-// leastCapabilities returns the capabilities that an agent needs. moreCapabilities also has BPF,
-// which lets it discard frames by an eBPF program. Without BPF the agent counts frames by a
-// packet socket, and the result says so.
+// leastCapabilities returns the capabilities that an agent needs, and its pod has no others (bench/conduct,
+// TestRunWithTheCapabilitiesOfPods). moreCapabilities also has BPF, which lets it discard frames by an
+// eBPF program. Without BPF the agent counts frames by a packet socket, and the result says so.
 func leastCapabilities() []string { return []string{"NET_ADMIN", "NET_RAW", "SYS_NICE"} }
 
 func moreCapabilities() []string { return append(leastCapabilities(), "BPF") }
@@ -44,7 +44,10 @@ func (p *Pods) podManifest(pod Pod, capabilities []string, now time.Time) object
 			"tolerations": []object{{"operator": "Exists"}},
 			"containers": []object{{
 				"name": "agent", "image": p.cluster.Image, "command": []string{program.Bench, "agent"}, "stdin": true,
-				"securityContext": object{"runAsUser": 0, "capabilities": object{"add": capabilities}},
+				"securityContext": object{
+					"runAsUser": 0, "allowPrivilegeEscalation": false, "seccompProfile": object{"type": "RuntimeDefault"},
+					"capabilities": object{"drop": []string{"ALL"}, "add": capabilities},
+				},
 			}},
 		},
 	}
@@ -61,10 +64,12 @@ func (p *Pods) serviceManifest(now time.Time) object {
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Service",
-		"metadata": object{"name": "culvert-bench-" + p.run, "namespace": p.cluster.Namespace, "labels": p.runLabels(), "annotations": object{leaseKey: leaseEnd(now)}},
+		"metadata": object{"name": p.serviceName(), "namespace": p.cluster.Namespace, "labels": p.runLabels(), "annotations": object{leaseKey: leaseEnd(now)}},
 		"spec":     object{"selector": object{labelEnd: p.run}, "ports": ports},
 	}
 }
+
+func (p *Pods) serviceName() string { return "culvert-bench-" + p.run }
 
 func (p *Pods) runLabels() object {
 	return object{"app.kubernetes.io/managed-by": "culvert-bench", labelRun: p.run}

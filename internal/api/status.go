@@ -222,4 +222,7 @@ type ServiceBalancing struct {
 	// NoRoom lists Services, as namespace/name, that the node does not balance since their namespaces
 	// use more than their share of its rules and backends: the first 8 of a namespace, at most 64.
 	NoRoom []string `json:"noRoom,omitempty"`
+	// Before names eBPF programs of other projects that the kernel runs before Culvert's: they may refuse
+	// connections to Services, or change their addresses.
+	Before []string `json:"before,omitempty"`
 }

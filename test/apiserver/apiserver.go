@@ -236,7 +236,12 @@ func Eventually(t testing.TB, what string, is func() error) {
 // runProgram runs a program until the test ends, or stop is called.
 func (s *Server) runProgram(part, name string, args ...string) (stop func()) {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), Program(s.t, part, name), args...)
+	return s.run(exec.CommandContext(s.t.Context(), Program(s.t, part, name), args...))
+}
+
+// run runs a command as runProgram does.
+func (s *Server) run(cmd *exec.Cmd) (stop func()) {
+	s.t.Helper()
 	var said bytes.Buffer
 	cmd.Stderr, cmd.Stdout = &said, io.Discard
 	if err := child.Start(cmd); err != nil {
@@ -254,7 +259,7 @@ func (s *Server) runProgram(part, name string, args ...string) (stop func()) {
 		stop()
 		if s.t.Failed() {
 			text := said.String()
-			s.t.Logf("%s:\n%s", name, text[max(0, len(text)-4000):])
+			s.t.Logf("%s:\n%s", cmd, text[max(0, len(text)-4000):])
 		}
 	})
 	return stop

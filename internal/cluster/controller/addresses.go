@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,6 +30,9 @@ import (
 
 // absentLook is how often Addresses examines the blocks of nodes that are gone.
 const absentLook = time.Minute
+
+// podLook is how soon Addresses looks again for pods that nodes report and that the cache lacks.
+const podLook = 5 * time.Second
 
 // nodeKind is core/v1's Node, of which the controller reads only the metadata.
 var nodeKind = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
@@ -139,21 +143,36 @@ func (a *Addresses) grant(ctx context.Context, before, object *v1alpha1.AddressP
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	var unconfirmed blocks.Unconfirmed
+	r.demands, unconfirmed = blocks.Confirm(inherited, r.demands, func(pod, node string) bool { return isPodOn(ctx, a.Client, pod, node) })
 	inherited = blocks.Reserve(inherited, &a.endings, r.demands, a.Now())
 	granted, outcome, err := a.grantFree(ctx, inherited, r)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	outcome.Disputed = slices.Concat(unconfirmed.Disputed, outcome.Disputed)
 	granted, outcome.Starved = a.fit(object, inherited, granted, r.demands, outcome.Starved)
 	a.describe(object, granted, r, outcome)
 	if err := a.save(ctx, before, object); err != nil {
 		return ctrl.Result{}, fmt.Errorf("write AddressPool %s: %w", object.Name, err)
+	}
+	if unconfirmed.Count > 0 {
+		return ctrl.Result{RequeueAfter: podLook}, nil
 	}
 	waits := slices.ContainsFunc(granted.Reservations, func(r blocks.Reservation) bool { return !r.Since.IsZero() })
 	if waits || slices.ContainsFunc(granted.Blocks, func(b blocks.Block) bool { return !b.GoneSince.IsZero() }) {
 		return ctrl.Result{RequeueAfter: absentLook}, nil
 	}
 	return r.again(), nil
+}
+
+// isPodOn reports whether a pod, by its namespace/name, is on a node. No culvertd can change the node of
+// a pod.
+func isPodOn(ctx context.Context, from client.Reader, pod, node string) bool {
+	namespace, name, _ := strings.Cut(pod, "/")
+	p := &corev1.Pod{}
+	err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, p, client.UnsafeDisableDeepCopy)
+	return err == nil && p.Spec.NodeName == node
 }
 
 // fit returns granted, if etcd accepts its object. Otherwise it returns the pool without new

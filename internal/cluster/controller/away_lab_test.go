@@ -48,6 +48,8 @@ func (n *nodeHalf) Apply(t balance.Table) error {
 // Pending is agent.Balancer.
 func (n *nodeHalf) Pending() bool { return false }
 
+func (n *nodeHalf) Before() []string { return nil }
+
 func (w *services) runNodeHalf() *nodeHalf {
 	t := w.t
 	t.Helper()

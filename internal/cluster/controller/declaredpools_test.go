@@ -227,7 +227,7 @@ func TestI4KeptAddressOfADeclaredPool(t *testing.T) {
 	pool.Spec.KeepAddress = &metav1.Duration{Duration: time.Hour}
 	state := askingPool("a", "storage", 1, nil, run("10.9.0.2", "10.9.0.6"))
 	state.Status.AddressRequests[0].Reservations = []v1alpha1.AddressReservation{{Pod: "default/db-0 net1", Address: "10.9.0.2", KeepSeconds: 3600}}
-	c := newCluster(newNode("a", nil), newNode("b", nil), pool, askingPool("a", "storage", 1, nil, run("10.9.0.2", "10.9.0.6")))
+	c := newCluster(newNode("a", nil), newNode("b", nil), pool, askingPool("a", "storage", 1, nil, run("10.9.0.2", "10.9.0.6")), podOn("a", "db-0"))
 	a := addresses(c, time.Now())
 	now := time.Now().Truncate(time.Second)
 	a.Now = func() time.Time { return now }

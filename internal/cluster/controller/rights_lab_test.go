@@ -39,14 +39,16 @@ type attack struct {
 // cluster is a real API server with the shipped manifest, the nodes n1 and n2, and a pod
 // of each.
 type cluster struct {
+	server *apiserver.Server
 	admin  client.Client
 	config *rest.Config
 }
 
 func newRealCluster(t *testing.T) cluster {
 	t.Helper()
-	config := apiServer(t)
-	c := connect(t, config)
+	server := apiserver.New(t)
+	server.CRDs()
+	c := connect(t, server.Config())
 	install(t, c, "Namespace", "ServiceAccount", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	for _, node := range []string{"n1", "n2"} {
@@ -55,7 +57,7 @@ func newRealCluster(t *testing.T) cluster {
 		createObject(t, c, n)
 		createObject(t, c, runningPod("default", "on-"+node, node))
 	}
-	return cluster{c, config}
+	return cluster{server, c, server.Config()}
 }
 
 func connect(t *testing.T, config *rest.Config) client.Client {

@@ -62,6 +62,9 @@ func Open() (*Balancer, error) {
 // Pending returns false: Apply leaves nothing to do later.
 func (b *Balancer) Pending() bool { return false }
 
+// Before returns nil: the rules are in the pods' network namespaces, where other projects have none.
+func (b *Balancer) Before() []string { return nil }
+
 // Apply writes the tables of pods for which they differ, and deletes those of pods that are no
 // longer in the Table. Apply replaces a table as a whole, in one transaction; connections go on. It
 // leaves out a pod whose network namespace is gone. If it fails for one pod, it still writes the

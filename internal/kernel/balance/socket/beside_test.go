@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/kernel/balance"
@@ -168,4 +169,36 @@ func canComeFirst(t *testing.T, w *world) bool {
 		_ = l.Close()
 	}
 	return err == nil
+}
+
+// TestBefore: a Balancer names the programs of other projects that the kernel runs before its own, and
+// no others.
+func TestBefore(t *testing.T) {
+	w, _, table := newServed(t)
+	b := w.open()
+	rewriter := newRewriter(t, "192.0.2.1", "192.0.2.2")
+	attach := func(flags uint32) {
+		l, err := link.AttachRawLink(link.RawLinkOptions{Target: openCgroup(t, w.cgroup), Program: rewriter, Attach: ebpf.AttachCGroupInet4Connect, Flags: flags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+	}
+	orders := canComeFirst(t, w)
+	if !orders { // Culvert cannot come before it either
+		attach(0)
+	}
+	w.apply(b, table)
+	if orders {
+		if got := b.Before(); len(got) > 0 {
+			t.Errorf("alone: %q", got)
+		}
+		attach(flagBefore)
+	}
+	newStandIn(t).attach(t, w.cgroup, true) // after Culvert's
+	id, _ := idOf(rewriter)
+	want := []string{fmt.Sprintf(`"rewriter" (eBPF program %d) at connect4`, id)}
+	if diff := cmp.Diff(want, b.Before()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

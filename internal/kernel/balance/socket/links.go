@@ -6,11 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // ownPrefix begins the names of Culvert's programs. The kernel keeps 15 bytes of a name.
@@ -147,6 +150,35 @@ func (b *Balancer) findStale(h hook, p *ebpf.Program, cgroup int) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// queryEffective is BPF_F_QUERY_EFFECTIVE (linux/bpf.h): the query returns the programs in the order in
+// which the kernel runs them, those of parent cgroups included.
+const queryEffective = 1 << 0
+
+// Before names the programs of other projects that run before Culvert's for processes of the cgroup. They
+// may refuse a connection or change its address before Culvert sees it. Programs of cgroups further
+// down, which run earlier still, are not among them.
+func (b *Balancer) Before() (names []string) {
+	cgroup, err := os.Open(b.cgroup)
+	if err != nil {
+		return nil // Apply returns the error
+	}
+	defer cgroup.Close()
+	for i, h := range hooks {
+		there, err := link.QueryPrograms(link.QueryOptions{Target: int(cgroup.Fd()), Attach: h.attach, QueryFlags: queryEffective})
+		own, known := idOf(b.programs[i])
+		if err != nil || !known {
+			continue
+		}
+		at := slices.IndexFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == own })
+		for _, p := range there.Programs[:max(at, 0)] {
+			if name, err := nameOf(p.ID); err == nil && !strings.HasPrefix(name, ownPrefix) {
+				names = append(names, fmt.Sprintf("%s (eBPF program %d) at %s", excerpt.Quote(name), p.ID, h.name))
+			}
+		}
+	}
+	return names
 }
 
 func idOf(p *ebpf.Program) (ebpf.ProgramID, bool) {

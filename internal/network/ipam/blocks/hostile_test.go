@@ -67,8 +67,41 @@ func TestI10LongIDsLeaveRoomForOthers(t *testing.T) {
 		fill(&bad)
 		p, _ = passOver(p, stateWith("a", bad))
 		p, refused := passOver(p, stateWith("a", bad), stateWith("b", ask), stateWith("c", ask))
-		if own := p.byNode(); len(refused) > 0 || len(own.of("b").Blocks) == 0 || len(own.of("c").Blocks) == 0 || p.Bytes() > maxBytes {
+		if own := p.byNode(); slices.Contains(refused, "b") || slices.Contains(refused, "c") || len(own.of("b").Blocks) == 0 || len(own.of("c").Blocks) == 0 || p.Bytes() > maxBytes {
 			t.Errorf("I10: %s: %s get nothing in a pool of %d bytes", name, refused, p.Bytes())
+		}
+	}
+}
+
+// I10: several nodes together, each with as much as the controller takes of one, leave room in the
+// AddressPool for the blocks of others. A node that is alone has all of it.
+func TestI10NodesLeaveRoomForOthers(t *testing.T) {
+	ask := v1alpha1.AddressRequest{Ranges: []v1alpha1.AddressRange{{First: "10.200.0.0", Last: "10.200.255.255"}}, Grant: "g", Used: 40}
+	for count := 1; count <= 8; count++ {
+		var states []*v1alpha1.NodeState
+		p, refused := Pool{Network: "n"}, []string(nil)
+		for n := range count {
+			r := v1alpha1.AddressRequest{}
+			for i := range maxShare {
+				r.Claims = append(r.Claims, v1alpha1.AddressClaim{Address: addressAt(n<<16 + i), ID: fmt.Sprintf("%0384d", i), Held: true})
+			}
+			states = append(states, stateWith(fmt.Sprint("bad", n), r))
+			p, refused = passOver(p, states...)
+		}
+		if own := p.byNode(); len(own.of("bad0").Blocks) != maxShare || count == 1 && len(refused) > 0 {
+			t.Errorf("%d nodes: the first has %d blocks; refused are %v", count, len(own.of("bad0").Blocks), refused)
+		}
+		for n := range 100 {
+			states = append(states, stateWith(fmt.Sprint("good", n), ask))
+		}
+		p, refused = passOver(p, states...)
+		for n := range 100 {
+			if node := fmt.Sprint("good", n); slices.Contains(refused, node) || len(p.byNode().of(node).Blocks) == 0 {
+				t.Fatalf("I10: beside %d nodes, %s gets nothing in a pool of %d bytes", count, node, p.Bytes())
+			}
+		}
+		if p.Bytes() > maxBytes {
+			t.Errorf("I10: beside %d nodes, the pool has %d bytes", count, p.Bytes())
 		}
 	}
 }

@@ -53,15 +53,15 @@ type podFamily struct {
 	is4 bool
 }
 
-// Reserve updates the reservations of a pool by the nodes' reports. A report counts only for
-// addresses in the node's own blocks. A reservation that no node reports ends when its time is
+// Reserve updates the reservations of a pool by the nodes' reports, which Confirm has confirmed. A
+// report counts only for addresses in the node's own blocks. A reservation that no node reports ends when its time is
 // over, by the clock of this controller. Reserve keeps at most mostReservations, see boundKept.
 func Reserve(p Pool, endings *Endings, demands []Demand, now time.Time) Pool {
 	before, after := endings.of(p.Network), marks[ending]{}
 	reported := map[netip.Addr]Reservation{}
 	for _, d := range demands {
 		for _, r := range d.Reservations {
-			if b, taken := p.at(r.Addr); taken && d.owns(b) && r.Pod != "" && r.For > 0 {
+			if p.isOwn(d, r.Addr) && r.Pod != "" && r.For > 0 {
 				r.Since = time.Time{}
 				reported[r.Addr] = r
 			}

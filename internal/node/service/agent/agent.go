@@ -46,6 +46,8 @@ type Mechanism struct {
 type Balancer interface {
 	Apply(balance.Table) error
 	Pending() bool
+	// Before names programs of other projects that the kernel runs before its own.
+	Before() []string
 }
 
 // Config has the parts of an Agent.

@@ -46,6 +46,7 @@ type world struct {
 	opened  int
 	lacks   error
 	pending bool
+	before  []string
 	left    bool
 }
 
@@ -91,6 +92,8 @@ func (w *world) Apply(t balance.Table) error {
 }
 
 func (w *world) Pending() bool { return w.pending }
+
+func (w *world) Before() []string { return w.before }
 
 // agent returns an Agent with one mechanism, which lacks SCTP.
 func (w *world) agent() *Agent {
@@ -155,6 +158,7 @@ func TestPass(t *testing.T) {
 	w.attach(2, "default/unknown", "s3", "net1", "/run/netns/c")
 	w.sandbox("s4", "net1", net1)
 	w.attach(3, "default/dpdk", "s4", "net1", "")
+	w.before = slices.Repeat([]string{"x"}, 100)
 	a := w.agent()
 	for range 2 {
 		if wait := a.pass(); wait != 0 {
@@ -171,7 +175,7 @@ func TestPass(t *testing.T) {
 	if !slices.Equal(w.events, []string{"dpdk ServiceUnreachable"}) {
 		t.Errorf("events are %q", w.events)
 	}
-	if diff := cmp.Diff(&api.ServiceBalancing{Mechanism: "eBPF", Services: 1, Backends: 1, Pods: 2}, a.Status()); diff != "" {
+	if diff := cmp.Diff(&api.ServiceBalancing{Mechanism: "eBPF", Services: 1, Backends: 1, Pods: 2, Before: slices.Repeat([]string{"x"}, mostBefore)}, a.Status()); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }

@@ -44,8 +44,15 @@ func (a *Agent) statusOf(in table.Input) *api.ServiceBalancing {
 		}
 	}
 	out.NoRoom = firstOfEach(lost)
+	if i := a.mechanismFor(balance.TCP); i >= 0 {
+		before := a.opened[i].balancer.Before()
+		out.Before = before[:min(len(before), mostBefore)]
+	}
 	return out
 }
+
+// mostBefore bounds how many programs of other projects the status lists.
+const mostBefore = 16
 
 const (
 	mostWithoutRoom = 64 // Services that the status lists

@@ -54,6 +54,9 @@ func servicesLine(s api.ServiceBalancing) string {
 	if s.Why != "" {
 		line += " (" + s.Why + ")"
 	}
+	if len(s.Before) > 0 {
+		line += "; programs of other projects run before Culvert's: " + strings.Join(s.Before, ", ")
+	}
 	return excerpt.Clean(line)
 }
 

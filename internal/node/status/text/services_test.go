@@ -19,4 +19,9 @@ func TestServicesLine(t *testing.T) {
 	if got := Node(st, Options{}); !strings.Contains(got, want) {
 		t.Errorf("no line %s in:\n%s", want, got)
 	}
+	st.Services.Mechanism, st.Services.Why, st.Services.Before = "eBPF", "", []string{`"a" (eBPF program 7) at connect4`, `"b" (eBPF program 8) at connect6`}
+	want = `pods by eBPF; programs of other projects run before Culvert's: "a" (eBPF program 7) at connect4, "b" (eBPF program 8) at connect6` + "\n"
+	if got := Node(st, Options{}); !strings.Contains(got, want) {
+		t.Errorf("no line %s in:\n%s", want, got)
+	}
 }
