@@ -236,6 +236,9 @@ func (s *session) measureSeries(ctx context.Context, run *bench.Run, first tally
 	const parts = 10
 	whole := secondsLong(s.workload.Seconds)
 	part := max(time.Second, whole/parts)
+	if s.workload.Pulled { // so that the series shows how long nothing arrived
+		part = time.Second / parts
+	}
 	before, at := first, run.Started
 	for due := run.Started; ; {
 		next := min(part, run.Started.Add(whole).Sub(due))
