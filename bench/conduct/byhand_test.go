@@ -51,7 +51,7 @@ func newPerson(t *testing.T) *person {
 func TestPulledByHand(t *testing.T) {
 	p := newPerson(t)
 	p.checkPulled(t)
-	p.down, p.up = "rule add pref 1 oif a0 ipproto tcp blackhole", "rule del pref 1" // no link goes down
+	p.down, p.up = "neigh replace 10.98.0.2 dev a0 lladdr 02:00:00:00:00:99 nud permanent", "neigh del 10.98.0.2 dev a0" // no link goes down
 	p.exchange.Arms[0].Workload.Seconds = 16
 	p.checkPulled(t)
 }
