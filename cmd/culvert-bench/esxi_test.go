@@ -102,19 +102,15 @@ func TestPageMeasures(t *testing.T) {
 			continue
 		}
 		preset := strings.Fields(line)[0]
-		if preset == "m9" && !strings.Contains(line, "--pull") { // nobody is at the terminal
+		if preset == "m9" && !strings.Contains(line, "--pull") { // no person is at a terminal
 			if _, err := runLine(t, line); err == nil || !strings.Contains(err.Error(), "m9 pulls the cable while traffic runs, and nothing pulls it here: give the commands that do it (--pull and --plug), or run it on a terminal") {
 				t.Errorf("%s: %v", command, err)
 			}
 			ran["by hand"]++
 			continue
 		}
-		out, err := runLine(t, line+" --quick --rough --repeats 1 --out result.json")
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
+		r := runShort(t, line)
 		ran[preset]++
-		r := readResult(t, "result.json")
 		where := map[string]string{"m7": "other PF", "m8": "same PF", "m9": "other PF"}[preset]
 		if p := r.Arms[0].Path; len(r.Arms) != 1 || p.Place != where || p.Network != "VF" || !strings.HasPrefix(p.From.PF, "esxi01/vmnic") || len(r.Counted(0)) == 0 {
 			t.Errorf("%s: %d arms, %+v", command, len(r.Arms), p)
@@ -128,6 +124,20 @@ func TestPageMeasures(t *testing.T) {
 	}
 }
 
+// runShort runs a command line in a short form, and again if all runs are void: the processors may be busy.
+func runShort(t *testing.T, line string) (r bench.Result) {
+	t.Helper()
+	var out string
+	var err error
+	for range 5 {
+		if out, err = runLine(t, line+" --quick --rough --repeats 1 --out result.json"); err == nil {
+			return openResult(t, "result.json")
+		}
+	}
+	t.Fatalf("%s: %v\n%s", line, err, out)
+	return r
+}
+
 // runLine runs culvert bench run with the words of a command line, as a shell reads them.
 func runLine(t *testing.T, line string) (string, error) {
 	t.Helper()
@@ -138,7 +148,7 @@ func runLine(t *testing.T, line string) (string, error) {
 	return execute(t, strings.Split(strings.TrimSuffix(string(words), "\n"), "\n")...)
 }
 
-func readResult(t *testing.T, name string) bench.Result {
+func openResult(t *testing.T, name string) bench.Result {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {

@@ -103,7 +103,7 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   sudo culvert bench run --from pid:4711 --to pid:4712 --service 10.96.0.10
 
   # the cable is pulled by a command while TCP runs; without --pull by you
-  culvert bench run m9 --from ssh:n1 --to ssh:n2 --pull 'ssh switch shut' --plug 'ssh switch noshut'
+  culvert bench run m9 --from ssh:n1 --to ssh:n2 --pull down.sh --plug up.sh
 
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
