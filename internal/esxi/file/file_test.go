@@ -119,3 +119,22 @@ func FuzzParse(f *testing.F) {
 		_, _ = Parse("esxi.yaml", text) // no panic
 	})
 }
+
+// TestCredentialsStaySecret: no mistake in a file with a password shows the password.
+func TestCredentialsStaySecret(t *testing.T) {
+	for _, text := range []string{
+		"hunter2", "root\nhunter2\n", "root: hunter2", "hunter2: root", "- root\n- hunter2", "user: root\npassword: *hunter2", "user: root\npassword: [hunter2]",
+		"user: root\npassword: {hunter2: x}", "user: root\npassword: !hunter2", "user: root\npassword: hunter2: x", "user: root\npassword: hunter2\npassword: hunter2",
+		"user: root\npassword: \"hunter2\n", "user: root\nhunter2", "user: root\npassword: @hunter2", "user: root\npassword: %hunter2", "user: root\npassword: hunter2\n---\nhunter2",
+		"user: root\npassword: hunter2\n--- *hunter2", "user: root\npassword:\thunter2\n\thunter2", "user: [root, hunter2]\npassword: hunter2", "<<: *hunter2", "user: \"root\\nhunter2\"\npassword: x",
+	} {
+		_, _, err := ParseCredentials("login.yaml", []byte(text))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	user, password, err := ParseCredentials("login.yaml", []byte("user: root\npassword: \"*hunter2\"\n"))
+	if user != "root" || password != "*hunter2" || err != nil {
+		t.Errorf("%s, %s, %v", user, password, err)
+	}
+}
