@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 
@@ -100,6 +101,21 @@ func (m Made) IsEmpty() bool {
 	return len(m.Ports)+len(m.Switches)+len(m.Groups)+len(m.VMs) == 0 && !m.Maintenance
 }
 
+// ForgetAbsent removes the entries of virtual machines that the host does not have.
+func (m *Made) ForgetAbsent(h *state.Host) {
+	maps.DeleteFunc(m.VMs, func(id string, _ VM) bool { return h.FindVM(id) == nil })
+}
+
+// Clone returns a copy that further entries do not change.
+func (m Made) Clone() Made {
+	m.Ports, m.Switches, m.Groups, m.VMs = maps.Clone(m.Ports), maps.Clone(m.Switches), maps.Clone(m.Groups), maps.Clone(m.VMs)
+	for id, vm := range m.VMs {
+		vm.Uses = slices.Clone(vm.Uses)
+		m.VMs[id] = vm
+	}
+	return m
+}
+
 // Settle removes the entries of parts that the host does not have, and finds the keys of new VFs.
 func (m *Made) Settle(h *state.Host) {
 	if !h.Maintenance {
@@ -122,8 +138,7 @@ func (m *Made) Settle(h *state.Host) {
 	}
 	for id, entry := range m.VMs {
 		vm := h.FindVM(id)
-		if vm == nil {
-			delete(m.VMs, id)
+		if vm == nil || vm.Unreadable != "" { // it may come back: it is on another host, or its datastore is away
 			continue
 		}
 		entry.Uses = settleUses(entry.Uses, vm.VFs)

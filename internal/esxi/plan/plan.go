@@ -88,7 +88,9 @@ func Make(spec file.Spec, m made.Made, h state.Host) Plan {
 		return p.plan
 	}
 	p.planPorts()
+	p.checkFunctions()
 	p.planVMs()
+	p.noteAbsent()
 	p.planSwitches()
 	p.planGroups()
 	p.checkDemand()
@@ -139,6 +141,18 @@ func (p *planner) planPorts() {
 			p.setPort(port, entry.Before)
 		default:
 			p.addNote("port %s has %s now, and Culvert gave it %d: it was changed outside Culvert, so it stays", port.NIC, countVFs(port.WantedVFs()), entry.Set.VFs)
+		}
+	}
+}
+
+// checkFunctions refuses two ports of the file that are one PCI function and have other numbers of VFs.
+func (p *planner) checkFunctions() {
+	for i, a := range p.spec.Ports {
+		for _, b := range p.spec.Ports[:i] {
+			one, two := p.host.FindPort(a.NIC), p.host.FindPort(b.NIC)
+			if one != nil && two != nil && one.PCI == two.PCI && a.VFs != b.VFs {
+				p.refuse("ports %s and %s are one PCI function (%s), which has its VFs for both: write the same vfs for both, or leave one out", b.NIC, a.NIC, one.PCI)
+			}
 		}
 	}
 }

@@ -172,7 +172,7 @@ func (c *Conn) changeHost(ctx context.Context, action any) error {
 
 // changeVM reconfigures a virtual machine once for all that changes.
 func (c *Conn) changeVM(ctx context.Context, a plan.ChangeVM) error {
-	spec := types.VirtualMachineConfigSpec{}
+	spec := types.VirtualMachineConfigSpec{ChangeVersion: a.VM.Version} // the host refuses if another program has changed it meanwhile
 	if a.Memory != nil {
 		mb := int64(a.Memory.MB)
 		spec.MemoryReservationLockedToMax = &a.Memory.Locked
@@ -236,11 +236,15 @@ func (c *Conn) waitForTask(ctx context.Context, task types.ManagedObjectReferenc
 		if len(found) == 0 {
 			return errors.New("the task is gone")
 		}
-		info := found[0].(mo.Task).Info
-		switch {
+		answer, ok := found[0].(mo.Task)
+		switch info := answer.Info; {
+		case !ok:
+			return fmt.Errorf("the server answers with a %T in place of the task", found[0])
 		case info.State == types.TaskInfoStateSuccess:
 			return nil
-		case info.State == types.TaskInfoStateError && info.Error != nil:
+		case info.State == types.TaskInfoStateError && info.Error == nil:
+			return errors.New("the task has failed, and the server does not say why")
+		case info.State == types.TaskInfoStateError:
 			return &taskError{info.Error.Fault, excerpt.Line(info.Error.LocalizedMessage)}
 		}
 		select {

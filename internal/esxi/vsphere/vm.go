@@ -13,10 +13,15 @@ import (
 func (v *view) makeVM(vm mo.VirtualMachine, ports []state.Port) state.VM {
 	power := vm.Runtime.PowerState
 	m := state.VM{
-		Name: vm.Name, ID: vm.Config.InstanceUuid, Ref: vm.Self.Value, On: power != types.VirtualMachinePowerStatePoweredOff, Power: describePower(power),
-		MemoryMB: int(vm.Config.Hardware.MemoryMB), Networks: []string{}, VFs: []state.Use{},
-		MaxCards: v.limits[vm.Config.Version].cards, MaxDevices: v.limits[vm.Config.Version].devices,
+		Name: unescapeName(vm.Name), Ref: vm.Self.Value, On: power != types.VirtualMachinePowerStatePoweredOff, Power: describePower(power),
+		Networks: []string{}, VFs: []state.Use{},
 	}
+	if vm.Config == nil { // VirtualMachine.config is unset "if the virtual machine is not connected"
+		m.Unreadable = string(vm.Runtime.ConnectionState)
+		return m
+	}
+	m.ID, m.Version, m.Template, m.MemoryMB = vm.Config.InstanceUuid, vm.Config.ChangeVersion, vm.Config.Template, int(vm.Config.Hardware.MemoryMB)
+	m.MaxCards, m.MaxDevices = v.limits[vm.Config.Version].cards, v.limits[vm.Config.Version].devices
 	if a := vm.Config.MemoryAllocation; a != nil && a.Reservation != nil {
 		m.ReservedMB = int(*a.Reservation)
 	}
@@ -51,7 +56,7 @@ func describePower(p types.VirtualMachinePowerState) string {
 	case types.VirtualMachinePowerStatePoweredOff:
 		return "off"
 	case types.VirtualMachinePowerStateSuspended:
-		return "suspended"
+		return state.Suspended
 	}
 	return "on"
 }
