@@ -213,6 +213,43 @@ func (m *Model) Machine(name string) *simulator.VirtualMachine {
 // Maintenance puts the host into maintenance mode, or out of it, as a person would.
 func (m *Model) Maintenance(on bool) { m.host.Runtime.InMaintenanceMode = on }
 
+// EndSessions ends all sessions, as a server does that restarts its services. A function in Before calls
+// it.
+func (m *Model) EndSessions() {
+	for cookie := range m.cookies {
+		m.cookies[cookie] = true
+	}
+}
+
+// Network is the configuration of the host's network, for tests to change.
+func (m *Model) Network() *types.HostNetworkInfo { return m.network.NetworkInfo }
+
+// Leave takes a virtual machine from the host, as when it moves to another one. The function that it
+// returns brings it back.
+func (m *Model) Leave(name string) (comeBack func()) {
+	before := slices.Clone(m.host.Vm)
+	vm := m.Machine(name)
+	m.host.Vm = slices.DeleteFunc(slices.Clone(before), func(ref types.ManagedObjectReference) bool { return ref == vm.Self })
+	return func() { m.host.Vm = before }
+}
+
+// HideDevices makes the host's compute resource show no EnvironmentBrowser.
+func (m *Model) HideDevices() {
+	switch c := m.sim.Map().Get(*m.host.Parent).(type) {
+	case *mo.ComputeResource:
+		c.EnvironmentBrowser = nil
+	case *simulator.ClusterComputeResource:
+		c.EnvironmentBrowser = nil
+	}
+}
+
+// NameHosts gives all hosts of the vCenter one name.
+func (m *Model) NameHosts(name string) {
+	for _, e := range m.sim.Map().All("HostSystem") {
+		e.(*simulator.HostSystem).Name = name
+	}
+}
+
 // Boots returns how often the host was rebooted.
 func (m *Model) Boots() int {
 	m.mu.Lock()
@@ -238,9 +275,7 @@ func (m *Model) bootHost() {
 	m.boots++
 	m.away = m.Down
 	if !m.options.VCenter {
-		for cookie := range m.cookies {
-			m.cookies[cookie] = true
-		}
+		m.EndSessions()
 	}
 	boot := m.host.Summary.Runtime.BootTime.Add(time.Minute)
 	m.host.Runtime.BootTime = &boot

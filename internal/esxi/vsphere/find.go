@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -80,7 +81,11 @@ func (c *Conn) chooseHost(ctx context.Context) (ref types.ManagedObjectReference
 	}
 	var names []string
 	matching := 0
+	var hidden error
 	for _, o := range content {
+		for _, m := range o.MissingSet {
+			hidden = c.explainFault("find the host", &taskError{m.Fault.Fault, excerpt.Line(m.Fault.LocalizedMessage)})
+		}
 		for _, p := range o.PropSet {
 			raw, ok := p.Val.(string)
 			if name := unescapeName(raw); ok && p.Name == "name" {
@@ -95,6 +100,8 @@ func (c *Conn) chooseHost(ctx context.Context) (ref types.ManagedObjectReference
 	switch {
 	case matching == 1:
 		return ref, nil
+	case hidden != nil && (len(names) == 0 || errors.Is(hidden, ErrLogin)):
+		return ref, hidden
 	case len(names) == 0:
 		return ref, fmt.Errorf("%s shows the user no host: the user needs the privilege System.Read on the host", c.target.Server)
 	case matching == 0:
@@ -139,7 +146,7 @@ func (c *Conn) readObjects(ctx context.Context, action string, objects []types.O
 	for _, o := range content {
 		if len(o.MissingSet) > 0 {
 			m := o.MissingSet[0]
-			return nil, c.explainFault(action, &taskError{m.Fault.Fault, fmt.Sprintf("property %s of %s cannot be read: %s", m.Path, o.Obj.Value, m.Fault.LocalizedMessage)})
+			return nil, c.explainFault(action, &taskError{m.Fault.Fault, fmt.Sprintf("property %s of %s cannot be read: %s", m.Path, o.Obj.Value, excerpt.Line(m.Fault.LocalizedMessage))})
 		}
 		v, err := mo.ObjectContentToType(o)
 		if err != nil {

@@ -120,7 +120,7 @@ func pinCertificate(config *tls.Config, thumbprint string) {
 	config.InsecureSkipVerify = true // VerifyConnection decides
 	config.VerifyConnection = func(s tls.ConnectionState) error {
 		if got := thumbprintOf(s.PeerCertificates[0]); got != thumbprint {
-			return fmt.Errorf("%w: it has the thumbprint %s, and the file has %s: if the server has a new certificate, compare it on the server's console and change thumbprint", ErrCertificate, got, thumbprint)
+			return otherCertificate{fmt.Errorf("the server's certificate has the thumbprint %s, and the file has %s: if the server has a new certificate, compare it on the server's console and change thumbprint", got, thumbprint)}
 		}
 		return nil
 	}
@@ -215,6 +215,11 @@ func (c *Conn) explainFault(action string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", action, err)
 }
+
+// otherCertificate is an ErrCertificate with the two thumbprints.
+type otherCertificate struct{ error }
+
+func (otherCertificate) Is(target error) bool { return target == ErrCertificate }
 
 // undone is an error after which the host is as it was.
 type undone struct{ error }
