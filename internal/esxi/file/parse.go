@@ -6,6 +6,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -50,7 +51,7 @@ func (r *reader) readSpec(v value) Spec {
 		Server:     o.requireText("server", "the name or address of an ESXi host or a vCenter, such as esxi01.example.com", parseServer),
 		Thumbprint: o.readText("thumbprint", "the SHA-256 thumbprint of the server's certificate: 64 hexadecimal digits, with or without colons", parseThumbprint),
 		CAFile:     o.readText("caFile", "the path of a file with certificates (PEM)", func(s string) (string, bool) { return s, excerpt.Clean(s) == s }),
-		Host:       o.readText("host", "the host's name in the vCenter's inventory", parseLine),
+		Host:       o.readText("host", "the host's name in the vCenter's inventory", parseHost),
 	}
 	if s.Thumbprint != "" && s.CAFile != "" {
 		r.AddMistake(o.fields["caFile"], "thumbprint is given too: keep one of them")
@@ -185,14 +186,18 @@ func parseAddress(s string) (string, bool) {
 }
 
 // parseLine accepts a name as the API carries it: at most 80 characters, on one line.
-func parseLine(s string) (string, bool) {
-	return s, len(s) <= 80 && strings.TrimSpace(s) == s && excerpt.Clean(s) == s
+func parseLine(s string) (string, bool) { return s, isLine(s, 80) }
+
+// parseHost accepts the name of a host, which may be a whole DNS name.
+func parseHost(s string) (string, bool) { return s, isLine(s, 255) }
+
+func isLine(s string, most int) bool {
+	return utf8.RuneCountInString(s) <= most && strings.TrimSpace(s) == s && excerpt.Clean(s) == s
 }
 
 // parseSwitchName accepts the name of a virtual switch: HostNetworkSystem.AddVirtualSwitch limits
 func parseSwitchName(s string) (string, bool) {
-	_, ok := parseLine(s)
-	return s, ok && len(s) <= 32
+	return s, isLine(s, 32)
 }
 
 func parseMAC(s string) (string, bool) {

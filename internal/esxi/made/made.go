@@ -159,16 +159,28 @@ func settleUses(entries []Use, has []state.Use) []Use {
 		i := slices.IndexFunc(has, func(u state.Use) bool {
 			isTaken := slices.ContainsFunc(kept, func(k Use) bool { return k.Key == u.Key })
 			if e.Key != 0 {
-				return u.Key == e.Key && u.As == e.As && u.Port == e.Port
+				return e.isStill(u)
 			}
 			return !isTaken && !slices.Contains(e.Others, u.Key) && e.describes(u)
 		})
 		if i >= 0 {
-			e.Key, e.Others = has[i].Key, nil
+			e.Key, e.MAC, e.Others = has[i].Key, has[i].MAC, nil
 			kept = append(kept, e)
 		}
 	}
 	return kept
+}
+
+// isStill reports whether a VF is the one that the entry has found. A host gives the key of a removed
+// device to a new one, so the MAC address and the PCI address count, too.
+func (e Use) isStill(u state.Use) bool {
+	if u.Key != e.Key || u.As != e.As || u.Port != e.Port {
+		return false
+	}
+	if e.As == file.Device {
+		return e.Address == "" || e.Address == u.Address
+	}
+	return e.MAC == "" || e.MAC == u.MAC
 }
 
 // describes reports whether a VF is the one that the entry announced.
