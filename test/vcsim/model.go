@@ -10,6 +10,7 @@
 package vcsim
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -97,6 +98,9 @@ func New(t testing.TB, o Options) *Model {
 		m.host.Name = "esxi01.example.com"
 	}
 	m.HostName = m.host.Name
+	hardware := *m.host.Hardware
+	hardware.SystemInfo.Uuid = rand.Text() // no other model on this machine is the same host
+	m.host.Hardware = &hardware
 	m.network = m.sim.Map().Get(*m.host.ConfigManager.NetworkSystem).(*simulator.HostNetworkSystem)
 	m.addPorts()
 	m.addMachines()

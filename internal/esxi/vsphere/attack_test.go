@@ -90,6 +90,14 @@ func TestOddServers(t *testing.T) {
 	}
 }
 
+// TestManyNames: a vCenter with many hosts does not fill the screen.
+func TestManyNames(t *testing.T) {
+	names := slices.Repeat([]string{"esxi"}, 1000)
+	if got := listNames("", names); len(got) > 200 || !strings.HasSuffix(got, ", esxi and 980 more") {
+		t.Error(got)
+	}
+}
+
 // TestConflicts: a fault by which the host says that it has done nothing, since another was there, is one.
 func TestConflicts(t *testing.T) {
 	c := &Conn{}
