@@ -244,7 +244,7 @@ func announceVM(entry made.VM, a plan.ChangeVM) made.VM {
 		entry.Before = &before
 	}
 	var others []int32
-	for _, u := range a.VM.VFs {
+	for _, u := range a.VM.Uses() {
 		others = append(others, u.Key)
 	}
 	for _, n := range a.Add {

@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/culvert-net/culvert/internal/esxi/file"
+	"github.com/culvert-net/culvert/internal/esxi/plan"
 	"github.com/culvert-net/culvert/internal/esxi/state"
 	"github.com/culvert-net/culvert/internal/esxi/vsphere"
 	"github.com/culvert-net/culvert/test/vcsim"
@@ -174,6 +175,32 @@ func TestVMIsAway(t *testing.T) {
 	b.mustApply(t, none(spec))
 	if _, err := os.Stat(b.made); err == nil {
 		t.Error("remove has left the list")
+	}
+}
+
+// TestVFsVanish: a port loses its VFs, as when its driver changes. remove still takes the device away from
+// the virtual machine, and leaves a person's PCI device.
+func TestVFsVanish(t *testing.T) {
+	b := newBench(t, vcsim.Options{AppliesLive: true})
+	spec := b.spec(t, small)
+	b.mustApply(t, spec)
+	c, err := b.dial(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	if err := c.Do(t.Context(), plan.SetPorts{Ports: []plan.PortSetting{{NIC: "vmnic2", PCI: "0000:03:00.0"}}}); err != nil {
+		t.Fatal(err)
+	}
+	vm := b.Machine("vm1")
+	gpu := &types.VirtualPCIPassthrough{VirtualDevice: types.VirtualDevice{Key: 13009, Backing: &types.VirtualPCIPassthroughDeviceBackingInfo{Id: "0000:05:00.0"}}}
+	vm.Config.Hardware.Device = append(vm.Config.Hardware.Device, gpu)
+	out := b.mustApply(t, none(spec))
+	if !strings.Contains(out, "- virtual machine vm1: PCI device 0000:03:02.0, which was a VF") {
+		t.Error(out)
+	}
+	if vm := b.observe(t, spec).VMs[0]; len(vm.VFs) > 0 || len(vm.Others) != 1 || vm.Others[0].Address != "0000:05:00.0" || !vm.Locked {
+		t.Errorf("after remove vm1 is %+v", vm)
 	}
 }
 

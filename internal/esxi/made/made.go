@@ -141,7 +141,7 @@ func (m *Made) Settle(h *state.Host) {
 		if vm == nil || vm.Unreadable != "" { // it may come back: it is on another host, or its datastore is away
 			continue
 		}
-		entry.Uses = settleUses(entry.Uses, vm.VFs)
+		entry.Uses = settleUses(entry.Uses, vm.Uses())
 		if entry.Before != nil && *entry.Before == vm.Memory() {
 			entry.Before = nil
 		}
@@ -174,13 +174,13 @@ func settleUses(entries []Use, has []state.Use) []Use {
 // isStill reports whether a VF is the one that the entry has found. A host gives the key of a removed
 // device to a new one, so the MAC address and the PCI address count, too.
 func (e Use) isStill(u state.Use) bool {
-	if u.Key != e.Key || u.As != e.As || u.Port != e.Port {
+	if u.Key != e.Key || u.As != e.As {
 		return false
 	}
-	if e.As == file.Device {
-		return e.Address == "" || e.Address == u.Address
+	if e.As == file.Device { // it stays when its port loses its VFs
+		return (u.Port == e.Port || u.Port == "") && (e.Address == "" || e.Address == u.Address)
 	}
-	return e.MAC == "" || e.MAC == u.MAC
+	return u.Port == e.Port && (e.MAC == "" || e.MAC == u.MAC)
 }
 
 // describes reports whether a VF is the one that the entry announced.

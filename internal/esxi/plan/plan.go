@@ -199,6 +199,9 @@ func (p *planner) setPort(port state.Port, to made.Setting) {
 	}
 	var hurts []string
 	for _, vm := range p.host.VMs {
+		if vm.On && vm.Unreadable != "" {
+			p.refuse("virtual machine %s is %s and %s, so it may have VFs of port %s: look at its files and their datastore, or shut it down", vm.Name, vm.Power, vm.Unreadable, port.NIC)
+		}
 		for _, use := range vm.VFs {
 			if vm.On && use.Port == port.NIC {
 				p.refuse("VFs of port %s are in use: virtual machine %s is %s: shut it down", port.NIC, vm.Name, vm.Power)

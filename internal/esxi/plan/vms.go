@@ -109,7 +109,7 @@ func (p *planner) matchVFs(vm *state.VM, want []file.VF, entry made.VM) (missing
 	isOurs := func(u state.Use) bool {
 		return slices.ContainsFunc(entry.Uses, func(e made.Use) bool { return e.Key == u.Key })
 	}
-	uses := slices.Clone(vm.VFs)
+	uses := vm.Uses()
 	slices.SortStableFunc(uses, func(a, b state.Use) int { // those that Culvert gave are matched first
 		switch {
 		case isOurs(a) == isOurs(b):
@@ -150,7 +150,7 @@ func satisfies(u state.Use, w file.VF) bool {
 func (p *planner) changeVM(vm *state.VM, entry made.VM, wants int, missing []file.VF) {
 	take, give := ChangeVM{VM: *vm}, ChangeVM{VM: *vm}
 	var taken, given []Line
-	for _, use := range vm.VFs {
+	for _, use := range vm.Uses() {
 		if slices.Contains(p.removing[vm.ID], use.Key) {
 			take.Remove = append(take.Remove, use)
 			taken = append(taken, Line{"-", fmt.Sprintf("virtual machine %s: %s", vm.Name, describeUse(use))})
@@ -161,8 +161,8 @@ func (p *planner) changeVM(vm *state.VM, entry made.VM, wants int, missing []fil
 	case wants > 0 && !vm.Locked && vm.ReservedMB < vm.MemoryMB:
 		give.Memory = &all
 		given = append(given, Line{"~", fmt.Sprintf("virtual machine %s: reserved memory %d MB -> all %d MB", vm.Name, vm.ReservedMB, vm.MemoryMB)})
-	case wants == 0 && entry.Before != nil && len(vm.VFs) > len(take.Remove):
-		p.addNote("virtual machine %s keeps its reserved memory for its other VFs", vm.Name)
+	case wants == 0 && entry.Before != nil && len(vm.Uses()) > len(take.Remove):
+		p.addNote("virtual machine %s keeps its reserved memory for its other VFs and PCI devices", vm.Name)
 	case wants == 0 && entry.Before != nil && vm.Locked:
 		take.Memory = entry.Before
 		taken = append(taken, Line{"~", fmt.Sprintf("virtual machine %s: reserved memory all -> %s", vm.Name, describeMemory(*entry.Before))})
@@ -308,6 +308,9 @@ func (p *planner) checkDemand() {
 }
 
 func describeUse(u state.Use) string {
+	if u.Port == "" {
+		return fmt.Sprintf("PCI device %s, which was a VF", u.Address)
+	}
 	if u.As == file.Device {
 		return fmt.Sprintf("VF %s of %s as a PCI device", u.Address, u.Port)
 	}

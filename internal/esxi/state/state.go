@@ -118,6 +118,7 @@ type VM struct {
 	Cards      int      `json:"networkAdapters"`
 	VFs        []Use    `json:"vfs"`
 	Devices    int      `json:"pciDevices"`
+	Others     []Use    `json:"otherDevices,omitempty"` // PCI devices that are no VF of the host now; their ports are not known
 	Template   bool     `json:"template,omitempty"`
 	Unreadable string   `json:"unreadable,omitempty"` // why nothing but its name and power is known: disconnected, inaccessible
 
@@ -127,6 +128,9 @@ type VM struct {
 	MaxCards   int   `json:"-"` // 0: not known
 	MaxDevices int   `json:"-"`
 }
+
+// Uses returns the VFs and the other PCI devices.
+func (v VM) Uses() []Use { return slices.Concat(v.VFs, v.Others) }
 
 // Suspended is the power of a virtual machine that goes on later where it was.
 const Suspended = "suspended"

@@ -34,8 +34,12 @@ func (v *view) makeVM(vm mo.VirtualMachine, ports []state.Port) state.VM {
 			m.Controller = d.Key
 		case *types.VirtualPCIPassthrough:
 			m.Devices++
-			if use, ok := makeDevice(d, ports); ok {
+			if use, ok := makeDevice(d, ports); !ok {
+				continue
+			} else if use.Port != "" {
 				m.VFs = append(m.VFs, use)
+			} else {
+				m.Others = append(m.Others, use)
 			}
 		case types.BaseVirtualEthernetCard:
 			m.Cards++
@@ -91,7 +95,8 @@ func makeCard(card *types.VirtualSriovEthernetCard, group string, ports []state.
 	return use
 }
 
-// makeDevice reads a PCI device, and reports whether it is a VF.
+// makeDevice reads a PCI device, and reports whether it is a certain one. It has no port if it is no VF
+// that the host has now.
 func makeDevice(d *types.VirtualPCIPassthrough, ports []state.Port) (state.Use, bool) {
 	b, ok := d.Backing.(*types.VirtualPCIPassthroughDeviceBackingInfo)
 	if !ok {
@@ -104,5 +109,5 @@ func makeDevice(d *types.VirtualPCIPassthrough, ports []state.Port) (state.Use, 
 			}
 		}
 	}
-	return state.Use{}, false
+	return state.Use{As: file.Device, Address: b.Id, Key: d.Key}, true
 }
