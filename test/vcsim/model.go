@@ -35,6 +35,7 @@ const (
 // Options say how the host is.
 type Options struct {
 	VCenter bool // the host HostName is one of several in a vCenter
+	Spread  bool // they are in folders, clusters and two datacenters
 	// AppliesLive is HostCapability.deviceRebindWithoutRebootSupported.
 	AppliesLive bool
 	MaxVFs      int  // of a port; 0 stands for 8
@@ -83,6 +84,9 @@ func New(t testing.TB, o Options) *Model {
 	if o.VCenter {
 		m.sim = simulator.VPX()
 		m.sim.Host, m.sim.Cluster = 2, 0
+	}
+	if o.Spread {
+		m.sim.Datacenter, m.sim.Folder, m.sim.Cluster, m.sim.ClusterHost = 2, 1, 2, 2
 	}
 	m.sim.Autostart, m.sim.Machine = false, 3
 	if err := m.sim.Create(); err != nil {

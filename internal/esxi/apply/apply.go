@@ -198,10 +198,15 @@ func (r *Run) doStep(ctx context.Context, step plan.Step) error {
 	for _, l := range step.Lines {
 		fmt.Fprintf(r.Out, "%s %s\n", l.Op, excerpt.Clean(l.Text))
 	}
-	if err := r.Host.Do(ctx, step.Action); errors.Is(err, vsphere.ErrUndone) { // a part of that name is another's
+	err := r.Host.Do(ctx, step.Action)
+	if errors.Is(err, vsphere.ErrLogin) && r.Host.Reconnect(ctx) == nil { // the server has ended the session
+		err = r.Host.Do(ctx, step.Action)
+	}
+	if errors.Is(err, vsphere.ErrUndone) { // a part of that name is another's
 		r.entries = before
 		return errors.Join(err, r.entries.Write(r.Path))
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
 	if _, ok := step.Action.(plan.Reboot); ok {

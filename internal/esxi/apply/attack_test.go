@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/culvert-net/culvert/internal/esxi/file"
@@ -140,6 +141,44 @@ func TestLostSession(t *testing.T) {
 		if _, err := b.apply(t.Context(), b.spec(t, small), false); err != nil {
 			t.Errorf("%s: %v", at, err)
 		}
+	}
+	for _, at := range []string{"UpdatePassthruConfig", "AddVirtualSwitch", "AddPortGroup", "ReconfigVM_Task"} {
+		b := newBench(t, vcsim.Options{AppliesLive: true})
+		b.Before = func(_ int, method string) bool {
+			if method == at {
+				b.EndSessions()
+				b.Before = nil
+			}
+			return false
+		}
+		if _, err := b.apply(t.Context(), b.spec(t, small), false); err != nil {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+}
+
+// TestLostTask: the session ends while a task runs, so its end is not known. The parts that it has made
+// stay in the list.
+func TestLostTask(t *testing.T) {
+	b := newBench(t, vcsim.Options{AppliesLive: true})
+	spec := b.spec(t, small)
+	before := b.observe(t, spec)
+	begun := false
+	b.Before = func(_ int, method string) bool {
+		if begun {
+			b.EndSessions()
+			b.Before = nil
+		}
+		begun = method == "ReconfigVM_Task"
+		return false
+	}
+	_, err := b.apply(t.Context(), spec, false)
+	if err == nil || errors.Is(err, vsphere.ErrUndone) || !strings.Contains(err.Error(), "the task has begun, and its end is not known") || !strings.Contains(err.Error(), "run the command again to go on") {
+		t.Error(err)
+	}
+	b.mustApply(t, none(spec))
+	if diff := cmp.Diff(before, b.observe(t, spec)); diff != "" {
+		t.Errorf("-before +after remove:\n%s", diff)
 	}
 }
 

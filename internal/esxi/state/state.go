@@ -122,8 +122,6 @@ type VM struct {
 	Template   bool     `json:"template,omitempty"`
 	Unreadable string   `json:"unreadable,omitempty"` // why nothing but its name and power is known: disconnected, inaccessible
 
-	Version string `json:"-"` // of its configuration
-
 	Controller int32 `json:"-"` // key of the PCI controller
 	MaxCards   int   `json:"-"` // 0: not known
 	MaxDevices int   `json:"-"`

@@ -90,6 +90,21 @@ func TestOddServers(t *testing.T) {
 	}
 }
 
+// TestSpread: hosts of folders, clusters and datacenters are found, each by its name.
+func TestSpread(t *testing.T) {
+	m := vcsim.New(t, vcsim.Options{VCenter: true, Spread: true})
+	c, err := dial(t, m, func(s *file.Spec, _ *Login) { s.Host = m.HostName })
+	if h := observe(t, c, err); h.Name != m.HostName || len(h.Ports) != 4 {
+		t.Errorf("%+v", h)
+	}
+	_, err = dial(t, m, nil)
+	for _, name := range []string{"has 12 hosts: write host in the file", "DC0_H0", "DC1_H1", "DC0_C0_H0", "DC1_C1_H1"} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not in %v", name, err)
+		}
+	}
+}
+
 // TestManyNames: a vCenter with many hosts does not fill the screen.
 func TestManyNames(t *testing.T) {
 	names := slices.Repeat([]string{"esxi"}, 1000)

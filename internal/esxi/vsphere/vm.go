@@ -20,7 +20,7 @@ func (v *view) makeVM(vm mo.VirtualMachine, ports []state.Port) state.VM {
 		m.Unreadable = string(vm.Runtime.ConnectionState)
 		return m
 	}
-	m.ID, m.Version, m.Template, m.MemoryMB = vm.Config.InstanceUuid, vm.Config.ChangeVersion, vm.Config.Template, int(vm.Config.Hardware.MemoryMB)
+	m.ID, m.Template, m.MemoryMB = vm.Config.InstanceUuid, vm.Config.Template, int(vm.Config.Hardware.MemoryMB)
 	m.MaxCards, m.MaxDevices = v.limits[vm.Config.Version].cards, v.limits[vm.Config.Version].devices
 	if a := vm.Config.MemoryAllocation; a != nil && a.Reservation != nil {
 		m.ReservedMB = int(*a.Reservation)
