@@ -21,7 +21,8 @@ type Cable struct {
 // errPulled is the error of a cable that could not be plugged in again.
 var errPulled = errors.New("the cable is still pulled")
 
-// A cable is pulled when pulledAt of the window has passed, until pluggedAt. A person is asked at
+// A cable is pulled when pulledAt of the window has passed, and plugged in again at pluggedAt, or later if
+// the command takes its time. A person is asked at
 // askedAt, has until handsAt to pull it, and until backAt to have the traffic back.
 const (
 	pulledAt  = 0.3
@@ -75,7 +76,7 @@ func (x *Exchange) keepPulled(ctx context.Context, a bench.Arm, f *flow, at func
 	if x.Cable.ByHand {
 		return f.awaitLoss(ctx, before, at(handsAt))
 	}
-	return pauseFor(ctx, time.Until(at(pluggedAt)))
+	return pauseFor(ctx, time.Duration((pluggedAt-pulledAt)*a.Workload.Seconds*float64(time.Second))) // however long the command took
 }
 
 func (x *Exchange) plugIn(ctx context.Context, a bench.Arm) error {

@@ -217,6 +217,41 @@ func TestVMIsAway(t *testing.T) {
 	}
 }
 
+// TestMovedAndRenamed: a virtual machine leaves the host while apply is at work. apply stops and says so,
+// and finishes when it is back. After a rename Culvert still knows it.
+func TestMovedAndRenamed(t *testing.T) {
+	b := newBench(t, vcsim.Options{AppliesLive: true})
+	spec := b.spec(t, small)
+	var comeBack func()
+	b.Before = func(_ int, method string) bool {
+		if method == "AddPortGroup" {
+			comeBack = b.Leave("vm1")
+		}
+		return false
+	}
+	_, err := b.apply(t.Context(), spec, false)
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "has no virtual machine vm1") || !strings.Contains(err.Error(), "run the command again to go on") {
+		t.Error(err)
+	}
+	b.Before = nil
+	comeBack()
+	b.mustApply(t, spec)
+	b.Machine("vm1").Name = "web%2f1"
+	if _, err := b.apply(t.Context(), spec, false); !errors.Is(err, ErrRefused) {
+		t.Errorf("vm1 has another name: %v", err)
+	}
+	spec.VMs[0].Name = "web/1"
+	if out := b.mustApply(t, spec); out != "" {
+		t.Errorf("nothing has changed but its name: %s", out)
+	}
+	b.mustApply(t, none(spec))
+	for _, vm := range b.observe(t, spec).VMs {
+		if len(vm.VFs) > 0 || vm.Locked {
+			t.Errorf("after remove %+v", vm)
+		}
+	}
+}
+
 // TestVFsVanish: a port loses its VFs, as when its driver changes. remove still takes the device away from
 // the virtual machine, and leaves a person's PCI device.
 func TestVFsVanish(t *testing.T) {

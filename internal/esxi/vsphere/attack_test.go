@@ -36,9 +36,10 @@ func TestNames(t *testing.T) {
 	}
 	m := vcsim.New(t, vcsim.Options{})
 	m.Machine("vm2").Name = "a%2fb 名"
-	c, err := dial(t, m, nil)
-	if h := observe(t, c, err); h.VMs[0].Name != "a/b 名" {
-		t.Errorf("the virtual machine is %s", h.VMs[0].Name)
+	m.NameHosts("rack 7%2fesxi 名")
+	c, err := dial(t, m, func(s *file.Spec, _ *Login) { s.Host = "rack 7/esxi 名" })
+	if h := observe(t, c, err); h.VMs[0].Name != "a/b 名" || h.Name != "rack 7/esxi 名" {
+		t.Errorf("the virtual machine is %s of host %s", h.VMs[0].Name, h.Name)
 	}
 }
 
