@@ -39,9 +39,9 @@ func (p *person) ask(ctx context.Context, e bench.End, in bool) error {
 }
 
 func newPerson(t *testing.T) *person {
-	p := &person{world: newWorld(t), answers: make(chan string, 32), after: time.Second / 2, down: "link set a0 down", up: "link set a0 up"}
+	p := &person{world: newWorld(t), answers: make(chan string, 32), after: 3 * time.Second / 2, down: "link set a0 down", up: "link set a0 up"}
 	w := &p.exchange.Arms[0].Workload
-	w.Engine, w.Seconds, w.Pulled, w.ByHand = engine.Own, 10, true, true
+	w.Engine, w.Seconds, w.Pulled, w.ByHand = engine.Own, 12, true, true
 	p.exchange.Cable = Cable{Move: p.ask, ByHand: true}
 	return p
 }
@@ -52,7 +52,7 @@ func TestPulledByHand(t *testing.T) {
 	p := newPerson(t)
 	p.checkPulled(t)
 	p.down, p.up = "neigh replace 10.98.0.2 dev a0 lladdr 02:00:00:00:00:99 nud permanent", "neigh del 10.98.0.2 dev a0" // no link goes down
-	p.exchange.Arms[0].Workload.Seconds = 16
+	p.exchange.Arms[0].Workload.Seconds = 18
 	p.checkPulled(t)
 }
 
