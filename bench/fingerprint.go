@@ -220,6 +220,7 @@ func unlikeArms(a, b Arm) []string {
 		t.addTrait("senders", w.Senders)
 		t.addTrait("rate limit of the VF", w.RateLimit)
 		t.addTrait("cable pulled", w.Pulled)
+		t.addTrait("by hand", w.ByHand)
 		return t
 	}
 	return list(a).listUnlike(list(b), "arm "+a.Name+": ")

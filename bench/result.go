@@ -177,7 +177,8 @@ type Workload struct {
 	// RateLimit is the max_tx_rate of the sending VF for the run, in Mb/s.
 	RateLimit int  `json:"rateLimit,omitempty"`
 	Reverse   bool `json:"reverse,omitempty"` // the other end sends
-	Pulled    bool `json:"pulled,omitempty"`  // the cable is pulled for a fifth of each run
+	Pulled    bool `json:"pulled,omitempty"`  // the cable is pulled in each run, and plugged in again
+	ByHand    bool `json:"byHand,omitempty"`  // a person pulls it
 	UDP       bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
 	Senders   int  `json:"senders,omitempty"` // the number of paths at once, when more than one
 }
@@ -210,7 +211,8 @@ type Run struct {
 	// of all streams. It is empty where the engine does not report it.
 	Cwnd []float64 `json:"cwnd,omitempty"`
 	// Series has the Gb/s, or packets a second, of each step of the run. A step is a tenth
-	// of the run or a second, whichever is longer.
+	// of the run or a second, whichever is longer. Where the cable is pulled, it is a tenth of a
+	// second.
 	Series []float64 `json:"series,omitempty"`
 	// Totals has the traffic of the whole run, from first to last.
 	Totals Totals   `json:"totals,omitzero"`

@@ -97,7 +97,7 @@ func (g *generators) setBound(ctx context.Context, a *bench.Arm, end bench.End, 
 	if w.Burst > 1 {
 		return errors.New("what the generator makes in bursts without a network is not known, since lo takes them whole: no result is marked as held down by it")
 	}
-	w.Seconds, w.Warmup, w.Rate, w.RateLimit, w.Reverse, w.Pulled = generatorSeconds, generatorWarmup, 0, 0, false, false
+	w.Seconds, w.Warmup, w.Rate, w.RateLimit, w.Reverse, w.Pulled, w.ByHand = generatorSeconds, generatorWarmup, 0, 0, false, false, false
 	on := findStation(g.exchange.Stations, end).kernelName()
 	key := generator{on, w}
 	found, known := g.known[key]

@@ -11,16 +11,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/place"
 )
 
 func TestPulled(t *testing.T) {
-	before, while, after := Pulled(bench.Run{Series: []float64{9, 9, 9, 4, 0, 1, 9, 8, 7, 6}})
-	if before != 9 || while != 0 || after != 7.5 {
-		t.Errorf("%g, %g, %g", before, while, after)
+	for _, c := range []struct {
+		series                 []float64
+		before, stopped, after float64
+	}{
+		{[]float64{9, 9, 9, 4, 0, 0, 1, 9, 8, 7}, 9, 2, 8},
+		{[]float64{9, 0, 9, 9, 4, 0, 0, 0, 1, 8}, 6.75, 3, 8}, // the longest counts
+		{[]float64{9, 9, 4, 0, 0}, 9, 2, 0},                   // it did not come again
+		{[]float64{0, 0, 1, 9}, 0, 2, 9},
+		{[]float64{8, 9, 7}, 8, 0, 8}, // it did not stop
+		{nil, 0, 0, 0},
+	} {
+		if before, stopped, after := Pulled(bench.Run{Seconds: float64(len(c.series)), Series: c.series}); before != c.before || stopped != c.stopped || after != c.after {
+			t.Errorf("%v: %g, %g, %g", c.series, before, stopped, after)
+		}
 	}
-	if before, while, after = Pulled(bench.Run{}); before+while+after != 0 {
-		t.Errorf("of nothing: %g, %g, %g", before, while, after)
+	if _, stopped, _ := Pulled(bench.Run{Seconds: 1, Series: []float64{9, 9, 0, 0, 0, 0, 9, 9, 9, 9}}); stopped != 0 {
+		t.Errorf("a lost segment is a pulled cable of %g s", stopped)
 	}
 }
 
@@ -28,15 +40,19 @@ func TestPulled(t *testing.T) {
 func TestPulledArms(t *testing.T) {
 	pulled := bench.Workload{Pulled: true}
 	r := bench.Result{
-		Arms: []bench.Arm{{Name: "m9", Workload: pulled}, {Name: "m1"}, {Name: "void", Workload: pulled}},
+		Arms: []bench.Arm{{Name: "m9", Workload: pulled}, {Name: "m1"}, {Name: "void", Workload: pulled}, {Name: "near", Workload: pulled}},
 		Runs: []bench.Run{
-			{Series: []float64{9, 9, 9, 4, 0, 1, 9, 8, 7, 6}},
-			{Series: []float64{8, 8, 8, 4, 0, 1, 5, 5, 5, 5}},
+			{Seconds: 10, Series: []float64{9, 9, 9, 4, 0, 1, 9, 9, 7, 5}},
+			{Seconds: 10, Series: []float64{8, 8, 8, 4, 0, 0, 5, 5, 5, 5}},
 			{Series: []float64{1}, Discard: true},
 			{Arm: 2, Void: "no"},
+			{Arm: 3, Seconds: 3, Series: []float64{9, 9, 9}},
 		},
 	}
-	want := []string{"m9: 8 to 9 Gb/s before the cable was pulled, 0 while it was, 5 to 7.50 after it was plugged in again"}
+	want := []string{
+		"m9: 8 to 9 Gb/s before the cable was pulled, 0 while it was, 5 to 7.50 after it was plugged in again; nothing arrived for 1 to 2 s",
+		"near: the pulled cable did not stop the traffic",
+	}
 	if diff := cmp.Diff(want, pulledArms(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -46,10 +62,10 @@ func TestPulledArms(t *testing.T) {
 // more runs are made.
 func TestCablePulledInARun(t *testing.T) {
 	w := newWorld(t)
-	w.exchange.Arms[0].Workload.Seconds = 2
+	w.exchange.Arms[0].Workload.Seconds, w.exchange.Arms[0].Workload.Engine = 10, engine.Own
 	var did []string
 	w.exchange.Arms[0].Workload.Pulled = true
-	w.exchange.Cable = func(ctx context.Context, e bench.End, in bool) error {
+	w.exchange.Cable.Move = func(ctx context.Context, e bench.End, in bool) error {
 		state := map[bool]string{true: "up", false: "down"}[in]
 		did = append(did, e.Interface+" "+state)
 		return exec.CommandContext(ctx, "ip", "-n", e.Name, "link", "set", e.Interface, state).Run()
@@ -64,8 +80,12 @@ func TestCablePulledInARun(t *testing.T) {
 	if err != nil || fmt.Sprint(did) != "[a0 down a0 up]" {
 		t.Errorf("%v, %q, %v", err, run.Void, did)
 	}
+	if before, stopped, after := Pulled(run); run.Void == "" && (before <= 0 || stopped < 1.9 || stopped > 7 || after <= 0) {
+		t.Errorf("pulled for 2 s: %g Gb/s, nothing for %g s, %g Gb/s", before, stopped, after)
+	}
 	stuck := errors.New("it is stuck")
-	w.exchange.Cable = func(_ context.Context, _ bench.End, in bool) error {
+	w.exchange.Arms[0].Workload.Seconds = 2
+	w.exchange.Cable.Move = func(_ context.Context, _ bench.End, in bool) error {
 		if in {
 			return stuck
 		}

@@ -16,9 +16,9 @@ import (
 type Exchange struct {
 	Stations []*Station
 	Arms     []bench.Arm
-	// Cable pulls the cable of an end, or plugs it in again: arms whose workload says
-	// so have it pulled for a while, and are not void for it. It is nil where no cable can be pulled.
-	Cable func(ctx context.Context, e bench.End, in bool) error
+	// Cable is for arms whose workload says so: they have it pulled for a while, and are not void for
+	// it.
+	Cable Cable
 
 	background map[string]float64 // of each kernel, the processors that were busy when it rested last
 }
@@ -113,7 +113,7 @@ func (x *Exchange) runTransfer(ctx context.Context, a bench.Arm) (bench.Run, err
 		}
 	}
 	if a.Workload.Pulled {
-		during = append(during, func(ctx context.Context) error { return x.pullCable(ctx, a, flows[0].sender) })
+		during = append(during, func(ctx context.Context) error { return x.pullCable(ctx, a, flows[0]) })
 	}
 	before, err := tallyAll(ctx, a, flows)
 	if err != nil {

@@ -1,10 +1,13 @@
 package conduct
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/place"
@@ -24,6 +27,11 @@ type Order struct {
 	// Management is the interface by which a lab that was booted for the measurement manages its
 	// nodes. Its paths are left out unless Paths names some.
 	Management string
+
+	// Pull and Plug are the commands that pull the cable and plug it in again; empty: none. AskPerson
+	// shows a person a text, where one is there who can pull the cable; nil: none is.
+	Pull, Plug string
+	AskPerson  func(format string, args ...any)
 
 	Paths   []string // words that paths match ([Matches]); none: all paths
 	Presets []string // names; none: TCP over the software paths and the VF paths
@@ -45,6 +53,10 @@ func (o Order) Check() error {
 	switch {
 	case o.Service != "" && (o.Cluster != nil || o.Via != "" || len(o.To) > 1):
 		return fmt.Errorf("--service %s with --cluster, --via or several --to: it leads to one end that is there: name that with one --to", o.Service)
+	case (o.Pull == "") != (o.Plug == ""):
+		return errors.New("--pull and --plug go together: one command pulls the cable, and the other plugs it in again")
+	case o.Pull != "" && !slices.ContainsFunc(o.Presets, func(name string) bool { return strings.EqualFold(name, "m9") }):
+		return errors.New("--pull and --plug are for m9, which pulls the cable")
 	case o.Seconds < 0:
 		return fmt.Errorf("--seconds %v: take a number above 0, such as 4", o.Seconds)
 	case o.Burst < 1 || o.Burst > 64:
@@ -160,21 +172,34 @@ func (c *Crew) openEnds(ctx context.Context, o Order, p place.Program) (at opene
 	return at, err
 }
 
-// findCable returns the function that pulls the cable of an end, or nil if the ends are not all in
-// one lab.
-func (o Order) findCable() func(ctx context.Context, e bench.End, in bool) error {
-	if o.Cluster != nil {
-		return nil
+// findCable returns the way to pull the cable of an end: the order's commands, else the lab in which
+// all ends are, else a person.
+func (o Order) findCable() Cable {
+	var pull place.PullCable
+	if o.Pull != "" {
+		pull = place.CableCommands(o.Pull, o.Plug)
+	} else if o.Cluster == nil {
+		if n, err := o.parseSpecs(); err == nil { // openEnds has returned the error
+			pull = place.LabCable(slices.Concat(n.from, n.to))
+		}
 	}
-	n, err := o.parseSpecs()
-	if err != nil { // openEnds has returned it
-		return nil
+	switch {
+	case pull != nil:
+		return Cable{Move: func(ctx context.Context, e bench.End, in bool) error { return pull(ctx, e.Machine, e.PF, in) }}
+	case o.AskPerson != nil:
+		return Cable{Move: o.askForCable, ByHand: true}
 	}
-	pull := place.Cable(slices.Concat(n.from, n.to))
-	if pull == nil {
-		return nil
+	return Cable{}
+}
+
+// askForCable asks the person to pull a cable, or to plug it in again.
+func (o Order) askForCable(_ context.Context, e bench.End, in bool) error {
+	do := "PULL the cable of %s now"
+	if in {
+		do = "PLUG the cable of %s IN again now"
 	}
-	return func(ctx context.Context, e bench.End, in bool) error { return pull(ctx, e.Machine, e.PF, in) }
+	o.AskPerson(do+" (%s of %s on %s)", cmp.Or(e.PF, e.Interface), e.Interface, e.Name, e.Machine)
+	return nil
 }
 
 // choosePaths chooses the paths that the order asks for. The note says which paths it left out

@@ -29,7 +29,7 @@ func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement
 	m := &Measurement{Exchange: Exchange{Stations: c.Stations, Cable: o.findCable()}, Limits: o.Limits, Seed: o.Seed, quick: o.Quick}
 	m.plan, err = o.planPresets(preset.Here{
 		Paths: paths,
-		Cable: m.Cable != nil, Service: o.Service != "",
+		Cable: m.Cable.Move != nil, ByHand: m.Cable.ByHand, Service: o.Service != "",
 		Lacks: func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
 		Rates: func(p bench.Path) (lowest, highest int, err error) { return Rates(ctx, c.Stations, p) },
 	})

@@ -99,6 +99,9 @@ func explainEnd(ctx context.Context, err error) string {
 
 // repeatArm makes one run of an arm that counts, or finds that it cannot.
 func (r *Rounds) repeatArm(ctx context.Context, arm, round int) error {
+	if round == 0 && r.Arms[arm].Workload.ByHand { // it would cost a person more than it warms up
+		return nil
+	}
 	s := &r.states[arm]
 	for try := 1; ; try++ {
 		r.Progress.beginRun(r.Arms[arm], s.figures, round, r.timeLeft(round))

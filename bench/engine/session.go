@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -236,28 +237,48 @@ func (s *session) measureSeries(ctx context.Context, run *bench.Run, first tally
 	const parts = 10
 	whole := secondsLong(s.workload.Seconds)
 	part := max(time.Second, whole/parts)
-	before, at := first, run.Started
-	for due := run.Started; ; {
-		next := min(part, run.Started.Add(whole).Sub(due))
-		if next <= 0 {
-			break
-		}
-		due = due.Add(next)
-		if err := s.peer.waitQuietly(ctx, time.Until(due)); err != nil {
+	if s.workload.Pulled { // so that the series shows how long nothing arrived
+		part = time.Second / parts
+	}
+	before, at, end := first, run.Started, run.Started.Add(whole)
+	for due := run.Started; due.Before(end); {
+		if err := s.peer.waitQuietly(ctx, time.Until(nextStep(due, part, end))); err != nil {
 			return last, err
 		}
 		last = s.load.readTally()
 		now := time.Now()
 		took := now.Sub(at).Seconds()
+		rate := float64(last.packets-before.packets) / took
 		if s.workload.Kind == bench.Stream || s.workload.Kind == bench.Datagram {
-			run.Series = append(run.Series, float64(last.bytes-before.bytes)*8/took/1e9)
-		} else {
-			run.Series = append(run.Series, float64(last.packets-before.packets)/took)
+			rate = float64(last.bytes-before.bytes) * 8 / took / 1e9
 		}
+		var steps int
+		due, steps = passSteps(due, part, end, now)
+		run.Series = append(run.Series, slices.Repeat([]float64{rate}, steps)...)
 		before, at = last, now
 	}
 	run.Seconds = at.Sub(run.Started).Seconds()
 	return last, nil
+}
+
+// nextStep returns the end of the step that begins at due. The last one may be shorter.
+func nextStep(due time.Time, part time.Duration, end time.Time) time.Time {
+	if next := due.Add(part); next.Before(end) {
+		return next
+	}
+	return end
+}
+
+// passSteps returns the end of the steps that have passed by now, at least one, and how many these are.
+// After a late wake they are several, which share their traffic: a step of none would be a pause that was
+// not there.
+func passSteps(due time.Time, part time.Duration, end, now time.Time) (time.Time, int) {
+	due, steps := nextStep(due, part, end), 1
+	for due.Before(end) && !nextStep(due, part, end).After(now) {
+		due = nextStep(due, part, end)
+		steps++
+	}
+	return due, steps
 }
 
 // followWindow follows the end that counts, and sends it this end's figures.

@@ -3,6 +3,7 @@ package evidence
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,6 +53,9 @@ func parseNetDev(text string) (map[string]bench.Counters, error) {
 // countDowns adds how often the interfaces on the path lost their carrier. /proc does not show
 // that, and sysfs shows it only for the network namespace that mounted it.
 func countDowns(links []bench.Counters) (err error) {
+	if !slices.ContainsFunc(links, func(c bench.Counters) bool { return c.Role == "path" }) {
+		return nil
+	}
 	conn, err := rtnl.Dial()
 	if err != nil {
 		return err

@@ -77,9 +77,6 @@ func (r Reader) Sample(watched []Watched) (Sample, error) {
 		s.queuesOf = watched[i].Interface
 		s.queues = receiveQueues(s.queuesOf)
 	}
-	if err := countDowns(s.links); err != nil {
-		return s, err
-	}
 	if s.stopped, err = r.readThrottles(); err != nil {
 		return s, err
 	}
@@ -106,7 +103,7 @@ func (r Reader) ReadCounters(watched []Watched) ([]bench.Counters, error) {
 		c.Role = w.Role
 		links = append(links, c)
 	}
-	return links, nil
+	return links, countDowns(links)
 }
 
 // Counters reads one interface's counters as they are.

@@ -125,7 +125,7 @@ func TestOpenInALabSaysWhatIsWrong(t *testing.T) {
 
 func TestPullACable(t *testing.T) {
 	_, called := withLab(t)
-	pull := Cable([]Spec{{Kind: Lab, Machine: "x/n1"}})
+	pull := LabCable([]Spec{{Kind: Lab, Machine: "x/n1"}})
 	if err := errors.Join(pull(t.Context(), "n1", "enp1s0", false), pull(t.Context(), "n1", "enp1s0", true)); err != nil {
 		t.Error(err)
 	}

@@ -214,7 +214,7 @@ func sweepPresets() []Preset {
 		},
 		{
 			Name: "m9", Report: "R2", About: "the cable is pulled while TCP runs", Printed: []bench.Figure{figureText("R2", "both paths stop")},
-			Needs: "a cable that can be pulled from here: a lab's",
+			Needs: "a cable that a person or a command (--pull) pulls, or a lab's",
 			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: engine.Own, Seconds: 30, Warmup: 1, Streams: 1, Pulled: true},
 				takes: isVFToVF, lacks: "a VF at both ends"},
 		},

@@ -49,7 +49,8 @@ type Here struct {
 	Paths []bench.Path
 	// Lacks returns the reason why an engine cannot run at every end, or "" if it can.
 	Lacks func(engine string) string
-	Cable bool // it can be pulled from here
+	// Cable is set if a cable can be pulled, and ByHand if a person is asked to do it.
+	Cable, ByHand bool
 	// Service is set where the order names a Service. Without a preset its connections are measured too.
 	Service bool
 	// Rates are the lowest and highest max_tx_rate that the VF at which a path begins can be
@@ -102,8 +103,8 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 		return Plan{}, fmt.Errorf("%s cannot be measured: %s", p.Name, p.Refused)
 	}
 	if p.recipe.workload.Pulled && !h.Cable {
-		return Plan{}, fmt.Errorf("%s pulls the cable while traffic runs, which only a lab's can be from here: "+
-			"take --from and --to in a lab (culvert lab up); of your own NIC run m4 and pull it by hand", p.Name)
+		return Plan{}, fmt.Errorf("%s pulls the cable while traffic runs, and nothing pulls it here: give the commands that do it (--pull and --plug), "+
+			"or run it on a terminal, where it asks you to, or take ends in a lab (culvert lab up)", p.Name)
 	}
 	plan := Plan{Repeats: 6}
 	if quick {
@@ -150,6 +151,9 @@ func (p Preset) carriablePaths(plan *Plan, h Here, paths []bench.Path) []bench.P
 // planAlone adds the arms over each path to a plan.
 func (p Preset) planAlone(plan *Plan, h Here, paths []bench.Path, quick bool) error {
 	w := p.recipe.workload
+	if w.Pulled && h.ByHand {
+		w = pullByHand(w, plan)
+	}
 	if quick {
 		w = shortenRun(w)
 	}
@@ -392,6 +396,8 @@ func shortenRun(w bench.Workload) bench.Workload {
 // in again, and in a flood of packets an agent is woken up to a second late.
 func atLeast(w bench.Workload, seconds float64) float64 {
 	switch {
+	case w.ByHand:
+		return max(seconds, leastByHand)
 	case w.Pulled:
 		return max(seconds, leastPulled)
 	case w.Kind == bench.Packets:
@@ -400,8 +406,17 @@ func atLeast(w bench.Workload, seconds float64) float64 {
 	return seconds
 }
 
-// The fewest seconds of a run with a pulled cable, and of packets.
-const leastPulled, leastPackets = 10.0, 6.0
+// The fewest seconds of a run with a pulled cable, of one that a person pulls, and of packets.
+const leastPulled, leastByHand, leastPackets = 10.0, 60.0, 6.0
+
+// pullByHand makes a workload one whose cable a person pulls. It gives the person time, and asks only
+// once if --repeats does not ask for more.
+func pullByHand(w bench.Workload, plan *Plan) bench.Workload {
+	const seconds = 180
+	w.ByHand, w.Seconds, plan.Repeats = true, seconds, 1
+	plan.addNote("you pull the cable, and plug it in again, when the program asks you to: once for each run that counts (--repeats), in 60 s at least")
+	return w
+}
 
 // chooseEngine takes Culvert's own engine if the report's cannot run, and returns a note of that.
 func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {

@@ -139,8 +139,15 @@ func TestWhatLacks(t *testing.T) {
 	if len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "encapsulates") {
 		t.Errorf("%q", plan.Notes)
 	}
+	h.ByHand = true
+	for quick, seconds := range map[bool]float64{false: 180, true: 60} {
+		plan, err := find(t, "m9").Plan(h, quick)
+		if err != nil || plan.Repeats != 1 || !plan.Arms[0].Workload.ByHand || plan.Arms[0].Workload.Seconds != seconds || !strings.Contains(strings.Join(plan.Notes, ";"), "you pull the cable") {
+			t.Errorf("by hand, quick %v: %+v, %v", quick, plan, err)
+		}
+	}
 	h.Cable = false
-	if _, err := find(t, "m9").Plan(h, false); err == nil || !strings.Contains(err.Error(), "culvert lab up") {
+	if _, err := find(t, "m9").Plan(h, false); err == nil || !strings.Contains(err.Error(), "(--pull and --plug), or run it on a terminal, where it asks you to, or take ends in a lab (culvert lab up)") {
 		t.Errorf("no cable: %v", err)
 	}
 	h.Paths = h.Paths[:1]

@@ -253,7 +253,7 @@ func describeLoad(w bench.Workload) string {
 		parts = append(parts, "UDP")
 	}
 	if w.Pulled {
-		parts = append(parts, "the cable is pulled")
+		parts = append(parts, "the cable is pulled"+map[bool]string{true: " by hand"}[w.ByHand])
 	}
 	if w.Reverse {
 		parts = append(parts, "the other end sends")

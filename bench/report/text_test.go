@@ -134,9 +134,9 @@ func TestPrintedAveragesStandBesideMeans(t *testing.T) {
 
 // The description of a workload names all that sets it apart from others.
 func TestLoad(t *testing.T) {
-	w := bench.Workload{Engine: "culvert", Kind: bench.Request, Streams: 2, Size: 3 << 20, Flows: 8, Sources: 5, MACs: 4, Senders: 3, Window: 512, Rate: 7, RateLimit: 50, Burst: 64, UDP: true, Pulled: true, Reverse: true, Seconds: 2}
+	w := bench.Workload{Engine: "culvert", Kind: bench.Request, Streams: 2, Size: 3 << 20, Flows: 8, Sources: 5, MACs: 4, Senders: 3, Window: 512, Rate: 7, RateLimit: 50, Burst: 64, UDP: true, Pulled: true, ByHand: true, Reverse: true, Seconds: 2}
 	want := "culvert request, 2 streams, 3 MiB, 8 flows, 5 sources, 4 MAC addresses, 3 senders, window of 512 B, 7 a second, VF limited to 50 Mb/s, " +
-		"bursts of 64, UDP, the cable is pulled, the other end sends, 2 s"
+		"bursts of 64, UDP, the cable is pulled by hand, the other end sends, 2 s"
 	if got := describeLoad(w); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

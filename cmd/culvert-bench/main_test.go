@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/test/helptext"
 )
 
@@ -15,8 +16,11 @@ import (
 // its own executable as the agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "agent" {
-		main()
-		return
+		root := newRoot()
+		if os.Getenv(actsAsVM) != "" {
+			root.SetOut(vfDriver{os.Stdout})
+		}
+		os.Exit(cli.Run(root))
 	}
 	os.Setenv("LC_ALL", "C")
 	os.Exit(m.Run())

@@ -50,7 +50,11 @@ A preset repeats a figure of one of the field reports, with that report's
 parameters: culvert bench presets lists them. Several presets run in turn and make
 one result. m11 and m16 have several ends send at the same time: their figure is
 the total, with the share of each end. m12 and m13 need a machine in the middle
-(--via) that routes or bridges already: the program sets nothing on it.`,
+(--via) that routes or bridges already: the program sets nothing on it.
+
+m9 pulls the cable of the --from end while traffic runs. In a lab it does so
+itself. Elsewhere the commands of --pull and --plug do, or the program asks the
+person at the terminal, and watches the traffic stop and come again.`,
 		Example: runExamples,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
@@ -98,6 +102,9 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   # a ClusterIP beside its pod's own address
   sudo culvert bench run --from pid:4711 --to pid:4712 --service 10.96.0.10
 
+  # the cable is pulled by a command while TCP runs; without --pull by you
+  culvert bench run m9 --from ssh:n1 --to ssh:n2 --pull down.sh --plug up.sh
+
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
@@ -107,6 +114,8 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&b.To, "to", nil, "where traffic stops; more than once: to each of them, for m16 at the same time")
 	f.StringVar(&b.Via, "via", "", "a third end, which forwards: measure only the traffic through it, and its cost there")
 	f.StringVar(&b.Service, "service", "", "an address that leads to --to on the ports 5201 to 5208, such as a ClusterIP: measure the traffic to it beside that to the end's own address")
+	f.StringVar(&b.Pull, "pull", "", "for m9: a `COMMAND` of this host that pulls the cable of the PF $1 of machine $2, such as 'ssh switch shut'")
+	f.StringVar(&b.Plug, "plug", "", "for m9: the `COMMAND` that plugs it in again; without these, a person is asked")
 	f.StringArrayVar(&b.Paths, "path", nil, "measure only these paths: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' needs both")
 	f.IntVar(&b.Limits.Repeats, "repeats", 0, "how many runs of each count at least (default 6, with --quick 3)")
 	f.Float64Var(&b.Limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
@@ -177,6 +186,9 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 	}
 	progress := newProgress()
 	defer progress.Close()
+	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) {
+		order.AskPerson = progress.Say
+	}
 	crew := &conduct.Crew{}
 	defer func() { err = errors.Join(err, crew.Close()) }()
 	progress.Step("putting an agent at each end")

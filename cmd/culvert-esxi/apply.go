@@ -45,7 +45,7 @@ Not verified on ESXi.`,
 	cmd.Flags().BoolVar(&remove, "remove", false, "show the changes of remove")
 	out := cli.AddFormat(cmd, "what to write instead of text", cli.JSON, cli.YAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		_, p, end, err := e.makePlan(cmd, args, remove)
+		_, p, end, err := e.makePlan(cmd, args, remove, false)
 		if err != nil {
 			return err
 		}
@@ -68,8 +68,9 @@ func (e *esxi) drawPlan(cmd *cobra.Command, p plan.Plan) error {
 	return err
 }
 
-// makePlan begins a session and plans. end ends the session.
-func (e *esxi) makePlan(cmd *cobra.Command, args []string, remove bool) (r *apply.Run, p plan.Plan, end func(), err error) {
+// makePlan begins a session and plans. With hold, other runs of this machine stay away from the file and
+// the host until end, which ends the session.
+func (e *esxi) makePlan(cmd *cobra.Command, args []string, remove, hold bool) (r *apply.Run, p plan.Plan, end func(), err error) {
 	spec, conn, err := e.openSession(cmd.Context(), args)
 	if err != nil {
 		return nil, p, nil, err
@@ -80,6 +81,18 @@ func (e *esxi) makePlan(cmd *cobra.Command, args []string, remove bool) (r *appl
 		spec = withoutParts(spec)
 	}
 	r = &apply.Run{Host: conn, Path: madeName(args), Out: cmd.OutOrStdout(), Poll: e.poll, Patience: 30 * time.Minute}
+	if hold {
+		release, err := r.Hold(cmd.Context(), spec)
+		if err != nil {
+			end()
+			return nil, p, nil, err
+		}
+		closeSession := end
+		end = func() {
+			closeSession()
+			release()
+		}
+	}
 	if p, err = r.Plan(cmd.Context(), spec); err != nil {
 		end()
 	}
@@ -96,7 +109,8 @@ Where the host is as the file says already, nothing changes.
 
 It asks before a reboot, for which it puts the host into maintenance mode and
 takes it out again. --reboot answers yes. With a refusal in the plan, it touches
-nothing.
+nothing. On one machine, only one apply or remove at a time works on a file or a
+host.
 
 FILE.made lists what Culvert has made, and how it was before. Keep it beside the
 file: culvert esxi remove takes away what is in that list. apply also takes away
@@ -138,7 +152,7 @@ Not verified on ESXi.`,
 func (e *esxi) runPlan(cmd *cobra.Command, remove bool) {
 	reboot := cmd.Flags().Bool("reboot", false, "allow a reboot of the host without a question")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, p, end, err := e.makePlan(cmd, args, remove)
+		r, p, end, err := e.makePlan(cmd, args, remove, true)
 		if err != nil {
 			return err
 		}

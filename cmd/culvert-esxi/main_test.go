@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -24,6 +25,22 @@ func TestMain(m *testing.M) {
 type person struct {
 	env   map[string]string
 	input string
+	// asked is called when a command reads from standard input.
+	asked func()
+}
+
+// answer is a person's standard input.
+type answer struct {
+	io.Reader
+	asked func()
+}
+
+func (a *answer) Read(b []byte) (int, error) {
+	if a.asked != nil {
+		a.asked()
+		a.asked = nil
+	}
+	return a.Reader.Read(b)
 }
 
 func newPerson(t *testing.T) *person {
@@ -39,7 +56,7 @@ func (p *person) run(t *testing.T, args ...string) (string, error) {
 	var b bytes.Buffer
 	root.SetOut(&b)
 	root.SetErr(&b)
-	root.SetIn(strings.NewReader(p.input))
+	root.SetIn(&answer{strings.NewReader(p.input), p.asked})
 	root.SetArgs(args)
 	err := root.ExecuteContext(t.Context())
 	return b.String(), err
@@ -159,6 +176,31 @@ func TestRebootEndsLogin(t *testing.T) {
 	m.Power(t, "vm1", false)
 	writeFile(t, "login.yaml", "user: culvert\npassword: secret\n")
 	p.expect(t, "remove --reboot --credentials login.yaml", "Nothing of esxi.yaml is left on host esxi01.example.com.\n")
+}
+
+// TestOneAtATime: while apply waits for an answer, a second apply or remove of this machine is refused, also
+// with another file for the host. plan and status are not.
+func TestOneAtATime(t *testing.T) {
+	m := vcsim.New(t, vcsim.Options{})
+	p := newPerson(t)
+	text := "server: " + m.Server + "\nthumbprint: " + m.Thumbprint + "\nports: [{nic: vmnic2, vfs: 2}]\n"
+	writeFile(t, "esxi.yaml", text)
+	writeFile(t, "other.yaml", text)
+	p.input = "y\n"
+	asked := 0
+	p.asked = func() {
+		asked++
+		p.asked = nil
+		p.expect(t, "apply", "error: another culvert esxi is at work: it has the list esxi.yaml.made (process ", "): wait until it has ended")
+		p.expect(t, "remove other.yaml --reboot", "error: another culvert esxi is at work: it has host esxi01.example.com (process ", "): wait until it has ended")
+		p.expect(t, "plan other.yaml", "~ port vmnic2: VFs 0 -> 2")
+		p.expect(t, "status", "ready")
+	}
+	p.expect(t, "apply", "Host esxi01.example.com is as esxi.yaml says.\n")
+	p.expect(t, "apply other.yaml", "Host esxi01.example.com is as other.yaml says.\n")
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
 }
 
 // TestRole: each privilege of the role is one that a host knows.

@@ -63,7 +63,7 @@ var floors = [][]string{
 	{"lab/..."},
 
 	// mechanisms, each written once
-	{"internal/screen"},
+	{"internal/screen", "internal/strictyaml"},
 	{"internal/change", "internal/durable", "internal/excerpt", "internal/keylock", "internal/program", "internal/share", "internal/suggest"},
 	{"api/v1alpha1"},
 }
@@ -136,7 +136,7 @@ var pure = []string{
 	"internal/kernel/balance", "internal/kernel/step", "internal/keylock", "internal/network/ipam", "internal/network/ipam/blocks", "internal/network/netannotation",
 	"internal/network/netconf", "internal/network/service", "internal/network/strictjson", "internal/node/alloc", "internal/node/desired", "internal/node/journal/pages",
 	"internal/node/service/table", "internal/node/status", "internal/node/status/pick", "internal/node/status/text", "internal/node/trouble", "internal/screen",
-	"internal/share", "internal/suggest", "internal/vf",
+	"internal/share", "internal/strictyaml", "internal/suggest", "internal/vf",
 }
 
 // impure lists the packages that pure packages must not import.

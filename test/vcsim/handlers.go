@@ -205,7 +205,7 @@ func (h *host) RebootHostTask(ctx *simulator.Context, req *types.RebootHost_Task
 }
 
 func (v *machine) ReconfigVMTask(ctx *simulator.Context, req *types.ReconfigVM_Task) soap.HasFault {
-	fault := firstFault(mayChangeDevices(v.VirtualMachine, req.Spec), hasRoom(v.VirtualMachine, req.Spec))
+	fault := firstFault(isUnchanged(v.VirtualMachine, req.Spec), mayChangeDevices(v.VirtualMachine, req.Spec), hasRoom(v.VirtualMachine, req.Spec))
 	unit := int32(firstUnit)
 	for _, change := range req.Spec.DeviceChange {
 		c := change.GetVirtualDeviceConfigSpec()

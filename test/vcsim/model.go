@@ -10,6 +10,7 @@
 package vcsim
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -34,6 +35,7 @@ const (
 // Options say how the host is.
 type Options struct {
 	VCenter bool // the host HostName is one of several in a vCenter
+	Spread  bool // they are in folders, clusters and two datacenters
 	// AppliesLive is HostCapability.deviceRebindWithoutRebootSupported.
 	AppliesLive bool
 	MaxVFs      int  // of a port; 0 stands for 8
@@ -83,6 +85,9 @@ func New(t testing.TB, o Options) *Model {
 		m.sim = simulator.VPX()
 		m.sim.Host, m.sim.Cluster = 2, 0
 	}
+	if o.Spread {
+		m.sim.Datacenter, m.sim.Folder, m.sim.Cluster, m.sim.ClusterHost = 2, 1, 2, 2
+	}
 	m.sim.Autostart, m.sim.Machine = false, 3
 	if err := m.sim.Create(); err != nil {
 		t.Fatal(err)
@@ -97,6 +102,9 @@ func New(t testing.TB, o Options) *Model {
 		m.host.Name = "esxi01.example.com"
 	}
 	m.HostName = m.host.Name
+	hardware := *m.host.Hardware
+	hardware.SystemInfo.Uuid = rand.Text() // no other model on this machine is the same host
+	m.host.Hardware = &hardware
 	m.network = m.sim.Map().Get(*m.host.ConfigManager.NetworkSystem).(*simulator.HostNetworkSystem)
 	m.addPorts()
 	m.addMachines()
@@ -213,6 +221,43 @@ func (m *Model) Machine(name string) *simulator.VirtualMachine {
 // Maintenance puts the host into maintenance mode, or out of it, as a person would.
 func (m *Model) Maintenance(on bool) { m.host.Runtime.InMaintenanceMode = on }
 
+// EndSessions ends all sessions, as a server does that restarts its services. A function in Before calls
+// it.
+func (m *Model) EndSessions() {
+	for cookie := range m.cookies {
+		m.cookies[cookie] = true
+	}
+}
+
+// Network is the configuration of the host's network, for tests to change.
+func (m *Model) Network() *types.HostNetworkInfo { return m.network.NetworkInfo }
+
+// Leave takes a virtual machine from the host, as when it moves to another one. The function that it
+// returns brings it back.
+func (m *Model) Leave(name string) (comeBack func()) {
+	before := slices.Clone(m.host.Vm)
+	vm := m.Machine(name)
+	m.host.Vm = slices.DeleteFunc(slices.Clone(before), func(ref types.ManagedObjectReference) bool { return ref == vm.Self })
+	return func() { m.host.Vm = before }
+}
+
+// HideDevices makes the host's compute resource show no EnvironmentBrowser.
+func (m *Model) HideDevices() {
+	switch c := m.sim.Map().Get(*m.host.Parent).(type) {
+	case *mo.ComputeResource:
+		c.EnvironmentBrowser = nil
+	case *simulator.ClusterComputeResource:
+		c.EnvironmentBrowser = nil
+	}
+}
+
+// NameHosts gives all hosts of the vCenter one name.
+func (m *Model) NameHosts(name string) {
+	for _, e := range m.sim.Map().All("HostSystem") {
+		e.(*simulator.HostSystem).Name = name
+	}
+}
+
 // Boots returns how often the host was rebooted.
 func (m *Model) Boots() int {
 	m.mu.Lock()
@@ -238,9 +283,7 @@ func (m *Model) bootHost() {
 	m.boots++
 	m.away = m.Down
 	if !m.options.VCenter {
-		for cookie := range m.cookies {
-			m.cookies[cookie] = true
-		}
+		m.EndSessions()
 	}
 	boot := m.host.Summary.Runtime.BootTime.Add(time.Minute)
 	m.host.Runtime.BootTime = &boot

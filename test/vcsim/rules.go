@@ -147,6 +147,16 @@ func mayChangeDevices(vm *simulator.VirtualMachine, spec types.VirtualMachineCon
 	return nil
 }
 
+// isUnchanged: VirtualMachineConfigSpec.changeVersion: "If specified, the changes are only applied if the
+// current changeVersion matches the specified changeVersion." ConcurrentAccess is thrown "when an
+// operation fails because another operation has modified the datastructure".
+func isUnchanged(vm *simulator.VirtualMachine, spec types.VirtualMachineConfigSpec) types.BaseMethodFault {
+	if spec.ChangeVersion != "" && spec.ChangeVersion != vm.Config.ChangeVersion {
+		return &types.ConcurrentAccess{}
+	}
+	return nil
+}
+
 // The most devices of a virtual machine (VirtualPCIControllerOption.numEthernetCards and
 // numPCIPassthroughDevices).
 const (

@@ -200,6 +200,18 @@ func TestRules(t *testing.T) {
 			c.powerOn(vm)
 			return c.addDevices(vm, newCard("0000:03:00.1")), "InvalidPowerState", c.addDevices(c.Machine("vm2"), newCard("0000:03:00.1"))
 		},
+		"isUnchanged": func(c *caller) (string, string, string) {
+			vm := c.Machine("vm1")
+			vm.Config.ChangeVersion = "2"
+			change := func(version string) string {
+				r, err := methods.ReconfigVM_Task(c.Context(), c.c, &types.ReconfigVM_Task{This: vm.Self, Spec: types.VirtualMachineConfigSpec{ChangeVersion: version}})
+				if err != nil {
+					return nameFault(err)
+				}
+				return c.endTask(r.Returnval, nil)
+			}
+			return change("1"), "ConcurrentAccess", change("2")
+		},
 		"hasRoom": func(c *caller) (string, string, string) {
 			c.bootWith("0000:03:00.1", 8)
 			var cards []types.BaseVirtualDevice

@@ -19,10 +19,14 @@ import (
 	"github.com/culvert-net/culvert/internal/esxi/state"
 	"github.com/culvert-net/culvert/internal/esxi/vsphere"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // ErrRefused means that the plan has refusals. The run stopped before the next call.
 var ErrRefused = errors.New("the host cannot be as the file says")
+
+// ErrChanged means that the host is not as it was when the person saw the plan.
+var ErrChanged = errors.New("the host has changed since the plan was shown")
 
 // ErrReboot means that the person did not allow a reboot.
 var ErrReboot = errors.New("the reboot is not allowed")
@@ -48,6 +52,8 @@ type Run struct {
 	entries made.Made
 	seen    state.Host
 	allowed bool
+	did     map[string]bool // the steps that were done, but for restarts, which may come again
+	last    string          // the step that was done last
 }
 
 // Plan looks at the host, and returns the plan. It changes nothing on the host.
@@ -66,6 +72,9 @@ func (r *Run) Plan(ctx context.Context, spec file.Spec) (plan.Plan, error) {
 // look reads the host, settles the entries and plans.
 func (r *Run) look(ctx context.Context) (plan.Plan, error) {
 	h, err := r.Host.Observe(ctx)
+	if errors.Is(err, vsphere.ErrLogin) && r.Host.Reconnect(ctx) == nil { // the server has ended the session
+		h, err = r.Host.Observe(ctx)
+	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -81,29 +90,28 @@ func (r *Run) Apply(ctx context.Context, p plan.Plan) error {
 	if r.entries.Server == "" {
 		r.entries.Server, r.entries.Host = r.spec.Server, r.spec.Host
 	}
-	done, last := 0, ""
+	r.did = map[string]bool{}
+	done := 0
 	for {
 		if len(p.Refusals) > 0 {
 			return r.stop(done, p, fmt.Errorf("%w: %s", ErrRefused, excerpt.Clean(strings.Join(p.Refusals, "; "))))
 		}
 		if len(p.Steps) == 0 {
-			return r.entries.Write(r.Path)
+			return r.finish()
 		}
-		step := p.Steps[0]
 		if p.Reboots() && !r.allowed {
-			if err := r.askReboot(p.Host); err != nil {
+			if err := r.askReboot(ctx, p); err != nil {
 				return r.stop(done, p, err)
 			}
 		}
-		if step.String() == last {
-			return r.stop(done, p, fmt.Errorf("the host has accepted %q, and does not show it", last))
+		err := r.checkNew(p.Steps[0])
+		if err == nil {
+			err = r.doStep(ctx, p.Steps[0])
 		}
-		last = step.String()
-		if err := r.doStep(ctx, step); err != nil {
+		if err != nil {
 			return r.stop(done, p, err)
 		}
 		done++
-		var err error
 		if p, err = r.look(ctx); err != nil {
 			return r.stop(done, p, err)
 		}
@@ -113,8 +121,41 @@ func (r *Run) Apply(ctx context.Context, p plan.Plan) error {
 	}
 }
 
-func (r *Run) askReboot(name string) error {
-	ok, err := r.AllowReboot(name)
+// finish writes the entries at the end of a run. After remove, those of virtual machines that have left
+// the host are forgotten.
+func (r *Run) finish() error {
+	if len(r.spec.Ports)+len(r.spec.Switches)+len(r.spec.VMs) == 0 {
+		r.entries.ForgetAbsent(&r.seen)
+	}
+	return r.entries.Write(r.Path)
+}
+
+// checkNew returns an error for a step that was done already: the host does not show it, or shows it no
+// more. A reboot may come again for another port.
+func (r *Run) checkNew(step plan.Step) error {
+	text := step.String()
+	key := text
+	if a, ok := step.Action.(plan.ChangeVM); ok { // another one may have the same name
+		key += a.VM.ID
+	}
+	if key == r.last {
+		return fmt.Errorf("the host has accepted %q, and does not show it", text)
+	}
+	if r.did[key] {
+		return fmt.Errorf("the host has accepted %q, and does not show it any more: another program or person changes it back", text)
+	}
+	r.last = key
+	switch step.Action.(type) {
+	case plan.EnterMaintenance, plan.Reboot, plan.ExitMaintenance:
+	default:
+		r.did[key] = true
+	}
+	return nil
+}
+
+// askReboot asks the person, who may take a while. So it looks at the host again.
+func (r *Run) askReboot(ctx context.Context, p plan.Plan) error {
+	ok, err := r.AllowReboot(p.Host)
 	if err != nil {
 		return err
 	}
@@ -122,6 +163,13 @@ func (r *Run) askReboot(name string) error {
 		return ErrReboot
 	}
 	r.allowed = true
+	now, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	if plan.Draw(now, screen.Look{}) != plan.Draw(p, screen.Look{}) {
+		return fmt.Errorf("%w: run the command again, and look at its plan", ErrChanged)
+	}
 	return nil
 }
 
@@ -142,6 +190,7 @@ func (r *Run) stop(done int, p plan.Plan, err error) error {
 
 // doStep writes the entries of a step, and does it.
 func (r *Run) doStep(ctx context.Context, step plan.Step) error {
+	before := r.entries.Clone()
 	r.announce(step.Action)
 	if err := r.entries.Write(r.Path); err != nil {
 		return err
@@ -149,7 +198,15 @@ func (r *Run) doStep(ctx context.Context, step plan.Step) error {
 	for _, l := range step.Lines {
 		fmt.Fprintf(r.Out, "%s %s\n", l.Op, excerpt.Clean(l.Text))
 	}
-	if err := r.Host.Do(ctx, step.Action); err != nil {
+	err := r.Host.Do(ctx, step.Action)
+	if errors.Is(err, vsphere.ErrLogin) && r.Host.Reconnect(ctx) == nil { // the server has ended the session
+		err = r.Host.Do(ctx, step.Action)
+	}
+	if errors.Is(err, vsphere.ErrUndone) { // a part of that name is another's
+		r.entries = before
+		return errors.Join(err, r.entries.Write(r.Path))
+	}
+	if err != nil {
 		return err
 	}
 	if _, ok := step.Action.(plan.Reboot); ok {
@@ -192,7 +249,7 @@ func announceVM(entry made.VM, a plan.ChangeVM) made.VM {
 		entry.Before = &before
 	}
 	var others []int32
-	for _, u := range a.VM.VFs {
+	for _, u := range a.VM.Uses() {
 		others = append(others, u.Key)
 	}
 	for _, n := range a.Add {
@@ -211,12 +268,12 @@ func put[V any](m map[string]V, key string, v V) map[string]V {
 	return m
 }
 
-// waitForBoot returns when the host is back after a reboot: it answers, is connected, and has another
-// time of its boot.
+// waitForBoot returns when the host is back after a reboot: it answers, is connected, and has a later
+// time of its boot. After it was away, any other time will do, since its clock may have been set back.
 func (r *Run) waitForBoot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
-	before := r.seen.Boot
+	before, away := r.seen.Boot, false
 	var last error
 	for {
 		select {
@@ -226,13 +283,18 @@ func (r *Run) waitForBoot(ctx context.Context) error {
 		}
 		h, err := r.Host.Observe(ctx)
 		if err != nil {
-			last = err
-			if err := r.Host.Reconnect(ctx); errors.Is(err, vsphere.ErrLogin) {
+			last, away = err, true
+			err := r.Host.Reconnect(ctx)
+			switch {
+			case errors.Is(err, vsphere.ErrLogin):
 				return fmt.Errorf("host %s restarts, and the saved login ends with that: %w", r.seen.Name, err)
+			case errors.Is(err, vsphere.ErrCertificate):
+				return fmt.Errorf("host %s is back after its reboot: %w", r.seen.Name, err)
 			}
 			continue
 		}
-		if h.Connected && h.Boot.After(before) {
+		away = away || !h.Connected
+		if h.Connected && (h.Boot.After(before) || away && (h.Boot.IsZero() || !h.Boot.Equal(before))) {
 			return nil
 		}
 	}

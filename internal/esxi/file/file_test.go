@@ -59,6 +59,56 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestNames: names have characters and not bytes, and may have spaces and slashes.
+func TestNames(t *testing.T) {
+	long, host := strings.Repeat("名", 80), strings.Repeat("a", 255)
+	spec, err := Parse("esxi.yaml", []byte("server: a\nhost: "+host+"\nvms: [{name: "+long+"}, {name: a b/c%2f}]\nswitches: [{name: "+strings.Repeat("名", 32)+"}]"))
+	if err != nil || spec.Host != host || spec.VMs[0].Name != long || spec.VMs[1].Name != "a b/c%2f" || len(spec.Switches) != 1 {
+		t.Errorf("%+v, %v", spec, err)
+	}
+	for _, text := range []string{"vms: [{name: " + long + "x}]", "host: " + host + "b", "vms: [{name: \" a\"}]", "vms: [{name: \"a\\nb\"}]", "vms: [{name: \"a\\u202eb\"}]"} {
+		if _, err := Parse("esxi.yaml", []byte("server: a\n"+text)); err == nil || !strings.Contains(err.Error(), ": want ") {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+}
+
+// TestEdges: empty lists, missing values, anchors and values of another kind.
+func TestEdges(t *testing.T) {
+	for text, want := range map[string]string{
+		"ports: []\nswitches: ~\nvms:":                      "",
+		"vms: [{name: v, vfs: []}]":                         "",
+		"switches: [{name: a, uplinks: [], portGroups: ~}]": "",
+		"ports: ''":      `ports: "": want a list of ports`,
+		"ports: [~]":     "ports[0]: nothing: want a map with nic, vfs, passthrough",
+		"ports: [[]]":    "ports[0]: a list: want a map",
+		"vms: {name: v}": "vms: a map: want a list of virtual machines",
+		"ports: &p [{nic: vmnic2, vfs: 1}]\nvms: *p":                "vms: an alias (*p): want a list",
+		"ports: [{nic: vmnic2, vfs: &n 1}, {nic: vmnic3, vfs: *n}]": "ports[1].vfs: an alias (*n): want a number",
+		"ports: [{<<: {nic: vmnic2}, vfs: 1}]":                      "ports[0].<<: unknown key",
+		"ports: [{nic: vmnic2, vfs: 2.0}]":                          `ports[0].vfs: "2.0": want a number from 0 to 256`,
+		"ports: [{nic: vmnic2, vfs: -1}]":                           `ports[0].vfs: "-1": want a number`,
+		"ports: [{nic: vmnic2, vfs: 0x2}]":                          `ports[0].vfs: "0x2": want a number`,
+		"ports: [{nic: vmnic2, vfs: 99999999999999999999}]":         "want a number",
+		"ports: [{nic: [vmnic2], vfs: 1}]":                          "ports[0].nic: a list: want the name of a physical port",
+		"switches: [{name: a, uplinks: vmnic2}]":                    `switches[0].uplinks: "vmnic2": want a list`,
+		"switches: [{name: a, uplinks: [~]}]":                       "switches[0].uplinks[0]: nothing: want the name of a physical port",
+		"switches: [{name: a, uplinks: [vmnic2, vmnic2]}]":          "vmnic2 is an uplink on line 2 already",
+		"switches: [{name: a, security: []}]":                       "switches[0].security: a list: want a map",
+		"switches: [{name: a, security: {promiscuous: 1}}]":         `promiscuous: "1": want true or false`,
+		"switches: [{name: a, portGroups: [g]}]":                    `portGroups[0]: "g": want a map`,
+		"switches: [{name: a, portGroups: [{name: g}, {name: g}]}]": "portGroups[1].name: \"g\" is there already",
+		"vms: [{name: v, vfs: [{as: device, port: vmnic2, address: \"0000:03:02.0\"}, {as: device, port: vmnic2, address: \"0000:03:02.0\"}]}]": `"0000:03:02.0" is there already`,
+		"\xff":        "not YAML",
+		"\tports: []": "not YAML",
+	} {
+		_, err := Parse("esxi.yaml", []byte("server: a\n"+text))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q:\n%v\nwant %s", text, err, want)
+		}
+	}
+}
+
 // TestMistakes: an error has the file, the line, the field, the value and what would work.
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
@@ -118,4 +168,23 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text []byte) {
 		_, _ = Parse("esxi.yaml", text) // no panic
 	})
+}
+
+// TestCredentialsStaySecret: no mistake in a file with a password shows the password.
+func TestCredentialsStaySecret(t *testing.T) {
+	for _, text := range []string{
+		"hunter2", "root\nhunter2\n", "root: hunter2", "hunter2: root", "- root\n- hunter2", "user: root\npassword: *hunter2", "user: root\npassword: [hunter2]",
+		"user: root\npassword: {hunter2: x}", "user: root\npassword: !hunter2", "user: root\npassword: hunter2: x", "user: root\npassword: hunter2\npassword: hunter2",
+		"user: root\npassword: \"hunter2\n", "user: root\nhunter2", "user: root\npassword: @hunter2", "user: root\npassword: %hunter2", "user: root\npassword: hunter2\n---\nhunter2",
+		"user: root\npassword: hunter2\n--- *hunter2", "user: root\npassword:\thunter2\n\thunter2", "user: [root, hunter2]\npassword: hunter2", "<<: *hunter2", "user: \"root\\nhunter2\"\npassword: x",
+	} {
+		_, _, err := ParseCredentials("login.yaml", []byte(text))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	user, password, err := ParseCredentials("login.yaml", []byte("user: root\npassword: \"*hunter2\"\n"))
+	if user != "root" || password != "*hunter2" || err != nil {
+		t.Errorf("%s, %s, %v", user, password, err)
+	}
 }

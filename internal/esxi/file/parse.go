@@ -1,14 +1,12 @@
 package file
 
 import (
-	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -23,42 +21,28 @@ func Parse(name string, text []byte) (Spec, error) {
 	if len(text) > maxSize {
 		return Spec{}, fmt.Errorf("%s: %d bytes are too many: at most %d are read", name, len(text), maxSize)
 	}
-	root, err := readDocument(name, text, "server, and ports, switches or vms")
+	root, err := readDocument(name, text, "server, and ports, switches or vms", false)
 	if err != nil {
 		return Spec{}, err
 	}
-	r := &reader{name: name}
-	spec := r.readSpec(value{root, ""})
-	return spec, errors.Join(r.errs...)
+	r := newReader(name)
+	spec := r.readSpec(value{Node: root})
+	return spec, r.joinMistakes()
 }
 
 // ParseCredentials reads the text of a file with a user and a password. Its errors do not show the
 // password.
 func ParseCredentials(name string, text []byte) (user, password string, err error) {
-	root, err := readDocument(name, text, "user and password")
+	root, err := readDocument(name, text, "user and password", true)
 	if err != nil {
 		return "", "", err
 	}
-	r := &reader{name: name}
-	o := r.readObject(value{root, ""}, "user", "password")
+	r := newReader(name)
+	r.Secret = true
+	o := r.readObject(value{Node: root}, "user", "password")
 	user = o.requireText("user", "the name of a user", parseLine)
 	password = o.requireText("password", "the password", func(s string) (string, bool) { return s, true })
-	return user, password, errors.Join(r.errs...)
-}
-
-// readDocument returns the one document of a text.
-func readDocument(name string, text []byte, want string) (*yaml.Node, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var doc, next yaml.Node
-	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) || err == nil && isEmpty(doc.Content[0]) {
-		return nil, fmt.Errorf("%s: the file is empty: want %s", name, want)
-	} else if err != nil {
-		return nil, fmt.Errorf("%s: not YAML: %s", name, excerpt.Line(err.Error()))
-	}
-	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s:%d: a second document: want one only, remove what follows ---", name, max(next.Line, 1))
-	}
-	return doc.Content[0], nil
+	return user, password, r.joinMistakes()
 }
 
 func (r *reader) readSpec(v value) Spec {
@@ -67,10 +51,10 @@ func (r *reader) readSpec(v value) Spec {
 		Server:     o.requireText("server", "the name or address of an ESXi host or a vCenter, such as esxi01.example.com", parseServer),
 		Thumbprint: o.readText("thumbprint", "the SHA-256 thumbprint of the server's certificate: 64 hexadecimal digits, with or without colons", parseThumbprint),
 		CAFile:     o.readText("caFile", "the path of a file with certificates (PEM)", func(s string) (string, bool) { return s, excerpt.Clean(s) == s }),
-		Host:       o.readText("host", "the host's name in the vCenter's inventory", parseLine),
+		Host:       o.readText("host", "the host's name in the vCenter's inventory", parseHost),
 	}
 	if s.Thumbprint != "" && s.CAFile != "" {
-		r.addMistake(o.fields["caFile"], "thumbprint is given too: keep one of them")
+		r.AddMistake(o.fields["caFile"], "thumbprint is given too: keep one of them")
 	}
 	seen := names{}
 	for _, item := range o.readItems("ports", "ports, such as {nic: vmnic2, vfs: 2}") {
@@ -95,18 +79,16 @@ func (o object) requireDistinct(seen names, kind, key, name string) {
 		return
 	}
 	if first := seen[[2]string{kind, name}]; first > 0 {
-		o.addMistake(v, "%s is there already, on line %d: keep one", excerpt.Quote(name), first)
+		o.AddMistake(v, "%s is there already, on line %d: keep one", excerpt.Quote(name), first)
 		return
 	}
-	seen[[2]string{kind, name}] = v.node.Line
+	seen[[2]string{kind, name}] = v.Node.Line
 }
 
 func (r *reader) readPort(v value, seen names) Port {
 	o := r.readObject(v, "nic", "vfs", "passthrough")
 	p := Port{NIC: o.requireText("nic", wantPort, parsePort), VFs: o.readNumber("vfs", 0, 256, -1)}
-	if p.VFs < 0 && v.node.Kind == yaml.MappingNode && o.fields["vfs"].node == nil {
-		r.addMistake(v, "vfs is missing: want a number from 0 to 256")
-	}
+	o.require("vfs", "a number from 0 to 256")
 	off := o.readText("passthrough", "off: pass-through of a whole port excludes VFs", func(s string) (string, bool) { return s, s == "off" || s == "false" })
 	p.PassthroughOff = off != ""
 	o.requireDistinct(seen, "port", "nic", p.NIC)
@@ -117,15 +99,15 @@ func (r *reader) readSwitch(v value, seen names) Switch {
 	o := r.readObject(v, "name", "uplinks", "mtu", "security", "portGroups")
 	s := Switch{Name: o.requireText("name", "a name of at most 32 characters", parseSwitchName), MTU: o.readNumber("mtu", 1280, 9000, 1500), Security: o.readSecurity()}
 	for _, item := range o.readItems("uplinks", "physical ports, such as [vmnic2]") {
-		uplink, ok := parsePort(item.node.Value)
-		if !ok || item.node.Kind != yaml.ScalarNode {
-			r.rejectValue(item, wantPort)
+		uplink, ok := parsePort(item.Node.Value)
+		if !ok || item.Node.Kind != yaml.ScalarNode {
+			r.Reject(item, wantPort)
 			continue
 		}
 		if first := seen[[2]string{"uplink", uplink}]; first > 0 {
-			r.addMistake(item, "%s is an uplink on line %d already: a port is the uplink of one switch", uplink, first)
+			r.AddMistake(item, "%s is an uplink on line %d already: a port is the uplink of one switch", uplink, first)
 		}
-		seen[[2]string{"uplink", uplink}] = item.node.Line
+		seen[[2]string{"uplink", uplink}] = item.Node.Line
 		s.Uplinks = append(s.Uplinks, uplink)
 	}
 	for _, item := range o.readItems("portGroups", "port groups, such as {name: vf-a, vlan: 100}") {
@@ -168,9 +150,7 @@ func (r *reader) readVF(v value, seen names) VF {
 	}
 	switch f.As {
 	case NIC:
-		if f.PortGroup == "" && o.fields["portGroup"].node == nil {
-			r.addMistake(v, "portGroup is missing: want the name of a port group")
-		}
+		o.require("portGroup", "the name of a port group")
 		o.refuseKey("address", `the host chooses the VF of a "nic": remove it, or write as: device`)
 	case Device:
 		o.refuseKey("portGroup", `a "device" is on no port group: remove it, or write as: nic`)
@@ -184,7 +164,7 @@ func (r *reader) readVF(v value, seen names) VF {
 // refuseKey reports a key that does not go with the others.
 func (o object) refuseKey(key, why string) {
 	if v, found := o.fields[key]; found {
-		o.addMistake(v, "%s: %s", describeNode(v.node), why)
+		o.AddMistake(v, "%s: %s", o.NameValue(v), why)
 	}
 }
 
@@ -206,14 +186,18 @@ func parseAddress(s string) (string, bool) {
 }
 
 // parseLine accepts a name as the API carries it: at most 80 characters, on one line.
-func parseLine(s string) (string, bool) {
-	return s, len(s) <= 80 && strings.TrimSpace(s) == s && excerpt.Clean(s) == s
+func parseLine(s string) (string, bool) { return s, isLine(s, 80) }
+
+// parseHost accepts the name of a host, which may be a whole DNS name.
+func parseHost(s string) (string, bool) { return s, isLine(s, 255) }
+
+func isLine(s string, most int) bool {
+	return utf8.RuneCountInString(s) <= most && strings.TrimSpace(s) == s && excerpt.Clean(s) == s
 }
 
 // parseSwitchName accepts the name of a virtual switch: HostNetworkSystem.AddVirtualSwitch limits
 func parseSwitchName(s string) (string, bool) {
-	_, ok := parseLine(s)
-	return s, ok && len(s) <= 32
+	return s, isLine(s, 32)
 }
 
 func parseMAC(s string) (string, bool) {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 
@@ -100,6 +101,21 @@ func (m Made) IsEmpty() bool {
 	return len(m.Ports)+len(m.Switches)+len(m.Groups)+len(m.VMs) == 0 && !m.Maintenance
 }
 
+// ForgetAbsent removes the entries of virtual machines that the host does not have.
+func (m *Made) ForgetAbsent(h *state.Host) {
+	maps.DeleteFunc(m.VMs, func(id string, _ VM) bool { return h.FindVM(id) == nil })
+}
+
+// Clone returns a copy that further entries do not change.
+func (m Made) Clone() Made {
+	m.Ports, m.Switches, m.Groups, m.VMs = maps.Clone(m.Ports), maps.Clone(m.Switches), maps.Clone(m.Groups), maps.Clone(m.VMs)
+	for id, vm := range m.VMs {
+		vm.Uses = slices.Clone(vm.Uses)
+		m.VMs[id] = vm
+	}
+	return m
+}
+
 // Settle removes the entries of parts that the host does not have, and finds the keys of new VFs.
 func (m *Made) Settle(h *state.Host) {
 	if !h.Maintenance {
@@ -122,11 +138,10 @@ func (m *Made) Settle(h *state.Host) {
 	}
 	for id, entry := range m.VMs {
 		vm := h.FindVM(id)
-		if vm == nil {
-			delete(m.VMs, id)
+		if vm == nil || vm.Unreadable != "" { // it may come back: it is on another host, or its datastore is away
 			continue
 		}
-		entry.Uses = settleUses(entry.Uses, vm.VFs)
+		entry.Uses = settleUses(entry.Uses, vm.Uses())
 		if entry.Before != nil && *entry.Before == vm.Memory() {
 			entry.Before = nil
 		}
@@ -144,16 +159,28 @@ func settleUses(entries []Use, has []state.Use) []Use {
 		i := slices.IndexFunc(has, func(u state.Use) bool {
 			isTaken := slices.ContainsFunc(kept, func(k Use) bool { return k.Key == u.Key })
 			if e.Key != 0 {
-				return u.Key == e.Key && u.As == e.As && u.Port == e.Port
+				return e.isStill(u)
 			}
 			return !isTaken && !slices.Contains(e.Others, u.Key) && e.describes(u)
 		})
 		if i >= 0 {
-			e.Key, e.Others = has[i].Key, nil
+			e.Key, e.MAC, e.Others = has[i].Key, has[i].MAC, nil
 			kept = append(kept, e)
 		}
 	}
 	return kept
+}
+
+// isStill reports whether a VF is the one that the entry has found. A host gives the key of a removed
+// device to a new one, so the MAC address and the PCI address count, too.
+func (e Use) isStill(u state.Use) bool {
+	if u.Key != e.Key || u.As != e.As {
+		return false
+	}
+	if e.As == file.Device { // it stays when its port loses its VFs
+		return (u.Port == e.Port || u.Port == "") && (e.Address == "" || e.Address == u.Address)
+	}
+	return u.Port == e.Port && (e.MAC == "" || e.MAC == u.MAC)
 }
 
 // describes reports whether a VF is the one that the entry announced.

@@ -30,6 +30,8 @@ func TestSettle(t *testing.T) {
 		"its MAC":              {[]Use{announced("a")}, []state.Use{nic(1, "a")}, []int32{1}},
 		"another port group":   {[]Use{announced("")}, []state.Use{{As: file.NIC, Port: "vmnic2", PortGroup: "x", Key: 1}}, nil},
 		"known":                {[]Use{{nic(5, ""), nil}}, []state.Use{nic(5, "a"), nic(6, "a")}, []int32{5}},
+		"its key, another MAC": {[]Use{{nic(5, "a"), nil}}, []state.Use{nic(5, "b")}, nil},
+		"its key, another VF":  {[]Use{{Use: state.Use{As: file.Device, Port: "vmnic2", Address: "x", Key: 5}}}, []state.Use{{As: file.Device, Port: "vmnic2", Address: "y", Key: 5}}, nil},
 		"gone":                 {[]Use{{nic(5, ""), nil}}, []state.Use{nic(6, "a")}, nil},
 		"its key, another way": {[]Use{{nic(5, ""), nil}}, []state.Use{{As: file.Device, Port: "vmnic2", Key: 5}}, nil},
 		"device":               {[]Use{{Use: state.Use{As: file.Device, Port: "vmnic2", Address: "x"}}}, []state.Use{{As: file.Device, Port: "vmnic2", Address: "y", Key: 1}, {As: file.Device, Port: "vmnic2", Address: "x", Key: 2}}, []int32{2}},
@@ -72,5 +74,28 @@ func TestList(t *testing.T) {
 	}
 	if got, err := Read(path); err != nil || !got.IsEmpty() {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestClone: further entries do not change a copy.
+func TestClone(t *testing.T) {
+	m := Made{Switches: map[string]bool{"a": true}, VMs: map[string]VM{"1": {Uses: []Use{{}}}}}
+	before := m.Clone()
+	m.Switches["b"], m.VMs["2"] = true, VM{}
+	m.VMs["1"].Uses[0].Key = 7
+	if diff := cmp.Diff(Made{Switches: map[string]bool{"a": true}, VMs: map[string]VM{"1": {Uses: []Use{{}}}}}, before); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAbsent: the entries of a virtual machine that is away or cannot be read stay, until they are forgotten.
+func TestAbsent(t *testing.T) {
+	m := Made{VMs: map[string]VM{"1": {Name: "vm1", Uses: []Use{{}}}, "2": {Name: "vm2", Uses: []Use{{}}}}}
+	h := state.Host{VMs: []state.VM{{ID: "2", Unreadable: "inaccessible"}}}
+	if m.Settle(&h); len(m.VMs) != 2 {
+		t.Errorf("%+v", m.VMs)
+	}
+	if m.ForgetAbsent(&h); len(m.VMs) != 1 || m.VMs["2"].Name != "vm2" {
+		t.Errorf("%+v", m.VMs)
 	}
 }

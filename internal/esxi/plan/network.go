@@ -61,6 +61,11 @@ func (p *planner) checkUplinks(want file.Switch) {
 			p.refuse("host %s has no port %s, the uplink of vSwitch %s%s", p.host.Name, nic, want.Name, p.suggestPort(nic))
 			continue
 		}
+		for _, d := range p.host.Distributed {
+			if slices.Contains(d.Uplinks, nic) {
+				p.refuse("port %s is an uplink of distributed switch %s: remove it there first, or take another port for vSwitch %s", nic, d.Name, want.Name)
+			}
+		}
 		s := p.switchWith(nic)
 		if s != nil && s.Name != want.Name && !p.made.Switches[s.Name] {
 			p.refuse("port %s is an uplink of vSwitch %s, which Culvert did not make: remove it there first, or take another port for vSwitch %s", nic, s.Name, want.Name)

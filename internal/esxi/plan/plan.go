@@ -88,7 +88,9 @@ func Make(spec file.Spec, m made.Made, h state.Host) Plan {
 		return p.plan
 	}
 	p.planPorts()
+	p.checkFunctions()
 	p.planVMs()
+	p.noteAbsent()
 	p.planSwitches()
 	p.planGroups()
 	p.checkDemand()
@@ -143,6 +145,18 @@ func (p *planner) planPorts() {
 	}
 }
 
+// checkFunctions refuses two ports of the file that are one PCI function and have other numbers of VFs.
+func (p *planner) checkFunctions() {
+	for i, a := range p.spec.Ports {
+		for _, b := range p.spec.Ports[:i] {
+			one, two := p.host.FindPort(a.NIC), p.host.FindPort(b.NIC)
+			if one != nil && two != nil && one.PCI == two.PCI && a.VFs != b.VFs {
+				p.refuse("ports %s and %s are one PCI function (%s), which has its VFs for both: write the same vfs for both, or leave one out", b.NIC, a.NIC, one.PCI)
+			}
+		}
+	}
+}
+
 func (p *planner) planPort(port state.Port, want file.Port) {
 	passes := port.Passthrough || port.PassActive
 	switch {
@@ -185,6 +199,9 @@ func (p *planner) setPort(port state.Port, to made.Setting) {
 	}
 	var hurts []string
 	for _, vm := range p.host.VMs {
+		if vm.On && vm.Unreadable != "" {
+			p.refuse("virtual machine %s is %s and %s, so it may have VFs of port %s: look at its files and their datastore, or shut it down", vm.Name, vm.Power, vm.Unreadable, port.NIC)
+		}
 		for _, use := range vm.VFs {
 			if vm.On && use.Port == port.NIC {
 				p.refuse("VFs of port %s are in use: virtual machine %s is %s: shut it down", port.NIC, vm.Name, vm.Power)

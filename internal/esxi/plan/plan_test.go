@@ -70,8 +70,23 @@ func TestRefusals(t *testing.T) {
 		"port is not in file":    {"vms: [{name: vm2, vfs: [{as: device, port: vmnic3}]}]", nil, "port vmnic3 has no VFs: add it to ports in the file"},
 		"VM is on": {twoVFs + "vms: [{name: vm1, vfs: [{as: nic, port: vmnic2, portGroup: VM Network, mac: \"00:50:56:01:02:03\"}]}]", on,
 			"virtual machine vm1 is on, and changes only while it is off: shut it down"},
-		"no such VM":         {"vms: [{name: vm3}]", nil, "host esxi01 has no virtual machine vm3: did you mean vm1?"},
-		"two of a name":      {"vms: [{name: vm2}]", func(h *state.Host) { h.VMs[0].Name = "vm2" }, "has two virtual machines vm2: rename one"},
+		"no such VM":        {"vms: [{name: vm3}]", nil, "host esxi01 has no virtual machine vm3: did you mean vm1?"},
+		"two of a name":     {"vms: [{name: vm2}]", func(h *state.Host) { h.VMs[0].Name = "vm2" }, "has two virtual machines vm2: rename one"},
+		"a template":        {"vms: [{name: vm2}]", func(h *state.Host) { h.VMs[1].Template = true }, "virtual machine vm2 is a template, which has no VFs"},
+		"cannot be read":    {"vms: [{name: vm2}]", func(h *state.Host) { h.VMs[1].Unreadable = "inaccessible" }, "virtual machine vm2 is inaccessible, so its devices are not known"},
+		"one ID for two":    {"vms: [{name: vm2}]", func(h *state.Host) { h.VMs[0].ID = "2" }, "virtual machine vm2 has no instance UUID of its own"},
+		"no ID":             {"vms: [{name: vm2}]", func(h *state.Host) { h.VMs[1].ID = "" }, "virtual machine vm2 has no instance UUID of its own"},
+		"unreadable and on": {"ports: [{nic: vmnic3, vfs: 2}]", func(h *state.Host) { h.VMs[1].Unreadable, h.VMs[1].On = "disconnected", true }, "a reboot needs maintenance mode, and 1 virtual machine is on: shut down, or move to another host: vm2"},
+		"unreadable, no reboot": {"ports: [{nic: vmnic3, vfs: 2}]", func(h *state.Host) {
+			h.AppliesLive, h.VMs[1].Unreadable, h.VMs[1].On, h.VMs[1].Power = true, "disconnected", true, "on"
+		}, "virtual machine vm2 is on and disconnected, so it may have VFs of port vmnic3"},
+		"one function":       {"ports: [{nic: vmnic2, vfs: 2}, {nic: vmnic3, vfs: 3}]", func(h *state.Host) { h.Ports[1] = h.Ports[0]; h.Ports[1].NIC = "vmnic3" }, "ports vmnic2 and vmnic3 are one PCI function (0000:03:00.0), which has its VFs for both"},
+		"distributed uplink": {another, func(h *state.Host) { h.Distributed = []state.Switch{{Name: "dvs", Uplinks: []string{"vmnic3"}}} }, "port vmnic3 is an uplink of distributed switch dvs: remove it there first, or take another port for vSwitch sriov-a"},
+		"two have the VF": {"vms: [{name: vm2, vfs: [{as: device, port: vmnic2, address: \"0000:03:02.0\"}]}]", func(h *state.Host) {
+			h.VMs[0].VFs[0].Address = "0000:03:02.0"
+			h.VMs = append(h.VMs, state.VM{Name: "vm3", ID: "3", VFs: []state.Use{{As: file.Device, Port: "vmnic2", Address: "0000:03:02.0", Key: 1}}})
+			h.VMs[0].VFs = nil
+		}, "VF 0000:03:02.0 belongs to virtual machine vm3"},
 		"no such port of VF": {"vms: [{name: vm2, vfs: [{as: device, port: vmnic8}]}]", nil, "virtual machine vm2: host esxi01 has no port vmnic8"},
 		"no such port group": {"vms: [{name: vm2, vfs: [{as: nic, port: vmnic2, portGroup: vf-z}]}]", nil, "virtual machine vm2: there is no port group vf-z: add it to a switch of the file"},
 		"no slot for a NIC":  {"vms: [{name: vm2, vfs: [{as: nic, port: vmnic2, portGroup: VM Network}]}]", func(h *state.Host) { h.VMs[1].Cards = 2 }, "virtual machine vm2 has no free slot: it would have 3 network adapters, and can have 2"},
@@ -95,7 +110,7 @@ func TestRefusals(t *testing.T) {
 		if got := strings.Join(p.Refusals, "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q\nwant %q", name, got, c.want)
 		}
-		if len(p.Refusals) != 1 && name != "VFs in use" {
+		if len(p.Refusals) != 1 && name != "VFs in use" && name != "unreadable and on" {
 			t.Errorf("%s: %d refusals: %q", name, len(p.Refusals), p.Refusals)
 		}
 	}
@@ -172,7 +187,7 @@ func TestSteps(t *testing.T) {
 				"port group vf-a cannot go: virtual machine vm2 has a network adapter on it that stays: move that first, or keep the port group in the file"},
 		"remove, foreign group": {twoVFs, made.Made{Switches: ours.Switches}, has, "- vSwitch sriov-a\nvSwitch sriov-a cannot go: its port group vf-a is not from Culvert: remove that by hand, or keep the switch in the file"},
 		"changed by others":     {"", made.Made{Ports: map[string]made.Port{"vmnic2": {Set: made.Setting{VFs: 4}, Was: made.Setting{VFs: 3}}}}, nil, "port vmnic2 has 2 VFs now, and Culvert gave it 4: it was changed outside Culvert, so it stays"},
-		"memory for others":     {"", made.Made{VMs: map[string]made.VM{"1": {Before: &state.Memory{}}}}, nil, "virtual machine vm1 keeps its reserved memory for its other VFs"},
+		"memory for others":     {"", made.Made{VMs: map[string]made.VM{"1": {Before: &state.Memory{}}}}, nil, "virtual machine vm1 keeps its reserved memory for its other VFs and PCI devices"},
 	} {
 		h := newHost()
 		if c.change != nil {
@@ -181,6 +196,49 @@ func TestSteps(t *testing.T) {
 		if diff := cmp.Diff(c.want, steps(Make(parse(t, c.text), c.made, h))); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
+	}
+}
+
+// TestSuspended: a suspended virtual machine is in the way of its own change, and not of a reboot.
+func TestSuspended(t *testing.T) {
+	h := newHost()
+	h.VMs[1].On, h.VMs[1].Power = true, state.Suspended
+	if p := Make(parse(t, "ports: [{nic: vmnic3, vfs: 2}]"), made.Made{}, h); len(p.Refusals) > 0 || !p.Reboots() {
+		t.Errorf("%q", p.Refusals)
+	}
+	p := Make(parse(t, "vms: [{name: vm2, vfs: [{as: device, port: vmnic2}]}]"), made.Made{}, h)
+	if len(p.Refusals) != 1 || p.Refusals[0] != "virtual machine vm2 is suspended, and changes only while it is off: shut it down" {
+		t.Errorf("%q", p.Refusals)
+	}
+}
+
+// TestSharedVF: a VF that Culvert takes from one virtual machine and that another one has as well is not
+// free.
+func TestSharedVF(t *testing.T) {
+	h := newHost()
+	device := state.Use{As: file.Device, Port: "vmnic2", Address: "0000:03:02.0", Key: 5}
+	h.VMs[0].VFs = []state.Use{device}
+	h.VMs = append(h.VMs, state.VM{Name: "vm3", ID: "3", VFs: []state.Use{device}})
+	ours := made.Made{VMs: map[string]made.VM{"1": {Name: "vm1", Uses: []made.Use{{Use: device}}}}}
+	p := Make(parse(t, "vms: [{name: vm2, vfs: [{as: device, port: vmnic2}]}]"), ours, h)
+	if got := steps(p); !strings.Contains(got, "virtual machine vm2: VF 0000:03:02.1 of vmnic2") || strings.Contains(got, "vm2: VF 0000:03:02.0") {
+		t.Error(got)
+	}
+}
+
+// TestAbsent: a virtual machine that Culvert has changed, and that has left the host, is named. Another one
+// that has its instance UUID is left alone.
+func TestAbsent(t *testing.T) {
+	entry := made.VM{Name: "vm1", Uses: []made.Use{{Use: state.Use{As: file.NIC, Port: "vmnic2", Key: 4000}}}}
+	h := newHost()
+	p := Make(parse(t, ""), made.Made{VMs: map[string]made.VM{"9": entry}}, h)
+	if got := steps(p); got != "virtual machine vm1, which Culvert has given 1 VF, is not on this host any more: apply does nothing to it, and remove forgets it" {
+		t.Error(got)
+	}
+	h.VMs[1].ID = "1"
+	p = Make(parse(t, ""), made.Made{VMs: map[string]made.VM{"1": entry}}, h)
+	if len(p.Steps) > 0 || len(p.Refusals) != 1 || !strings.Contains(p.Refusals[0], "has the instance UUID of another one") {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ func (p *planner) planVMs() {
 	for i := range p.host.VMs {
 		vm := &p.host.VMs[i]
 		want, isWanted := wanted[vm.ID]
-		entry, isMade := p.made.VMs[vm.ID]
+		entry, isMade := p.madeFor(vm)
 		if isWanted || isMade {
 			missing[vm.ID] = p.matchVFs(vm, want, entry)
 		}
@@ -36,9 +37,28 @@ func (p *planner) planVMs() {
 	for i := range p.host.VMs {
 		vm := &p.host.VMs[i]
 		want, isWanted := wanted[vm.ID]
-		entry, isMade := p.made.VMs[vm.ID]
+		entry, isMade := p.madeFor(vm)
 		if isWanted || isMade {
 			p.changeVM(vm, entry, len(want), missing[vm.ID])
+		}
+	}
+}
+
+// madeFor returns the entry of a virtual machine, unless another one has its ID too.
+func (p *planner) madeFor(vm *state.VM) (made.VM, bool) {
+	entry, isMade := p.made.VMs[vm.ID]
+	if isMade && p.countID(vm.ID) > 1 {
+		p.refuse("virtual machine %s, which Culvert has changed, has the instance UUID of another one: give that one another", entry.Name)
+		return made.VM{}, false
+	}
+	return entry, isMade
+}
+
+// noteAbsent names the virtual machines that Culvert has changed, and that have left the host.
+func (p *planner) noteAbsent() {
+	for _, id := range slices.Sorted(maps.Keys(p.made.VMs)) {
+		if p.host.FindVM(id) == nil {
+			p.addNote("virtual machine %s, which Culvert has given %s, is not on this host any more: apply does nothing to it, and remove forgets it", p.made.VMs[id].Name, countVFs(len(p.made.VMs[id].Uses)))
 		}
 	}
 }
@@ -58,10 +78,29 @@ func (p *planner) findVM(name string) *state.VM {
 		}
 		found = &p.host.VMs[i]
 	}
-	if found == nil {
+	switch {
+	case found == nil:
 		p.refuse("host %s has no virtual machine %s%s", p.host.Name, name, suggestName(name, known))
+	case found.Unreadable != "":
+		p.refuse("virtual machine %s is %s, so its devices are not known: look at its files and their datastore", name, found.Unreadable)
+	case found.Template:
+		p.refuse("virtual machine %s is a template, which has no VFs: convert it to a virtual machine, or name one that was made from it", name)
+	case p.countID(found.ID) > 1 || found.ID == "":
+		p.refuse("virtual machine %s has no instance UUID of its own, by which Culvert would know it again: give it one (uuid.action = \"create\" in its settings), or make it anew from its disks", name)
+	default:
+		return found
 	}
-	return found
+	return nil
+}
+
+// countID returns how many virtual machines have an ID. Copied files may have that of another.
+func (p *planner) countID(id string) (n int) {
+	for _, vm := range p.host.VMs {
+		if vm.ID == id {
+			n++
+		}
+	}
+	return n
 }
 
 // matchVFs finds the VFs of the file that a virtual machine has, notes those that Culvert gave it and
@@ -70,7 +109,7 @@ func (p *planner) matchVFs(vm *state.VM, want []file.VF, entry made.VM) (missing
 	isOurs := func(u state.Use) bool {
 		return slices.ContainsFunc(entry.Uses, func(e made.Use) bool { return e.Key == u.Key })
 	}
-	uses := slices.Clone(vm.VFs)
+	uses := vm.Uses()
 	slices.SortStableFunc(uses, func(a, b state.Use) int { // those that Culvert gave are matched first
 		switch {
 		case isOurs(a) == isOurs(b):
@@ -111,7 +150,7 @@ func satisfies(u state.Use, w file.VF) bool {
 func (p *planner) changeVM(vm *state.VM, entry made.VM, wants int, missing []file.VF) {
 	take, give := ChangeVM{VM: *vm}, ChangeVM{VM: *vm}
 	var taken, given []Line
-	for _, use := range vm.VFs {
+	for _, use := range vm.Uses() {
 		if slices.Contains(p.removing[vm.ID], use.Key) {
 			take.Remove = append(take.Remove, use)
 			taken = append(taken, Line{"-", fmt.Sprintf("virtual machine %s: %s", vm.Name, describeUse(use))})
@@ -122,8 +161,8 @@ func (p *planner) changeVM(vm *state.VM, entry made.VM, wants int, missing []fil
 	case wants > 0 && !vm.Locked && vm.ReservedMB < vm.MemoryMB:
 		give.Memory = &all
 		given = append(given, Line{"~", fmt.Sprintf("virtual machine %s: reserved memory %d MB -> all %d MB", vm.Name, vm.ReservedMB, vm.MemoryMB)})
-	case wants == 0 && entry.Before != nil && len(vm.VFs) > len(take.Remove):
-		p.addNote("virtual machine %s keeps its reserved memory for its other VFs", vm.Name)
+	case wants == 0 && entry.Before != nil && len(vm.Uses()) > len(take.Remove):
+		p.addNote("virtual machine %s keeps its reserved memory for its other VFs and PCI devices", vm.Name)
 	case wants == 0 && entry.Before != nil && vm.Locked:
 		take.Memory = entry.Before
 		taken = append(taken, Line{"~", fmt.Sprintf("virtual machine %s: reserved memory all -> %s", vm.Name, describeMemory(*entry.Before))})
@@ -194,8 +233,8 @@ func (p *planner) chooseVF(vm *state.VM, want file.VF) (NewUse, bool) {
 		return use, true // the demand is checked against the VFs that will be there
 	}
 	for _, f := range port.VFs {
-		holder, _ := p.host.Holder(f.PCI)
-		isFree := holder == nil || slices.ContainsFunc(holder.VFs, func(u state.Use) bool { return u.Address == f.PCI && slices.Contains(p.removing[holder.ID], u.Key) })
+		holder := p.keeperOf(f.PCI)
+		isFree := holder == nil
 		switch {
 		case want.Address == f.PCI && !isFree:
 			p.refuse("virtual machine %s: VF %s belongs to virtual machine %s", vm.Name, f.PCI, holder.Name)
@@ -215,6 +254,18 @@ func (p *planner) chooseVF(vm *state.VM, want file.VF) (NewUse, bool) {
 		return use, true // more VFs are asked for than there are; checkDemand says who has them
 	}
 	return use, false
+}
+
+// keeperOf returns a virtual machine that has a VF and keeps it, or nil.
+func (p *planner) keeperOf(address string) *state.VM {
+	for i, vm := range p.host.VMs {
+		for _, u := range vm.VFs {
+			if u.Address == address && !slices.Contains(p.removing[vm.ID], u.Key) {
+				return &p.host.VMs[i]
+			}
+		}
+	}
+	return nil
 }
 
 // isNamed reports whether the file names a VF by its address.
@@ -257,6 +308,9 @@ func (p *planner) checkDemand() {
 }
 
 func describeUse(u state.Use) string {
+	if u.Port == "" {
+		return fmt.Sprintf("PCI device %s, which was a VF", u.Address)
+	}
 	if u.As == file.Device {
 		return fmt.Sprintf("VF %s of %s as a PCI device", u.Address, u.Port)
 	}

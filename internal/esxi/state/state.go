@@ -13,6 +13,7 @@ import (
 // Host is one ESXi host as it was seen.
 type Host struct {
 	Name        string      `json:"name"`
+	UUID        string      `json:"uuid"` // of the hardware
 	Product     string      `json:"product"`
 	Connected   bool        `json:"connected"`
 	Maintenance bool        `json:"maintenanceMode"`
@@ -20,6 +21,7 @@ type Host struct {
 	AppliesLive bool        `json:"appliesPassthroughWithoutReboot"` // HostCapability.deviceRebindWithoutRebootSupported
 	Ports       []Port      `json:"ports"`
 	Switches    []Switch    `json:"switches"`
+	Distributed []Switch    `json:"distributedSwitches,omitempty"` // their uplinks on this host
 	PortGroups  []PortGroup `json:"portGroups"`
 	VMs         []VM        `json:"vms"`
 }
@@ -116,11 +118,20 @@ type VM struct {
 	Cards      int      `json:"networkAdapters"`
 	VFs        []Use    `json:"vfs"`
 	Devices    int      `json:"pciDevices"`
+	Others     []Use    `json:"otherDevices,omitempty"` // PCI devices that are no VF of the host now; their ports are not known
+	Template   bool     `json:"template,omitempty"`
+	Unreadable string   `json:"unreadable,omitempty"` // why nothing but its name and power is known: disconnected, inaccessible
 
 	Controller int32 `json:"-"` // key of the PCI controller
 	MaxCards   int   `json:"-"` // 0: not known
 	MaxDevices int   `json:"-"`
 }
+
+// Uses returns the VFs and the other PCI devices.
+func (v VM) Uses() []Use { return slices.Concat(v.VFs, v.Others) }
+
+// Suspended is the power of a virtual machine that goes on later where it was.
+const Suspended = "suspended"
 
 // Memory is the reservation of a virtual machine.
 type Memory struct {
@@ -177,18 +188,20 @@ func (h *Host) FindVM(id string) *VM {
 	return &h.VMs[i]
 }
 
-// Running returns the names of the virtual machines that are on.
+// Running returns the names of the virtual machines that are on. One that is suspended is not in the way
+// of maintenance mode.
 func (h *Host) Running() []string {
 	var on []string
 	for _, vm := range h.VMs {
-		if vm.On {
+		if vm.On && vm.Power != Suspended {
 			on = append(on, vm.Name)
 		}
 	}
 	return on
 }
 
-// Holder returns the virtual machine that has the VF of a PCI address, or nil.
+// Holder returns the first virtual machine that has the VF of a PCI address, or nil. Several may have it
+// while they are off.
 func (h *Host) Holder(address string) (*VM, *Use) {
 	for i := range h.VMs {
 		for j := range h.VMs[i].VFs {

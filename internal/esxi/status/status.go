@@ -44,7 +44,7 @@ func cleanText(s string) string { return excerpt.Clean(cmp.Or(s, "-")) }
 func drawPorts(h state.Host) *screen.Table {
 	t := screen.NewTable("PF", "PCI", "DRIVER", "LINK", "VFS", "")
 	for _, p := range h.Ports {
-		t.Add(screen.Words(p.NIC, p.PCI, cleanText(p.Driver), formatLink(p.Mbps), drawBar(h, p), describePort(h, p))...)
+		t.Add(screen.Words(cleanText(p.NIC), cleanText(p.PCI), cleanText(p.Driver), formatLink(p.Mbps), drawBar(h, p), describePort(h, p))...)
 	}
 	return t
 }
@@ -104,18 +104,18 @@ func drawVFs(h state.Host) *screen.Table {
 	t := &screen.Table{Columns: []screen.Column{{Head: "VF"}, {Head: "PCI"}, {Head: "PHASE"}, {Head: "OWNER", Least: 16}, {Head: "AS"}, {Head: "NETWORK", Least: 12}, {Head: "MAC"}}}
 	for _, p := range h.Ports {
 		for i, f := range p.VFs {
-			name := fmt.Sprintf("%s#%d", p.NIC, i)
+			name := fmt.Sprintf("%s#%d", cleanText(p.NIC), i)
 			if vm, use := h.Holder(f.PCI); vm != nil {
-				t.Add(screen.Words(name, f.PCI, "attached", "vm "+cleanText(vm.Name), use.As, cleanText(use.PortGroup), use.MAC)...)
+				t.Add(screen.Words(name, cleanText(f.PCI), "attached", "vm "+cleanText(vm.Name), use.As, cleanText(use.PortGroup), cleanText(use.MAC))...)
 				continue
 			}
-			t.Add(screen.Words(name, f.PCI, "free", "", "", "", "")...)
+			t.Add(screen.Words(name, cleanText(f.PCI), "free", "", "", "", "")...)
 		}
 	}
 	for _, vm := range h.VMs {
 		for _, use := range vm.VFs {
 			if use.As == file.NIC && use.Address == "" {
-				t.Add(screen.Words(cmp.Or(use.Port, "any port"), "", "at start", "vm "+cleanText(vm.Name), use.As, cleanText(use.PortGroup), use.MAC)...)
+				t.Add(screen.Words(cleanText(cmp.Or(use.Port, "any port")), "", "at start", "vm "+cleanText(vm.Name), use.As, cleanText(use.PortGroup), cleanText(use.MAC))...)
 			}
 		}
 	}
@@ -126,10 +126,17 @@ func drawVMs(h state.Host) *screen.Table {
 	t := screen.NewTable("VM", "POWER", ">MEMORY", "RESERVED", ">VFS")
 	for _, vm := range h.VMs {
 		reserved := strconv.Itoa(vm.ReservedMB) + " MB"
-		if vm.Locked {
+		switch {
+		case vm.Unreadable != "":
+			reserved = cleanText(vm.Unreadable)
+		case vm.Locked:
 			reserved = "all"
 		}
-		t.Add(screen.Words(cleanText(vm.Name), vm.Power, strconv.Itoa(vm.MemoryMB)+" MB", reserved, strconv.Itoa(len(vm.VFs)))...)
+		power := vm.Power
+		if vm.Template {
+			power = "template"
+		}
+		t.Add(screen.Words(cleanText(vm.Name), power, strconv.Itoa(vm.MemoryMB)+" MB", reserved, strconv.Itoa(len(vm.VFs)))...)
 	}
 	return t
 }
@@ -144,7 +151,7 @@ func drawSwitches(h state.Host) *screen.Table {
 			}
 			groups = append(groups, name)
 		}
-		t.Add(screen.Words(cleanText(s.Name), strings.Join(s.Uplinks, " "), strconv.Itoa(s.MTU), cleanText(strings.Join(groups, ", ")))...)
+		t.Add(screen.Words(cleanText(s.Name), cleanText(strings.Join(s.Uplinks, " ")), strconv.Itoa(s.MTU), cleanText(strings.Join(groups, ", ")))...)
 	}
 	return t
 }

@@ -58,6 +58,20 @@ sriov-a  vmnic2   9000  vf-a (VLAN 100), plain
 	if got := Draw(h, screen.Look{}); !strings.HasPrefix(got, `a\x1b[2Jb  MAINTENANCE MODE  `) {
 		t.Errorf("%.60q", got)
 	}
+	h.VMs[0].Template, h.VMs[1].Unreadable = true, "inaccessible"
+	if got := Draw(h, screen.Look{}); !strings.Contains(got, "vm1  template  1024 MB  all") || !strings.Contains(got, "vm2  off       2048 MB  inaccessible") {
+		t.Error(got)
+	}
+	const bad = "\x1b]0;x\a\n"
+	h = state.Host{
+		Name: bad, Product: bad, Connected: true, PortGroups: []state.PortGroup{{Name: bad, VLAN: 3}},
+		Ports:    []state.Port{{NIC: bad, PCI: bad, Driver: bad, Active: true, Present: 1, VFs: []state.VF{{PCI: bad}, {PCI: "b" + bad}}}},
+		Switches: []state.Switch{{Name: bad, Uplinks: []string{bad}, PortGroups: []string{bad}}},
+		VMs:      []state.VM{{Name: bad, Power: "off", Unreadable: bad, VFs: []state.Use{{As: file.NIC, Port: bad, PortGroup: bad, MAC: bad}, {As: file.NIC, Port: bad, PortGroup: bad, MAC: bad, Address: bad}}}},
+	}
+	if got := Draw(h, screen.Look{}); strings.ContainsAny(got, "\x1b\a") {
+		t.Errorf("a terminal would act on %q", got)
+	}
 	if got := Draw(state.Host{Name: "away"}, screen.Look{}); !strings.HasPrefix(got, "away  NOT CONNECTED  -\n\nThe vCenter has no connection") || strings.Contains(got, "PF") {
 		t.Error(got)
 	}

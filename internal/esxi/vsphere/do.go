@@ -172,7 +172,7 @@ func (c *Conn) changeHost(ctx context.Context, action any) error {
 
 // changeVM reconfigures a virtual machine once for all that changes.
 func (c *Conn) changeVM(ctx context.Context, a plan.ChangeVM) error {
-	spec := types.VirtualMachineConfigSpec{}
+	spec := types.VirtualMachineConfigSpec{ChangeVersion: c.seenVersion(a.VM.Ref)} // the host refuses if another program has changed it meanwhile
 	if a.Memory != nil {
 		mb := int64(a.Memory.MB)
 		spec.MemoryReservationLockedToMax = &a.Memory.Locked
@@ -189,6 +189,16 @@ func (c *Conn) changeVM(ctx context.Context, a plan.ChangeVM) error {
 		err = c.waitForTask(ctx, r.Returnval)
 	}
 	return c.explainFault("reconfigure virtual machine "+a.VM.Name, err)
+}
+
+// seenVersion returns the version of a virtual machine's configuration at the last Observe.
+func (c *Conn) seenVersion(ref string) string {
+	for _, vm := range c.seen.vms {
+		if vm.Self.Value == ref && vm.Config != nil {
+			return vm.Config.ChangeVersion
+		}
+	}
+	return ""
 }
 
 func makeRemoved(use state.Use) types.BaseVirtualDevice {
@@ -230,17 +240,21 @@ func formatDeviceID(id int16) string { return strconv.FormatUint(uint64(uint16(i
 func (c *Conn) waitForTask(ctx context.Context, task types.ManagedObjectReference) error {
 	for {
 		found, err := c.readObjects(ctx, "read the task", []types.ObjectSpec{{Obj: task}}, map[string][]string{"Task": {"info"}})
-		if err != nil {
-			return err
+		if err != nil { // whatever this says, the action may have been done
+			return errors.New("the task has begun, and its end is not known: " + err.Error())
 		}
 		if len(found) == 0 {
 			return errors.New("the task is gone")
 		}
-		info := found[0].(mo.Task).Info
-		switch {
+		answer, ok := found[0].(mo.Task)
+		switch info := answer.Info; {
+		case !ok:
+			return fmt.Errorf("the server answers with a %T in place of the task", found[0])
 		case info.State == types.TaskInfoStateSuccess:
 			return nil
-		case info.State == types.TaskInfoStateError && info.Error != nil:
+		case info.State == types.TaskInfoStateError && info.Error == nil:
+			return errors.New("the task has failed, and the server does not say why")
+		case info.State == types.TaskInfoStateError:
 			return &taskError{info.Error.Fault, excerpt.Line(info.Error.LocalizedMessage)}
 		}
 		select {

@@ -2,12 +2,14 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/suggest"
 )
 
@@ -29,27 +31,22 @@ func hostsBelow(root types.ManagedObjectReference) types.ObjectSpec {
 
 // findHost finds the host that the file names, and its managed objects.
 func (c *Conn) findHost(ctx context.Context) (place, error) {
-	found, err := c.readObjects(ctx, "find the host", []types.ObjectSpec{hostsBelow(c.client.ServiceContent.RootFolder)}, map[string][]string{"HostSystem": {"name", "parent", "configManager"}})
+	ref, err := c.chooseHost(ctx)
 	if err != nil {
 		return place{}, err
 	}
-	var names []string
-	var host *mo.HostSystem
+	found, err := c.readObjects(ctx, "find the host", []types.ObjectSpec{{Obj: ref}}, map[string][]string{"HostSystem": {"name", "parent", "configManager"}})
+	if err != nil {
+		return place{}, err
+	}
+	host := mo.HostSystem{}
 	for _, o := range found {
-		h, ok := o.(mo.HostSystem)
-		if !ok {
-			continue
-		}
-		names = append(names, h.Name)
-		if c.target.Host == "" || h.Name == c.target.Host {
-			host = &h
+		if h, ok := o.(mo.HostSystem); ok {
+			host = h
 		}
 	}
+	host.Name = unescapeName(host.Name)
 	switch {
-	case host == nil:
-		return place{}, fmt.Errorf("%s has no host %q%s", c.target.Server, c.target.Host, listNames(c.target.Host, names))
-	case c.target.Host == "" && len(names) > 1:
-		return place{}, fmt.Errorf("%s has %d hosts: write host in the file%s", c.target.Server, len(names), listNames("", names))
 	case host.ConfigManager.PciPassthruSystem == nil || host.ConfigManager.NetworkSystem == nil || host.Parent == nil:
 		return place{}, fmt.Errorf("%s does not give access to the PCI devices and the network of host %s: the user needs the privilege System.Read on the host, and the host must be connected", c.target.Server, host.Name)
 	}
@@ -58,21 +55,78 @@ func (c *Conn) findHost(ctx context.Context) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
+	var browser *types.ManagedObjectReference
 	for _, o := range parents {
 		switch p := o.(type) {
 		case mo.ComputeResource:
-			at.browser = *p.EnvironmentBrowser
+			browser = p.EnvironmentBrowser
 		case mo.ClusterComputeResource:
-			at.browser = *p.EnvironmentBrowser
+			browser = p.EnvironmentBrowser
 		}
 	}
+	if browser == nil {
+		return place{}, fmt.Errorf("%s does not show the PCI devices of host %s: the user needs the privilege System.Read on its cluster, too", c.target.Server, host.Name)
+	}
+	at.browser = *browser
 	return at, nil
+}
+
+// chooseHost returns the one host that the file names. Hosts whose names the user may not read do not
+// count.
+func (c *Conn) chooseHost(ctx context.Context) (ref types.ManagedObjectReference, err error) {
+	spec := types.PropertyFilterSpec{ObjectSet: []types.ObjectSpec{hostsBelow(c.client.ServiceContent.RootFolder)}, PropSet: []types.PropertySpec{{Type: "HostSystem", PathSet: []string{"name"}}}}
+	content, err := mo.RetrievePropertiesEx(ctx, c.client, types.RetrievePropertiesEx{This: c.client.ServiceContent.PropertyCollector, SpecSet: []types.PropertyFilterSpec{spec}})
+	if err != nil {
+		return ref, c.explainFault("find the host", err)
+	}
+	var names []string
+	matching := 0
+	var hidden error
+	for _, o := range content {
+		for _, m := range o.MissingSet {
+			hidden = c.explainFault("find the host", &taskError{m.Fault.Fault, excerpt.Line(m.Fault.LocalizedMessage)})
+		}
+		for _, p := range o.PropSet {
+			raw, ok := p.Val.(string)
+			if name := unescapeName(raw); ok && p.Name == "name" {
+				names = append(names, excerpt.Clean(name))
+				if c.target.Host == "" || name == c.target.Host {
+					ref = o.Obj
+					matching++
+				}
+			}
+		}
+	}
+	switch {
+	case matching == 1:
+		return ref, nil
+	case hidden != nil && (len(names) == 0 || errors.Is(hidden, ErrLogin)):
+		return ref, hidden
+	case len(names) == 0:
+		return ref, fmt.Errorf("%s shows the user no host: the user needs the privilege System.Read on the host", c.target.Server)
+	case matching == 0:
+		return ref, fmt.Errorf("%s has no host %q%s", c.target.Server, c.target.Host, listNames(c.target.Host, names))
+	case c.target.Host == "":
+		return ref, fmt.Errorf("%s has %d hosts: write host in the file%s", c.target.Server, len(names), listNames("", names))
+	}
+	return ref, fmt.Errorf("%s has %d hosts %s: rename all but one, or name the ESXi host itself as server", c.target.Server, matching, c.target.Host)
+}
+
+// unescapeName returns the name of a managed object as people see it. The API says of
+// ManagedEntity.name: "Any % (percent) character used in this name element must be escaped, unless it
+// is used to start an escape sequence", as is / (%2f) and \ (%5c).
+func unescapeName(name string) string {
+	return strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`, "%25", "%").Replace(name)
 }
 
 // listNames returns the tail of a message about an unknown name.
 func listNames(name string, known []string) string {
 	if s := suggest.DidYouMean(name, known); s != "" {
 		return s
+	}
+	const most = 20
+	if more := len(known) - most; more > 0 {
+		return fmt.Sprintf(": there are %s and %d more", strings.Join(known[:most], ", "), more)
 	}
 	return ": there are " + strings.Join(known, ", ")
 }
@@ -92,7 +146,7 @@ func (c *Conn) readObjects(ctx context.Context, action string, objects []types.O
 	for _, o := range content {
 		if len(o.MissingSet) > 0 {
 			m := o.MissingSet[0]
-			return nil, c.explainFault(action, &taskError{m.Fault.Fault, fmt.Sprintf("property %s of %s cannot be read: %s", m.Path, o.Obj.Value, m.Fault.LocalizedMessage)})
+			return nil, c.explainFault(action, &taskError{m.Fault.Fault, fmt.Sprintf("property %s of %s cannot be read: %s", m.Path, o.Obj.Value, excerpt.Line(m.Fault.LocalizedMessage))})
 		}
 		v, err := mo.ObjectContentToType(o)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,17 @@ import (
 
 // ErrLogin means that the server knows neither the user with that password nor the saved login.
 var ErrLogin = errors.New("the server does not accept the login")
+
+// ErrCertificate means that the server is not the one of the thumbprint.
+var ErrCertificate = errors.New("the server's certificate is another one")
+
+// ErrUndone means that the host has not done an action, as it says itself.
+var ErrUndone = errors.New("nothing was done")
+
+// conflicts are the faults of an action that another program or person got in the way of.
+var conflicts = []string{
+	"AlreadyExists", "ConcurrentAccess", "DuplicateName", "InvalidPowerState", "InvalidState", "ManagedObjectNotFound", "NotFound", "ResourceInUse", "TaskInProgress",
+}
 
 // Login is how a person proves to the server who they are: by a password, or by the cookie of a
 // session that an earlier login began.
@@ -66,6 +78,9 @@ func (c *Conn) Reconnect(ctx context.Context) error {
 		return err
 	}
 	c.client = client
+	if client.ServiceContent.SessionManager == nil {
+		return fmt.Errorf("%s has no sessions: name an ESXi host or a vCenter", c.target.Server)
+	}
 	if c.login.Cookie == "" {
 		_, err = methods.Login(ctx, client, &types.Login{This: *client.ServiceContent.SessionManager, UserName: c.login.User, Password: c.login.Password})
 		if err != nil {
@@ -105,7 +120,7 @@ func pinCertificate(config *tls.Config, thumbprint string) {
 	config.InsecureSkipVerify = true // VerifyConnection decides
 	config.VerifyConnection = func(s tls.ConnectionState) error {
 		if got := thumbprintOf(s.PeerCertificates[0]); got != thumbprint {
-			return fmt.Errorf("the server's certificate has the thumbprint %s, and the file has %s: if the server has a new certificate, compare it on the server's console and change thumbprint", got, thumbprint)
+			return otherCertificate{fmt.Errorf("the server's certificate has the thumbprint %s, and the file has %s: if the server has a new certificate, compare it on the server's console and change thumbprint", got, thumbprint)}
 		}
 		return nil
 	}
@@ -184,19 +199,33 @@ func (c *Conn) explainFault(action string, err error) error {
 	name := strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", fault), "*"), "types.")
 	switch name {
 	case "InvalidLogin":
-		return fmt.Errorf("%s: %w: check the user and the password", action, ErrLogin)
+		return undone{fmt.Errorf("%s: %w: check the user and the password", action, ErrLogin)}
 	case "NotAuthenticated":
-		return fmt.Errorf("%s: the session has ended: %w: run culvert esxi login again, or give a user and a password", action, ErrLogin)
+		return undone{fmt.Errorf("%s: the session has ended: %w: run culvert esxi login again, or give a user and a password", action, ErrLogin)}
 	case "NoPermission":
-		return fmt.Errorf("%s: the user lacks the privilege %s: culvert esxi role lists all that are needed", action, privilegeOf(fault))
+		return undone{fmt.Errorf("%s: the user lacks the privilege %s: culvert esxi role lists all that are needed", action, privilegeOf(fault))}
 	case "RestrictedVersion":
-		return fmt.Errorf("%s: the host's licence lets programs read only: give the host a licence that lets them write, or manage it by a vCenter", action)
+		return undone{fmt.Errorf("%s: the host's licence lets programs read only: give the host a licence that lets them write, or manage it by a vCenter", action)}
+	}
+	if slices.Contains(conflicts, name) {
+		return undone{fmt.Errorf("%s: %w (%s): another program or person may have changed the host meanwhile: run the command again, which plans anew", action, err, name)}
 	}
 	if fault != nil {
 		return fmt.Errorf("%s: %w (%s)", action, err, name)
 	}
 	return fmt.Errorf("%s: %w", action, err)
 }
+
+// otherCertificate is an ErrCertificate with the two thumbprints.
+type otherCertificate struct{ error }
+
+func (otherCertificate) Is(target error) bool { return target == ErrCertificate }
+
+// undone is an error after which the host is as it was.
+type undone struct{ error }
+
+func (u undone) Unwrap() error        { return u.error }
+func (u undone) Is(target error) bool { return target == ErrUndone }
 
 // privilegeOf returns the privilege that a NoPermission fault names. It is a value in the answer to a
 // call, and a pointer in a task.

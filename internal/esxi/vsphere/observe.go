@@ -25,10 +25,10 @@ type view struct {
 }
 
 var observed = map[string][]string{
-	"HostSystem":            {"name", "runtime.connectionState", "runtime.inMaintenanceMode", "runtime.bootTime", "capability", "hardware.pciDevice", "config.product", "vm"},
+	"HostSystem":            {"name", "runtime.connectionState", "runtime.inMaintenanceMode", "runtime.bootTime", "capability", "hardware.pciDevice", "hardware.systemInfo", "config.product", "vm"},
 	"HostNetworkSystem":     {"networkInfo"},
 	"HostPciPassthruSystem": {"pciPassthruInfo"},
-	"VirtualMachine":        {"name", "runtime.powerState", "config.instanceUuid", "config.version", "config.hardware", "config.memoryAllocation", "config.memoryReservationLockedToMax"},
+	"VirtualMachine":        {"name", "runtime.powerState", "runtime.connectionState", "config.instanceUuid", "config.changeVersion", "config.template", "config.version", "config.hardware", "config.memoryAllocation", "config.memoryReservationLockedToMax"},
 }
 
 // Observe reads the host. Without a connection to its vCenter the host has a name and nothing more.
@@ -58,6 +58,7 @@ func (c *Conn) Observe(ctx context.Context) (state.Host, error) {
 			v.vms = append(v.vms, o)
 		}
 	}
+	v.host.Name = unescapeName(v.host.Name)
 	if v.host.Runtime.ConnectionState != types.HostSystemConnectionStateConnected {
 		return state.Host{Name: v.host.Name}, nil
 	}
@@ -79,7 +80,10 @@ func (c *Conn) Observe(ctx context.Context) (state.Host, error) {
 func (v *view) makeHost() state.Host {
 	h := state.Host{
 		Name: v.host.Name, Connected: true, Maintenance: v.host.Runtime.InMaintenanceMode,
-		Ports: v.makePorts(), PortGroups: v.makeGroups(), Switches: v.makeSwitches(),
+		Ports: v.makePorts(), PortGroups: v.makeGroups(), Switches: v.makeSwitches(), Distributed: v.makeDistributed(), VMs: []state.VM{},
+	}
+	if v.host.Hardware != nil {
+		h.UUID = v.host.Hardware.SystemInfo.Uuid
 	}
 	if boot := v.host.Runtime.BootTime; boot != nil {
 		h.Boot = boot.UTC().Truncate(time.Second)
@@ -91,9 +95,7 @@ func (v *view) makeHost() state.Host {
 		h.AppliesLive = *can.DeviceRebindWithoutRebootSupported
 	}
 	for _, vm := range v.vms {
-		if vm.Config != nil {
-			h.VMs = append(h.VMs, v.makeVM(vm, h.Ports))
-		}
+		h.VMs = append(h.VMs, v.makeVM(vm, h.Ports))
 	}
 	slices.SortFunc(h.VMs, func(a, b state.VM) int { return strings.Compare(a.Name+a.ID, b.Name+b.ID) })
 	return h
@@ -168,6 +170,18 @@ func (v *view) makeSwitches() []state.Switch {
 			if g.Spec.VswitchName == s.Name {
 				w.PortGroups = append(w.PortGroups, g.Spec.Name)
 			}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// makeDistributed returns the distributed switches that have uplinks on the host.
+func (v *view) makeDistributed() (all []state.Switch) {
+	for _, s := range v.network.ProxySwitch {
+		w := state.Switch{Name: unescapeName(s.DvsName), MTU: int(s.Mtu), Uplinks: []string{}, PortGroups: []string{}}
+		for _, key := range s.Pnic {
+			w.Uplinks = append(w.Uplinks, v.nicName(key))
 		}
 		all = append(all, w)
 	}

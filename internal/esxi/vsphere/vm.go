@@ -13,10 +13,15 @@ import (
 func (v *view) makeVM(vm mo.VirtualMachine, ports []state.Port) state.VM {
 	power := vm.Runtime.PowerState
 	m := state.VM{
-		Name: vm.Name, ID: vm.Config.InstanceUuid, Ref: vm.Self.Value, On: power != types.VirtualMachinePowerStatePoweredOff, Power: describePower(power),
-		MemoryMB: int(vm.Config.Hardware.MemoryMB), Networks: []string{}, VFs: []state.Use{},
-		MaxCards: v.limits[vm.Config.Version].cards, MaxDevices: v.limits[vm.Config.Version].devices,
+		Name: unescapeName(vm.Name), Ref: vm.Self.Value, On: power != types.VirtualMachinePowerStatePoweredOff, Power: describePower(power),
+		Networks: []string{}, VFs: []state.Use{},
 	}
+	if vm.Config == nil { // VirtualMachine.config is unset "if the virtual machine is not connected"
+		m.Unreadable = string(vm.Runtime.ConnectionState)
+		return m
+	}
+	m.ID, m.Template, m.MemoryMB = vm.Config.InstanceUuid, vm.Config.Template, int(vm.Config.Hardware.MemoryMB)
+	m.MaxCards, m.MaxDevices = v.limits[vm.Config.Version].cards, v.limits[vm.Config.Version].devices
 	if a := vm.Config.MemoryAllocation; a != nil && a.Reservation != nil {
 		m.ReservedMB = int(*a.Reservation)
 	}
@@ -29,8 +34,12 @@ func (v *view) makeVM(vm mo.VirtualMachine, ports []state.Port) state.VM {
 			m.Controller = d.Key
 		case *types.VirtualPCIPassthrough:
 			m.Devices++
-			if use, ok := makeDevice(d, ports); ok {
+			if use, ok := makeDevice(d, ports); !ok {
+				continue
+			} else if use.Port != "" {
 				m.VFs = append(m.VFs, use)
+			} else {
+				m.Others = append(m.Others, use)
 			}
 		case types.BaseVirtualEthernetCard:
 			m.Cards++
@@ -51,7 +60,7 @@ func describePower(p types.VirtualMachinePowerState) string {
 	case types.VirtualMachinePowerStatePoweredOff:
 		return "off"
 	case types.VirtualMachinePowerStateSuspended:
-		return "suspended"
+		return state.Suspended
 	}
 	return "on"
 }
@@ -86,7 +95,8 @@ func makeCard(card *types.VirtualSriovEthernetCard, group string, ports []state.
 	return use
 }
 
-// makeDevice reads a PCI device, and reports whether it is a VF.
+// makeDevice reads a PCI device, and reports whether it is a certain one. It has no port if it is no VF
+// that the host has now.
 func makeDevice(d *types.VirtualPCIPassthrough, ports []state.Port) (state.Use, bool) {
 	b, ok := d.Backing.(*types.VirtualPCIPassthroughDeviceBackingInfo)
 	if !ok {
@@ -99,5 +109,5 @@ func makeDevice(d *types.VirtualPCIPassthrough, ports []state.Port) (state.Use, 
 			}
 		}
 	}
-	return state.Use{}, false
+	return state.Use{As: file.Device, Address: b.Id, Key: d.Key}, true
 }

@@ -3,7 +3,6 @@ package desired
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/strictyaml"
 )
 
 // DevicePluginPrefix is the resource prefix of a pool of the SR-IOV device plugin's configuration
@@ -54,25 +54,25 @@ func ParseDevicePlugin(file string, content []byte, prefix string) (DevicePlugin
 	if err != nil {
 		return DevicePlugin{}, err
 	}
-	r := &reader{file: file, lenient: true}
+	r := newLenientReader(file)
 	var out DevicePlugin
 	if root == nil {
-		r.addError(at{Node: &yaml.Node{}}, "it is empty: want {\"resourceList\": [...]}")
-	} else if fields, ok := r.readFields(at{Node: root}, "resourceList"); ok {
-		out = r.devicePluginPools(r.readItems(fields["resourceList"].orNothing(), "a list of pools"), prefix)
+		r.AddMistake(at{Node: &yaml.Node{}}, "it is empty: want {\"resourceList\": [...]}")
+	} else if fields, ok := r.ReadFields(at{Node: root}, "resourceList"); ok {
+		out = r.devicePluginPools(r.ReadItems(orNothing(fields["resourceList"]), "a list of pools"), prefix)
 	}
-	if len(r.errs) > 0 {
+	if len(r.Mistakes) > 0 {
 		return DevicePlugin{}, r.joinErrors()
 	}
-	out.Warnings = limitErrors(file, r.warnings)
+	out.Warnings = limitErrors(file, errorsOf(r.Warnings))
 	out.Refused = limitErrors(file, out.Refused)
 	return out, nil
 }
 
 // limitErrors returns the first errors of a list, and how many more there are.
 func limitErrors(file string, all []Error) []Error {
-	if more := len(all) - maxErrors; more > 0 {
-		return append(slices.Clip(all[:maxErrors]), Error{File: file, Text: fmt.Sprintf("and %d more", more)})
+	if more := len(all) - strictyaml.MostMistakes; more > 0 {
+		return append(slices.Clip(all[:strictyaml.MostMistakes]), Error{File: file, Text: fmt.Sprintf("and %d more", more)})
 	}
 	return all
 }
@@ -82,43 +82,32 @@ func (r *reader) devicePluginPools(items []at, prefix string) (out DevicePlugin)
 	d := dialect{"resourceName", "resourcePrefix", cmp.Or(prefix, DevicePluginPrefix), devicePluginKeys, true}
 	seen := takenNames{}
 	for _, item := range items {
-		entry := &reader{file: r.file, lenient: true}
+		entry := newLenientReader(r.File)
 		p := entry.readPool(item, d)
 		switch {
 		case p.Name == "" || p.Prefix == "":
-			out.Refused = append(out.Refused, entry.ownErrors()...)
+			out.Refused = append(out.Refused, errorsOf(entry.Mistakes)...)
 			continue
 		case isEmptyList(item, "selectors"):
-			r.addWarning(item, "pool %s is not made: its list of selectors is empty, so it has no VF", p.FullName())
+			r.AddWarning(item, "pool %s is not made: its list of selectors is empty, so it has no VF", p.FullName())
 			continue
 		}
 		why, first := r.claimName(seen, item, p), seen[p.variableName()].full
 		switch {
 		case why != "" && first == p.FullName():
-			out.Refused = append(out.Refused, r.newError(item, "%s", why))
+			out.Refused = append(out.Refused, Error(r.Describe(item, "%s", why)))
 			continue
 		case why != "":
-			r.addWarning(item, "pool %s has the variable PCIDEVICE_%s of pool %s: a container with VFs of both finds those of one there", p.FullName(), p.variableName(), first)
+			r.AddWarning(item, "pool %s has the variable PCIDEVICE_%s of pool %s: a container with VFs of both finds those of one there", p.FullName(), p.variableName(), first)
 		}
-		if len(entry.errs) == 0 {
+		if len(entry.Mistakes) == 0 {
 			entry.judgeSelectors(item, p)
 		}
-		r.warnings = append(r.warnings, entry.warnings...)
-		if len(entry.errs) > 0 {
+		r.Warnings = append(r.Warnings, entry.Warnings...)
+		if len(entry.Mistakes) > 0 {
 			p.Selectors, p.Unserved = nil, excerpt.Error(entry.joinErrors())
 		}
 		out.Pools = append(out.Pools, p)
-	}
-	return out
-}
-
-// ownErrors returns the errors as values, in the order of their lines.
-func (r *reader) ownErrors() (out []Error) {
-	for _, err := range r.errs {
-		var e Error
-		if errors.As(err, &e) {
-			out = append(out, e)
-		}
 	}
 	return out
 }
@@ -127,22 +116,22 @@ func (r *reader) ownErrors() (out []Error) {
 // that are bound to drivers of UIO. It warns of selectors that seem to select other VFs than they
 // do.
 func (r *reader) judgeSelectors(item at, p Pool) {
-	if v := lastValue(item, "selectors"); v == nil || isNull(at{Node: v}) {
-		r.addError(item, `selectors are missing, so it has no VF: name its VFs, e.g. "selectors": {"drivers": ["iavf"]}`)
+	if v := lastValue(item, "selectors"); v == nil || strictyaml.IsNull(at{Node: v}) {
+		r.AddMistake(item, `selectors are missing, so it has no VF: name its VFs, e.g. "selectors": {"drivers": ["iavf"]}`)
 		return
 	}
 	if len(p.Selectors) == 0 || slices.ContainsFunc(p.Selectors, Selector.isEmpty) {
-		r.addWarning(item, "pool %s takes every VF that no earlier pool has, since its selectors are empty", p.FullName())
+		r.AddWarning(item, "pool %s takes every VF that no earlier pool has, since its selectors are empty", p.FullName())
 	}
 	if drivers := p.driversOfUIO(); len(drivers) > 0 {
-		say := r.addWarning
+		say := r.AddWarning
 		if !slices.ContainsFunc(p.Selectors, func(s Selector) bool { return !s.onlyUIO() }) {
-			say = r.addError
+			say = r.AddMistake
 		}
 		say(item, "drivers %s: Culvert gives out no VF that is bound to them, and mounts no /dev/uio: bind vfio-pci, which the IOMMU guards", strings.Join(drivers, ", "))
 	}
 	if len(p.Selectors) > 0 && !slices.ContainsFunc(p.Selectors, func(s Selector) bool { return !s.namesPFs() }) {
-		r.addWarning(item, "pool %s is of PFs (%s), which the device plugin gives out while they have no VFs; Culvert gives out VFs only, so the pool stays empty",
+		r.AddWarning(item, "pool %s is of PFs (%s), which the device plugin gives out while they have no VFs; Culvert gives out VFs only, so the pool stays empty",
 			p.FullName(), p.Selectors[0].describeModels())
 	}
 }
@@ -165,7 +154,7 @@ func lastValue(v at, key string) (out *yaml.Node) {
 }
 
 // orNothing returns v, or nothing where the key was not given.
-func (v at) orNothing() at {
+func orNothing(v at) at {
 	if v.Node == nil {
 		v.Node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
 	}

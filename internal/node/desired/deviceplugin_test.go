@@ -178,7 +178,7 @@ func TestDevicePluginPFNames(t *testing.T) {
 	} {
 		var names []Part[string]
 		for _, value := range strings.Fields(values) {
-			p, _ := readPart(&reader{lenient: true}, at{Node: &yaml.Node{Kind: yaml.ScalarNode, Value: value}}, partTextForm)
+			p, _ := readPart(newLenientReader(""), at{Node: &yaml.Node{Kind: yaml.ScalarNode, Value: value}}, partTextForm)
 			names = append(names, p)
 		}
 		s := Selector{PFNames: names}

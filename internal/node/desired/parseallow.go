@@ -30,7 +30,7 @@ var (
 // readAllow reads a pool's allow. It refuses a key without a value, which could be read as one that
 // allows nothing or everything.
 func (r *reader) readAllow(v at) *Allow {
-	fields, ok := r.readFields(v, allowKeys...)
+	fields, ok := r.ReadFields(v, allowKeys...)
 	if !ok {
 		return nil
 	}
@@ -44,9 +44,9 @@ func (r *reader) readAllow(v at) *Allow {
 	read("namespaceSelector", func(f at) { a.NamespaceSelector = r.readLabels(f) })
 	read("vlans", func(f at) { a.VLANs = readEntries(r, f, vlanForm) })
 	read("vlanQoS", func(f at) { a.VLANQoS = parseScalar(r, f, qosForm) })
-	read("serviceVLANs", func(f at) { a.ServiceVLANs = r.readBool(f) })
-	read("trust", func(f at) { a.Trust = r.readBool(f) })
-	read("spoofchkOff", func(f at) { a.SpoofChkOff = r.readBool(f) })
+	read("serviceVLANs", func(f at) { a.ServiceVLANs = r.ReadBool(f) })
+	read("trust", func(f at) { a.Trust = r.ReadBool(f) })
+	read("spoofchkOff", func(f at) { a.SpoofChkOff = r.ReadBool(f) })
 	read("macs", func(f at) { a.MACs = readEntries(r, f, macRangeForm) })
 	read("addresses", func(f at) { a.Addresses = readEntries(r, f, networkForm) })
 	read("mtu", func(f at) { a.MTU = parseScalar(r, f, mtuForm) })
@@ -59,19 +59,19 @@ func (r *reader) readAllow(v at) *Allow {
 func readEntries[T any](r *reader, v at, f form[T]) []T {
 	all := readList(r, v, f)
 	if len(all) == 0 {
-		r.addError(v, "an empty list: leave the key out, or name %s", f.want)
+		r.AddMistake(v, "an empty list: leave the key out, or name %s", f.want)
 	}
 	return all
 }
 
 func (r *reader) readLabels(v at) map[string]string {
-	all := r.readAnyMap(v, "a map of labels")
+	all := r.ReadAnyMap(v, "a map of labels")
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		out[key] = r.readAnyText(all[key], "a label's value")
+		out[key] = r.ReadAnyText(all[key], "a label's value")
 	}
 	if len(out) == 0 {
-		r.addError(v, "no label: leave the key out, or name one")
+		r.AddMistake(v, "no label: leave the key out, or name one")
 	}
 	return out
 }

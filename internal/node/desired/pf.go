@@ -95,7 +95,7 @@ var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver",
 
 func (r *reader) readPF(v at) PFRule {
 	rule := PFRule{Want: PFSpec{Autoprobe: true, NeedCarrier: true, From: r.locationOf(v)}}
-	fields, ok := r.readFields(v, pfKeys...)
+	fields, ok := r.ReadFields(v, pfKeys...)
 	if !ok {
 		return rule
 	}
@@ -116,12 +116,12 @@ func (r *reader) readPF(v at) PFRule {
 	}
 	r.requireName(v, named)
 	if !read("vfs", func(f at) { rule.Want.VFs = parseScalar(r, f, vfsForm) }) {
-		r.addError(v, "vfs is missing: write how many, 0 for none, or max")
+		r.AddMistake(v, "vfs is missing: write how many, 0 for none, or max")
 	}
 	read("mtu", func(f at) { rule.Want.MTU = parseScalar(r, f, mtuForm) })
 	read("addresses", func(f at) { rule.Want.Addresses = r.distinctAddresses(f, readList(r, f, hostAddressForm)) })
-	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.readBool(f) })
-	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.readBool(f) })
+	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.ReadBool(f) })
+	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.ReadBool(f) })
 	read("segment", func(f at) { rule.Want.Segment = parseScalar(r, f, segmentForm) })
 	return rule
 }
@@ -129,7 +129,7 @@ func (r *reader) readPF(v at) PFRule {
 // requireName refuses a rule that names no PF.
 func (r *reader) requireName(v at, named []bool) {
 	if !slices.Contains(named, true) {
-		r.addError(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
+		r.AddMistake(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
 	}
 }
 
@@ -139,13 +139,13 @@ const maxAddresses = 64
 // distinctAddresses refuses a list with an address twice, or with too many addresses.
 func (r *reader) distinctAddresses(v at, all []netip.Prefix) []netip.Prefix {
 	if len(all) > maxAddresses {
-		r.addError(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
+		r.AddMistake(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
 		return nil
 	}
 	seen := map[netip.Prefix]bool{}
 	for _, a := range all {
 		if a.IsValid() && seen[a] {
-			r.addError(v, "%s is there twice", a)
+			r.AddMistake(v, "%s is there twice", a)
 		}
 		seen[a] = true
 	}

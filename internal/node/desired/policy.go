@@ -25,10 +25,10 @@ type Policy struct {
 // Kubernetes. Errors are those of Parse and name the field in place of the line: "NodePolicy a:
 // pools[0].name ...".
 func FromPolicy(name string, spec any) (Spec, error) {
-	r := &reader{file: "NodePolicy " + name}
+	r := newReader("NodePolicy " + name)
 	fields, err := jsonFields(spec)
 	if err != nil {
-		return Spec{}, Error{File: r.file, Text: "its spec is no JSON object: " + excerpt.Error(err)}
+		return Spec{}, Error{File: r.File, Text: "its spec is no JSON object: " + excerpt.Error(err)}
 	}
 	delete(fields, "nodeSelector") // the cluster's part of the spec
 	delete(fields, "priority")

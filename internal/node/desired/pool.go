@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/strictyaml"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -120,29 +121,29 @@ var hostDialect = dialect{name: "name", prefix: "prefix", defaultPrefix: Default
 
 func (r *reader) readPool(v at, d dialect) Pool {
 	p := Pool{Prefix: d.defaultPrefix, AsBound: d.asBound, From: r.locationOf(v)}
-	fields, ok := r.readFields(v, d.keys...)
+	fields, ok := r.ReadFields(v, d.keys...)
 	if !ok {
 		return p
 	}
 	if f, ok := fields[d.name]; ok {
 		p.Name = parseScalar(r, f, poolNameForm)
 	} else {
-		r.addError(v, "%s is missing: write what pods ask for, e.g. intel_sriov_netdevice", d.name)
+		r.AddMistake(v, "%s is missing: write what pods ask for, e.g. intel_sriov_netdevice", d.name)
 	}
-	if f, ok := fields[d.prefix]; ok && !(r.lenient && isHarmless(f)) {
+	if f, ok := fields[d.prefix]; ok && !(r.Lenient && isHarmless(f)) {
 		p.Prefix = parseScalar(r, f, prefixForm)
 	}
 	if f, ok := fields["excludeTopology"]; ok {
-		p.ExcludeTopology = r.readBool(f)
+		p.ExcludeTopology = r.ReadBool(f)
 	}
 	if f, ok := fields["asBound"]; ok {
-		p.AsBound = r.readBool(f)
+		p.AsBound = r.ReadBool(f)
 	}
 	if f, ok := fields["mtu"]; ok {
 		p.MTU = parseScalar(r, f, mtuForm)
 	}
 	if f, ok := fields["cdi"]; ok {
-		p.CDI = r.readBool(f)
+		p.CDI = r.ReadBool(f)
 	}
 	if f, ok := fields["additionalInfo"]; ok {
 		p.AdditionalInfo = r.additionalInfo(f)
@@ -155,12 +156,12 @@ func (r *reader) readPool(v at, d dialect) Pool {
 	switch f, ok := fields["deviceType"]; {
 	case !ok:
 	case p.AsBound && !d.asBound:
-		r.addError(f, "leave it out: a pool with asBound takes VFs with the driver that is bound to them")
+		r.AddMistake(f, "leave it out: a pool with asBound takes VFs with the driver that is bound to them")
 	case !d.asBound:
 		p.DeviceType = parseScalar(r, f, deviceTypeForm)
 		where = f
 	case f.Value != "" && !strings.EqualFold(f.Value, NetDevice):
-		r.addError(f, "%s: not served: want netDevice, which VFs with any driver are", describeValue(f))
+		r.AddMistake(f, "%s: not served: want netDevice, which VFs with any driver are", r.NameValue(f))
 	}
 	if f, ok := fields["drift"]; ok {
 		p.Drift = parseScalar(r, f, driftForm)
@@ -176,20 +177,20 @@ func (r *reader) readPool(v at, d dialect) Pool {
 // driver vfio-pci, and RDMA devices of a pool for user space, since netdevice drivers make them.
 func (r *reader) requireDrivers(v at, p Pool) {
 	if p.DeviceType == VFIO && !p.AsBound && slices.ContainsFunc(p.Selectors, func(s Selector) bool { return s.IsRDMA }) {
-		r.addError(v, "a vfio-pci pool has no VF with an RDMA device: leave isRdma out, or write deviceType: netdevice")
+		r.AddMistake(v, "a vfio-pci pool has no VF with an RDMA device: leave isRdma out, or write deviceType: netdevice")
 	}
 	if p.DeviceType == NetDevice && !p.AsBound && slices.ContainsFunc(p.Selectors, onlyVFIO) {
-		r.addError(v, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
+		r.AddMistake(v, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
 	}
 }
 
 // additionalInfo reads {"*": {key: value}, "0000:01:10.0": {key: value}}.
 func (r *reader) additionalInfo(v at) map[string]map[string]string {
-	if isNull(v) {
+	if strictyaml.IsNull(v) {
 		return nil
 	}
 	out := map[string]map[string]string{}
-	all := r.readAnyMap(v, `a map from "*" or a VF's PCI address to the texts for its pod`)
+	all := r.ReadAnyMap(v, `a map from "*" or a VF's PCI address to the texts for its pod`)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name]
 		key, ok := r.infoKey(f, name)
@@ -199,8 +200,8 @@ func (r *reader) additionalInfo(v at) map[string]map[string]string {
 		if out[key] == nil {
 			out[key] = map[string]string{}
 		}
-		for k, value := range r.readAnyMap(f, "a map of texts") {
-			out[key][k] = r.readAnyText(value, "a text")
+		for k, value := range r.ReadAnyMap(f, "a map of texts") {
+			out[key][k] = r.ReadAnyText(value, "a text")
 		}
 	}
 	return out
@@ -213,7 +214,7 @@ func (r *reader) infoKey(v at, name string) (key string, ok bool) {
 	}
 	a, err := parsePCIAddr(name)
 	if err != nil {
-		r.addError(v, `no VF is called that: want "*", which is every VF, or %s`, pciForm.want)
+		r.AddMistake(v, `no VF is called that: want "*", which is every VF, or %s`, pciForm.want)
 		return "", false
 	}
 	return a.String(), true
@@ -241,7 +242,7 @@ func (r *reader) requireDistinct(items []at, pools []Pool) {
 			continue // refused already
 		}
 		if why := r.claimName(seen, items[i], p); why != "" {
-			r.addError(items[i], "%s", why)
+			r.AddMistake(items[i], "%s", why)
 		}
 	}
 }
@@ -263,8 +264,8 @@ func (r *reader) claimName(seen takenNames, item at, p Pool) (why string) {
 		seen[key] = takenName{p.FullName(), item}
 		return ""
 	case first.full == p.FullName():
-		return fmt.Sprintf("pool %s is there already,%s: give it another name", p.FullName(), r.sayPlace(first.place))
+		return fmt.Sprintf("pool %s is there already,%s: give it another name", p.FullName(), strictyaml.SayPlace(first.place))
 	}
 	return fmt.Sprintf("pool %s is %s%s to a container (PCIDEVICE_%s): give it another name",
-		p.FullName(), first.full, r.sayPlace(first.place), key)
+		p.FullName(), first.full, strictyaml.SayPlace(first.place), key)
 }

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/strictyaml"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -71,14 +72,14 @@ var unserved = map[string]string{
 }
 
 func (r *reader) readSelectors(v at) []Selector {
-	if v.Kind == yaml.MappingNode || isNull(v) {
-		if isNull(v) || len(v.Content) == 0 {
+	if v.Kind == yaml.MappingNode || strictyaml.IsNull(v) {
+		if strictyaml.IsNull(v) || len(v.Content) == 0 {
 			return nil
 		}
 		return []Selector{r.readSelector(v)}
 	}
 	var all []Selector
-	for _, item := range r.readItems(v, "a map of selectors, or a list of such maps") {
+	for _, item := range r.ReadItems(v, "a map of selectors, or a list of such maps") {
 		all = append(all, r.readSelector(item))
 	}
 	return all
@@ -87,13 +88,13 @@ func (r *reader) readSelectors(v at) []Selector {
 func (r *reader) readSelector(v at) Selector {
 	var s Selector
 	refused := slices.Sorted(maps.Keys(unserved))
-	fields, ok := r.readFields(v, slices.Concat(selectorKeys, refused)...)
+	fields, ok := r.ReadFields(v, slices.Concat(selectorKeys, refused)...)
 	if !ok {
 		return s
 	}
 	for _, key := range refused {
 		if f, ok := fields[key]; ok && !isHarmless(f) {
-			r.addError(f, "%s: not served yet: %s", describeValue(f), unserved[key])
+			r.AddMistake(f, "%s: not served yet: %s", r.NameValue(f), unserved[key])
 		}
 	}
 	if f, ok := fields["vendors"]; ok {
@@ -114,14 +115,14 @@ func (r *reader) readSelector(v at) Selector {
 		s.ACPIIndexes = readList(r, f, acpiIndexForm)
 	}
 	if f, ok := fields["isRdma"]; ok && !isHarmless(f) {
-		s.IsRDMA = r.readBool(f)
+		s.IsRDMA = r.ReadBool(f)
 	}
 	if f, ok := fields["needVhostNet"]; ok {
-		s.NeedVhostNet = r.readBool(f)
+		s.NeedVhostNet = r.ReadBool(f)
 	}
 	if f, ok := fields["pfNames"]; ok {
 		form := partNameForm
-		if r.lenient {
+		if r.Lenient {
 			form = partTextForm
 		}
 		s.PFNames = readParts(r, f, form)
@@ -141,16 +142,16 @@ func (r *reader) readSelector(v at) Selector {
 // warnOfNumbers warns of IDs without quotes in a file of the device plugin: that plugin leaves the
 // entry out, since it reads them as numbers.
 func (r *reader) warnOfNumbers(v at) {
-	if !r.lenient {
+	if !r.Lenient {
 		return
 	}
 	items := []at{v}
 	if v.Kind == yaml.SequenceNode {
-		items = r.readItems(v, "a list")
+		items = r.ReadItems(v, "a list")
 	}
 	for _, item := range items {
 		if item.Kind == yaml.ScalarNode && (item.Tag == "!!int" || item.Tag == "!!float") {
-			r.addWarning(item, "%s is a number, read as its digits: write it in quotes, or the device plugin leaves the entry out", keyName(item.Value))
+			r.AddWarning(item, "%s is a number, read as its digits: write it in quotes, or the device plugin leaves the entry out", strictyaml.NameKey(item.Value))
 		}
 	}
 }
@@ -159,8 +160,8 @@ func (r *reader) warnOfNumbers(v at) {
 // device plugin compares whole names (deviceSelectors.go, getItem).
 func (r *reader) warnOfNames(v at, names []Part[string]) {
 	for _, n := range names {
-		if r.lenient && !canBeName(n.PF) {
-			r.addWarning(v, "%s matches no PF, since whole names are compared: write each name of a PF, optionally with VF indexes: #0,2-7", excerpt.Quote(n.PF))
+		if r.Lenient && !canBeName(n.PF) {
+			r.AddWarning(v, "%s matches no PF, since whole names are compared: write each name of a PF, optionally with VF indexes: #0,2-7", excerpt.Quote(n.PF))
 		}
 	}
 }
@@ -169,8 +170,8 @@ func (r *reader) warnOfNames(v at, names []Part[string]) {
 // only the first value about a PF.
 func warnOfRepeats[T any](r *reader, v at, parts []Part[T], same func(a, b T) bool) {
 	for i, p := range parts {
-		if r.lenient && slices.ContainsFunc(parts[:i], func(q Part[T]) bool { return same(p.PF, q.PF) }) {
-			r.addWarning(v, "%v is named again, and only its first value counts: write one value, such as %v#0,2-7", p.PF, p.PF)
+		if r.Lenient && slices.ContainsFunc(parts[:i], func(q Part[T]) bool { return same(p.PF, q.PF) }) {
+			r.AddWarning(v, "%v is named again, and only its first value counts: write one value, such as %v#0,2-7", p.PF, p.PF)
 		}
 	}
 }
@@ -178,12 +179,12 @@ func warnOfRepeats[T any](r *reader, v at, parts []Part[T], same func(a, b T) bo
 // readLinkTypes reads a list of link types. The device plugin takes VFs of any of them, so its file
 // is served if ether is among them.
 func (r *reader) readLinkTypes(v at) []string {
-	if !r.lenient {
+	if !r.Lenient {
 		return readList(r, v, linkTypeForm)
 	}
 	var ether []string
 	var others []at
-	for _, item := range r.itemsOrOne(v, "a list of link types") {
+	for _, item := range r.ReadItemsOrOne(v, "a list of link types") {
 		if t, err := parseLinkType(item.Value); err == nil && item.Kind == yaml.ScalarNode {
 			ether = []string{t}
 			continue
@@ -192,17 +193,17 @@ func (r *reader) readLinkTypes(v at) []string {
 	}
 	for _, o := range others {
 		if ether == nil {
-			r.rejectValue(o, linkTypeForm.want)
+			r.Reject(o, linkTypeForm.want)
 			continue
 		}
-		r.addWarning(o, "%s: ignored, since VFs are given out as ether only", describeValue(o))
+		r.AddWarning(o, "%s: ignored, since VFs are given out as ether only", r.NameValue(o))
 	}
 	return ether
 }
 
 // isHarmless reports whether a selector requires nothing, such as isRdma: false or ddpProfiles: [].
 func isHarmless(v at) bool {
-	return isNull(v) || (v.Kind == yaml.ScalarNode && (v.Value == "false" || v.Value == "")) ||
+	return strictyaml.IsNull(v) || (v.Kind == yaml.ScalarNode && (v.Value == "false" || v.Value == "")) ||
 		(v.Kind == yaml.SequenceNode && len(v.Content) == 0)
 }
 
@@ -210,7 +211,7 @@ func isHarmless(v at) bool {
 // indexes of some of its VFs.
 func readParts[T any](r *reader, v at, f form[T]) []Part[T] {
 	var all []Part[T]
-	for _, item := range r.itemsOrOne(v, "a list of "+f.want+", each optionally with VF indexes: #0,2-7") {
+	for _, item := range r.ReadItemsOrOne(v, "a list of "+f.want+", each optionally with VF indexes: #0,2-7") {
 		if p, ok := readPart(r, item, f); ok {
 			all = append(all, p)
 		}
@@ -222,12 +223,12 @@ func readPart[T any](r *reader, item at, f form[T]) (p Part[T], ok bool) {
 	pf, indexes, some := strings.Cut(item.Value, "#")
 	var err error
 	if p.PF, err = f.parse(pf); err != nil || item.Kind != yaml.ScalarNode {
-		r.rejectValue(item, f.want+", optionally with VF indexes: #0,2-7")
+		r.Reject(item, f.want+", optionally with VF indexes: #0,2-7")
 		return p, false
 	}
 	if some {
-		if p.Indexes, err = parseIndexes(indexes, r.lenient); err != nil {
-			r.addError(item, "%s: %s", describeValue(item), err)
+		if p.Indexes, err = parseIndexes(indexes, r.Lenient); err != nil {
+			r.AddMistake(item, "%s: %s", r.NameValue(item), err)
 		}
 	}
 	return p, true
