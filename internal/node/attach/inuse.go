@@ -111,6 +111,19 @@ func (n *neighbours) deviceWithMAC(mac vf.MAC) string {
 	return ""
 }
 
+// linkLocalHolder names the holder of the MAC address of which the kernel makes a link-local address
+// of IPv6, and is empty for other addresses.
+func (n *neighbours) linkLocalHolder(a netip.Addr) string {
+	mac, is := vf.MACOfLinkLocal(a)
+	if !is {
+		return ""
+	}
+	if name := n.leaseWithMAC(mac); name != "" {
+		return name
+	}
+	return n.deviceWithMAC(mac)
+}
+
 // heldAddresses returns the addresses that are in use on the VF's segment and VLAN, with their
 // holders. These are the addresses of other leases, from any pool of addresses, and those of the
 // host's PFs, which are on no VLAN.

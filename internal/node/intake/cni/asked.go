@@ -128,6 +128,9 @@ func parseAddresses(c config.Config, asked []string) ([]netip.Prefix, error) {
 		if a, bare := netip.ParseAddr(s); bare == nil && c.IPAM.Type != ipam.TypeStatic && a.Zone() == "" {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
+		if err == nil {
+			p, err = ipam.Unmap(p)
+		}
 		switch {
 		case err != nil && c.IPAM.Type == ipam.TypeStatic:
 			return nil, fmt.Errorf("requested address %q: %w: want it with its prefix length, e.g. 172.16.91.5/24", s, vf.ErrInvalid)
