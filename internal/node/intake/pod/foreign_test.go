@@ -70,8 +70,8 @@ func TestResourcesOfOtherDevicePlugins(t *testing.T) {
 	}
 }
 
-// I9: the MAC address that the plugin tuning sets by its own text, after Culvert's plugin, counts as
-// that of the network: the PF has it before, and one that is in use is refused.
+// I9: the MAC address that a later plugin tuning sets by its own text counts as that of the network.
+// The PF has it before, and one that is in use is refused.
 func TestI9MACOfTuningCounts(t *testing.T) {
 	const free, other = "02:11:22:33:44:07", "02:11:22:33:44:08"
 	list := func(sriov, tuning string) string {
