@@ -180,7 +180,7 @@ func parseElement(o *strictjson.Object, namespace string) Element {
 	if e.Interface != "" && !isInterface(e.Interface) {
 		o.Fail("interface", "want 1 to 15 characters without / : and spaces")
 	}
-	if mac, ok := strictjson.Text(o, "mac", vf.ParseUnicastMAC); ok {
+	if mac, ok := strictjson.Text(o, "mac", vf.ParseMAC); ok {
 		e.MAC = &mac
 	}
 	if _, err := net.ParseMAC(e.InfinibandGUID); e.InfinibandGUID != "" && err != nil {

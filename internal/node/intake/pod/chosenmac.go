@@ -37,6 +37,9 @@ type macKeys struct {
 func chosenMAC(plugins []netconf.Plugin, asked *vf.MAC) (*vf.MAC, error) {
 	own := slices.IndexFunc(plugins, netconf.Plugin.IsOwn)
 	if own < 0 {
+		if asked != nil && !asked.IsUnicast() { // a plugin would pass over a zero one
+			return nil, fmt.Errorf("MAC address %s: %w: want a unicast address: not zero, and the first byte even", asked.HardwareAddr(), vf.ErrInvalid)
+		}
 		return asked, nil
 	}
 	seen := "" // what Culvert's plugin reads in args by itself

@@ -70,6 +70,21 @@ func TestResourcesOfOtherDevicePlugins(t *testing.T) {
 	}
 }
 
+// A pod that asks for a MAC address that no interface can have is refused, whatever plugin serves the
+// network.
+func TestMACThatNoInterfaceHas(t *testing.T) {
+	for _, network := range []string{`{"cniVersion":"0.3.1","type":"macvlan"}`, sriov} {
+		for _, mac := range []string{"00:00:00:00:00:00", "01:00:5E:00:00:01"} {
+			w := newWorld(t)
+			w.network("n", network)
+			w.asks(`[{"name":"n","mac":"` + mac + `"}]`)
+			if got := w.refused(); !strings.Contains(got, "network d/n (net1): ") {
+				t.Errorf("%s: %s", mac, got)
+			}
+		}
+	}
+}
+
 // I9: the MAC address that a later plugin tuning sets by its own text counts as that of the network.
 // The PF has it before, and one that is in use is refused.
 func TestI9MACOfTuningCounts(t *testing.T) {

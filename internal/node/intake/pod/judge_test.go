@@ -65,7 +65,7 @@ func TestJudgeAgreesWithNodes(t *testing.T) {
 			ignored:    []string{`network d/v: key "colour" of the annotation is unknown`},
 		},
 		"a MAC address of a group": {
-			annotation: `[{"name":"capable","mac":"01:00:00:00:00:09"}]`, refused: []string{`MAC address "01:00:00:00:00:09": want a unicast address`},
+			annotation: `[{"name":"capable","mac":"01:00:00:00:00:09"}]`, refused: []string{`network d/capable (net1): `, `MAC address "01:00:00:00:00:09": want a unicast address`},
 		},
 		"a network with a wrong value":     {annotation: "v,wrong", refused: []string{"network d/wrong (net2): ", "vlan 5000: want a number between 0 and 4094"}},
 		"a network that cannot be read":    {annotation: "broken,v", refused: []string{"network d/broken (net1): spec.config: invalid: not a JSON object"}},
