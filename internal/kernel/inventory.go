@@ -142,7 +142,7 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 	}
 	link, lerr := k.readPFLink(&pf)
 	pf.Abilities = abilitiesRead(link.VFs)
-	pf.Addrs, pf.OwnAddrs = seen.addrsOf(cmp.Or(pf.Port, pf.Name))
+	pf.Addrs, pf.OwnAddrs, pf.HostAddrs = seen.addrsOf(cmp.Or(pf.Port, pf.Name))
 
 	rdma, rerr := k.sys.readRDMA(addr)
 	pf.RDMA = rdma != nil

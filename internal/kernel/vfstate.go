@@ -88,16 +88,25 @@ func (s sight) linkIn(index int, path string) *vf.Link {
 	}
 }
 
-// addrsOf returns the addresses of the link of that name, and those of them that Culvert
-// added.
-func (s sight) addrsOf(name string) (all, own []netip.Prefix) {
+// addrsOf returns the addresses of the link of that name, those of them that Culvert added, and those
+// of the links above it: of its master, such as a bond, and of the master's, such as a bridge.
+func (s sight) addrsOf(name string) (all, own, above []netip.Prefix) {
 	for index, l := range s.links {
-		if l.Name == name {
-			return s.addrs[index], s.own[index]
+		if l.Name != name {
+			continue
 		}
+		for range mostMasters {
+			l = s.links[l.Master]
+			above = append(above, s.addrs[l.Index]...)
+		}
+		return s.addrs[index], s.own[index], above
 	}
-	return nil, nil
+	return nil, nil, nil
 }
+
+// mostMasters bounds the masters above a link. The kernel's bound is 8 (include/linux/netdevice.h,
+// MAX_NEST_DEV).
+const mostMasters = 8
 
 // VF reads one VF. It looks for the VF's netdevice in the host's netns and then, unless path is
 // empty, in the netns at path; Link is nil when it is in neither, or when path is no netns (any

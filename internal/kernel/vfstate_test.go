@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -103,5 +104,24 @@ func TestI7VFWithoutItsPod(t *testing.T) {
 	_, err := podHost(t, told{}, nil).VF(t.Context(), pciAddr(t, "09:00.0"), podAt)
 	if !errors.Is(err, vf.ErrNotFound) {
 		t.Errorf("no VF: %v", err)
+	}
+}
+
+// The addresses of a PF are those of its netdevice, and above it those of its bond and of the bridge
+// that the bond is a member of.
+func TestAddressesAboveALink(t *testing.T) {
+	prefix := func(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
+	s := sight{
+		links: map[int]rtnl.Link{2: {Index: 2, Name: "enp1s0", Master: 11}, 11: {Index: 11, Name: "bond0", Master: 10}, 10: {Index: 10, Name: "br0"}, 3: {Index: 3, Name: "enp2s0"}},
+		addrs: map[int][]netip.Prefix{2: prefix("10.0.0.1/24"), 11: prefix("10.0.1.1/24"), 10: prefix("10.0.2.1/24"), 3: prefix("10.0.3.1/24")},
+		own:   map[int][]netip.Prefix{2: prefix("10.0.0.1/24")},
+	}
+	for name, want := range map[string]string{
+		"enp1s0": "[10.0.0.1/24] [10.0.0.1/24] [10.0.1.1/24 10.0.2.1/24]", "bond0": "[10.0.1.1/24] [] [10.0.2.1/24]", "enp2s0": "[10.0.3.1/24] [] []", "none": "[] [] []",
+	} {
+		all, own, above := s.addrsOf(name)
+		if got := fmt.Sprint(all, own, above); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
 }

@@ -49,6 +49,14 @@ func (m MAC) LinkLocal() netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]})
 }
 
+// MACOfLinkLocal returns the MAC address of which LinkLocal makes an address, and whether there is
+// one.
+func MACOfLinkLocal(a netip.Addr) (m MAC, is bool) {
+	b := a.As16()
+	m = MAC{b[8] ^ 2, b[9], b[10], b[13], b[14], b[15]}
+	return m, !a.Is4() && m.LinkLocal() == a
+}
+
 func (m MAC) String() string {
 	if m.IsZero() {
 		return ""

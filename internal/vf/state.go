@@ -110,7 +110,9 @@ type PF struct {
 	MAC   MAC            `json:"mac,omitzero"`
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 	// OwnAddrs are those of Addrs that Culvert added; the kernel keeps the mark.
-	OwnAddrs  []netip.Prefix `json:"ownAddrs,omitempty"`
+	OwnAddrs []netip.Prefix `json:"ownAddrs,omitempty"`
+	// HostAddrs are those of the Master, and of the interfaces that it is a member of in turn.
+	HostAddrs []netip.Prefix `json:"-"`
 	Up        bool           `json:"up"`
 	Carrier   bool           `json:"carrier"`
 	SpeedMbps int            `json:"speedMbps"` // 0: unknown or no link

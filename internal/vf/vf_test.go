@@ -28,6 +28,20 @@ func TestParsePCIAddr(t *testing.T) {
 // P1: the MAC of a VF follows from its PF's identity and its index and from
 // nothing else. The literal is a promise: leases and neighbours' caches outlive
 // an upgrade.
+func TestMACOfLinkLocal(t *testing.T) {
+	m := MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x01}
+	if got := m.LinkLocal().String(); got != "fe80::11:22ff:fe33:4401" {
+		t.Errorf("the address is %s", got)
+	}
+	for text, want := range map[string]bool{
+		"fe80::11:22ff:fe33:4401": true, "fe80::1": false, "fe80:1::11:22ff:fe33:4401": false, "fd00::11:22ff:fe33:4401": false, "fe80::11:2200:fe33:4401": false, "10.0.0.1": false,
+	} {
+		if got, is := MACOfLinkLocal(netip.MustParseAddr(text)); is != want || is && got != m {
+			t.Errorf("%s: %s, %t", text, got, is)
+		}
+	}
+}
+
 func TestStableMAC(t *testing.T) {
 	pf := PFID{MAC: MAC{0x90, 0xe2, 0xba, 0, 0, 1}}
 	if got := StableMAC(pf, 3).String(); got != "9a:ac:3f:10:97:03" {

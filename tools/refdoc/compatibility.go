@@ -37,7 +37,7 @@ webhook refuses no pod:
 | an annotation ` + "`nodeSelector`" + ` that is no label, a network that is missing | the pod is refused | a warning; the node decides |
 | two keys of a network name one resource | two devices | one device |
 | a pod without labels | no file ` + "`labels`" + ` | an empty file |
-| a container that mounts something at ` + "`/etc`" + ` or ` + "`/etc/podnetinfo`" + ` | mounted there too | left as it is |
+| a container that mounts something at ` + "`/etc`" + `, at ` + "`/etc/podnetinfo`" + ` or below | mounted there too | left as it is |
 | files about huge pages | with a flag | always |
 | ` + "`-honor-resources`" + `, user-defined injections | served | not served; ` + "`culvert migrate`" + ` names them |
 | pods of ` + "`kube-system`" + ` | left alone | as any other pod |

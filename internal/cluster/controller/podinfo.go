@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ var hugePages = []struct {
 
 // mountPodInfo returns the JSON patch that mounts the volume podInfoVolume into the pod's
 // containers. A volume of that name that is there stays as it is, and so does a container that
-// mounts something else there or above: a runtime cannot make the folder in a read-only mount.
+// mounts something else there, above or below: a runtime cannot make a folder in a read-only mount.
 func (n *needs) mountPodInfo(pod *corev1.Pod) (patch []jsonpatch.Operation) {
 	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == podInfoVolume })
 	if i >= 0 && pod.Spec.Volumes[i].DownwardAPI == nil {
@@ -62,12 +63,15 @@ func isPodInfo(m corev1.VolumeMount) bool {
 	return m.Name == podInfoVolume && path.Clean(m.MountPath) == podInfoPath
 }
 
-// hidesPodInfo reports whether a container mounts something of its own at podInfoPath or above.
+// hidesPodInfo reports whether a container has a mount or a device of its own at podInfoPath, above or
+// below.
 func hidesPodInfo(c corev1.Container) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-		at := path.Clean(m.MountPath)
-		return !isPodInfo(m) && (at == podInfoPath || at == path.Dir(podInfoPath) || at == "/")
-	})
+	meets := func(at string) bool {
+		at = strings.TrimSuffix(path.Clean(at), "/") + "/"
+		return strings.HasPrefix(at, podInfoPath+"/") || strings.HasPrefix(podInfoPath+"/", at)
+	}
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return !isPodInfo(m) && meets(m.MountPath) }) ||
+		slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return meets(d.DevicePath) })
 }
 
 // fieldFile returns the file of a field of the pod's metadata.

@@ -179,6 +179,10 @@ func TestPodsSeeTheirMetadata(t *testing.T) {
 		{"the pod's own volume", `{"containers":[{"name":"c",` + has + `,"volumeMounts":[{"name":"podnetinfo","mountPath":"/etc/podnetinfo/"}]}],"volumes":[{"name":"podnetinfo","downwardAPI":{"items":[]}}]}`, "", ""},
 		{"another volume of that name", `{"containers":[{"name":"c",` + has + `}],"volumes":[{"name":"podnetinfo","emptyDir":{}}]}`, "", "the pod has no /etc/podnetinfo of its networks: its volume podnetinfo is another one"},
 		{"another volume in that place", `{"containers":[{"name":"c",` + has + `,"volumeMounts":[{"name":"v","mountPath":"/etc/podnetinfo"}]}],"volumes":[{"name":"v","emptyDir":{}}]}`, "", ""},
+		{"a mount below, in a folder that is read-only", `{"containers":[{"name":"c",` + has + `,"volumeMounts":[{"name":"v","mountPath":"/etc/podnetinfo/extra/"}]}],"volumes":[{"name":"v","emptyDir":{}}]}`, "", ""},
+		{"a device in that place", `{"containers":[{"name":"c",` + has + `,"volumeDevices":[{"name":"v","devicePath":"/etc/podnetinfo"}]}],"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"v"}}]}`, "", ""},
+		{"a mount of a similar name", `{"containers":[{"name":"c",` + has + `,"volumeMounts":[{"name":"v","mountPath":"/etc/podnetinfo2"},{"name":"v","mountPath":"/etc/pod"}]}],"volumes":[{"name":"v","emptyDir":{}}]}`,
+			`{"containers":[{"name":"c",` + has + `,"volumeMounts":[{"name":"v","mountPath":"/etc/podnetinfo2"},{"name":"v","mountPath":"/etc/pod"},` + infoMount + `]}],"volumes":[{"name":"v","emptyDir":{}},` + infoVolume() + `]}`, ""},
 		{"a folder above, which may be read-only", `{"containers":[{"name":"c",` + has + `,"volumeMounts":[{"name":"v","mountPath":"/etc"}]}],"volumes":[{"name":"v","configMap":{"name":"etc"}}]}`, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -223,10 +223,7 @@ func (c *Config) readSettings(o *strictjson.Object) {
 	if rate, ok := o.Uint("max_tx_rate", 0, math.MaxUint32); ok {
 		s.MaxTxRate = &rate
 	}
-	if mtu, ok := o.Uint("mtu", vf.MinMTU, vf.MaxMTU); ok {
-		n := int(mtu)
-		s.MTU = &n
-	}
+	s.MTU = readMTU(o)
 	if mode, ok := strictjson.Text(o, "guard", vf.ParseGuardMode); ok {
 		s.Guard = mode
 	}
@@ -234,6 +231,31 @@ func (c *Config) readSettings(o *strictjson.Object) {
 	for _, m := range s.Mistakes() {
 		o.Fail(string(m.Setting), "%s", m.Want)
 	}
+}
+
+// readMTU reads mtu. The SR-IOV CNI plugin has no such key and takes every value. Networks that are read
+// as it reads them get the largest MTU for a larger one, and none for other values.
+func readMTU(o *strictjson.Object) *int {
+	mtu, number := 0, 0.0
+	switch raw := o.Raw("mtu"); {
+	case !o.IsLenient():
+		n, ok := o.Uint("mtu", vf.MinMTU, vf.MaxMTU)
+		if !ok {
+			return nil
+		}
+		mtu = int(n)
+	case raw == nil:
+		return nil
+	case json.Unmarshal(raw, &number) == nil && number > vf.MaxMTU:
+		o.Doubt("mtu", "read as %d, the largest that there is", vf.MaxMTU)
+		mtu = vf.MaxMTU
+	case number < vf.MinMTU || number != math.Trunc(number):
+		o.Doubt("mtu", "ignored: want a whole number between %d and %d, without quotes", vf.MinMTU, vf.MaxMTU)
+		return nil
+	default:
+		mtu = int(number)
+	}
+	return &mtu
 }
 
 // readGuardAllow reads the kinds of frame that a guard lets pass, and returns each once and in order.

@@ -33,17 +33,13 @@ type Result struct {
 // vf.ErrNothingFree says how many addresses are held, and by whom. vf.ErrInvalid is for a wanted
 // address that no range has or that is never given out, and for a route without an address of its
 // family.
-func (c Config) Allocate(held func(netip.Addr) (vf.Owner, bool), last []netip.Addr, wanted []netip.Prefix) (Result, error) {
+func (c Config) Allocate(held func(netip.Addr) (vf.Owner, bool), last []netip.Addr, wanted []netip.Prefix) (r Result, err error) {
 	wanted = slices.Clone(wanted)
 	for i, w := range wanted {
-		if w.Addr().Is4In6() && w.Bits() >= 96 {
-			wanted[i] = netip.PrefixFrom(w.Addr().Unmap(), w.Bits()-96)
+		if wanted[i], err = Unmap(w); err != nil {
+			return Result{}, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
 		}
 	}
-	var (
-		r   Result
-		err error
-	)
 	switch {
 	case c.IsZero() && len(wanted) > 0:
 		return Result{}, fmt.Errorf("address %s: %w: the network has no ipam section; add one whose range has the address", wanted[0], vf.ErrInvalid)
@@ -67,6 +63,15 @@ func (c Config) Allocate(held func(netip.Addr) (vf.Owner, bool), last []netip.Ad
 	return r, nil
 }
 
+// checkUsable refuses an address that no interface of a pod can have for itself.
+func checkUsable(p netip.Prefix) error {
+	a := p.Addr()
+	if !p.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return fmt.Errorf("address %s: %w: an interface cannot have it; ask for a unicast address with its prefix length", p, vf.ErrInvalid)
+	}
+	return nil
+}
+
 // fixed returns the static addresses, or those wanted, with the gateway that the configuration
 // names for their subnet. In lenient networks wanted addresses have no gateway, as with the CNI
 // plugin static.
@@ -88,6 +93,9 @@ func (c Config) fixed(held func(netip.Addr) (vf.Owner, bool), wanted []netip.Pre
 		out = append(out, a)
 	}
 	for _, a := range out {
+		if err := checkUsable(a.Prefix); err != nil {
+			return nil, err
+		}
 		if owner, taken := held(a.Prefix.Addr()); taken {
 			return nil, heldError(a.Prefix.Addr(), owner)
 		}

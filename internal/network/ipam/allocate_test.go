@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,6 +98,33 @@ func outcome(r Result, err error) string {
 		s += fmt.Sprintf("%s via %s", a.Prefix, a.Gateway)
 	}
 	return s
+}
+
+// An address that no interface can have is refused, whether the network or a pod names it.
+func TestUnusableAddresses(t *testing.T) {
+	c := mustParse(t, `{"type":"static"}`)
+	for text, want := range map[string]string{
+		"0.0.0.0/24": "an interface cannot have it", "::/64": "an interface cannot have it", "255.255.255.255/32": "an interface cannot have it",
+		"224.0.0.1/24": "an interface cannot have it", "ff02::1/64": "an interface cannot have it", "127.0.0.1/8": "an interface cannot have it", "::1/128": "an interface cannot have it",
+		"::ffff:127.0.0.1/104": "an interface cannot have it", "::ffff:10.0.0.5/24": "wants /96 or longer", "::ffff:10.0.0.5/95": "wants /96 or longer",
+		"::ffff:10.0.0.5/120": "", "10.0.0.0/24": "", "10.0.0.255/24": "", "fe80::1/64": "", "10.0.0.5/0": "",
+	} {
+		p := netip.MustParsePrefix(text)
+		_, err := c.Allocate(nobody, nil, []netip.Prefix{p})
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s is asked for: %v, want %q", text, err, want)
+		}
+		if p.Addr().Is4In6() {
+			continue
+		}
+		c := Config{Type: TypeStatic, Static: []vf.Address{{Prefix: p}}}
+		if _, err := c.Allocate(nobody, nil, nil); (err == nil) != (want == "") {
+			t.Errorf("%s of the network: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := (Config{Type: TypeStatic, Static: []vf.Address{{Prefix: netip.PrefixFrom(addr("10.0.0.5"), -72)}}}).Allocate(nobody, nil, nil); err == nil {
+		t.Error("an address without a prefix length")
+	}
 }
 
 func TestRoutesGetTheGatewayOfTheirFamily(t *testing.T) {

@@ -99,11 +99,16 @@ func parseAddress(s string) (netip.Prefix, error) {
 	if err != nil {
 		return p, fmt.Errorf("%q: want an address with its prefix length, e.g. 172.16.91.5/24", s)
 	}
-	if !p.Addr().Is4In6() {
+	return Unmap(p)
+}
+
+// Unmap returns a prefix with the IPv4 address in place of one that is mapped into IPv6.
+func Unmap(p netip.Prefix) (netip.Prefix, error) {
+	switch {
+	case !p.Addr().Is4In6():
 		return p, nil
-	}
-	if p.Bits() < 96 {
-		return p, fmt.Errorf("%q: an IPv4-mapped prefix wants /96 or longer", s)
+	case p.Bits() < 96:
+		return p, fmt.Errorf("%q: an IPv4-mapped prefix wants /96 or longer", p)
 	}
 	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96), nil
 }

@@ -72,9 +72,9 @@ func TestKinds(t *testing.T) {
 }
 
 func TestWith(t *testing.T) {
-	p := parsed(t, `{"type":"macvlan","args":{"cni":{"old":1,"k":2},"x":{"y":3}}}`)
+	p := parsed(t, `{"type":"macvlan","args":{"cni":{"old":1,"k":2},"labels":"x"}}`)
 	got, err := p.WithArgs(map[string]json.RawMessage{"k": String("v")})
-	if want := `{"args":{"cni":{"k":"v","old":1},"x":{"y":3}},"type":"macvlan"}`; err != nil || string(got.Raw) != want || got.Type != "macvlan" {
+	if want := `{"args":{"cni":{"k":"v","old":1},"labels":"x"},"type":"macvlan"}`; err != nil || string(got.Raw) != want || got.Type != "macvlan" {
 		t.Errorf("%v %s", err, got.Raw)
 	}
 	if got, err = got.With(map[string]json.RawMessage{"args": String("<"), "a": String("b")}); err != nil || string(got.Raw) != `{"a":"b","args":"\u003c","type":"macvlan"}` {

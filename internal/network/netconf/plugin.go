@@ -111,18 +111,26 @@ func (p Plugin) With(keys map[string]json.RawMessage) (Plugin, error) {
 // WithArgs returns the plugin with values added to its args.cni.
 func (p Plugin) WithArgs(args map[string]json.RawMessage) (Plugin, error) {
 	var have struct {
-		Args map[string]map[string]json.RawMessage `json:"args"`
+		Args map[string]json.RawMessage `json:"args"`
 	}
-	if err := json.Unmarshal(p.Raw, &have); err != nil {
+	var cni map[string]json.RawMessage
+	err := json.Unmarshal(p.Raw, &have)
+	if raw := have.Args["cni"]; err == nil && raw != nil {
+		err = json.Unmarshal(raw, &cni)
+	}
+	if err != nil {
 		return p, fmt.Errorf("args: %w: %w", vf.ErrInvalid, err)
 	}
 	if have.Args == nil {
-		have.Args = map[string]map[string]json.RawMessage{}
+		have.Args = map[string]json.RawMessage{}
 	}
-	if have.Args["cni"] == nil {
-		have.Args["cni"] = map[string]json.RawMessage{}
+	if cni == nil {
+		cni = map[string]json.RawMessage{}
 	}
-	maps.Copy(have.Args["cni"], args)
+	maps.Copy(cni, args)
+	if have.Args["cni"], err = json.Marshal(cni); err != nil {
+		return p, fmt.Errorf("cni-args: %w: %w", vf.ErrInvalid, err)
+	}
 	merged, err := json.Marshal(have.Args)
 	if err != nil {
 		return p, fmt.Errorf("cni-args: %w: %w", vf.ErrInvalid, err)

@@ -193,6 +193,9 @@ func (h *holders) find(a netip.Addr) (vf.Owner, bool) {
 	if h.aside[a] && !slices.Contains(h.named, a) {
 		return vf.Owner{Name: "another machine on the segment"}, true
 	}
+	if name := h.neighbours.linkLocalHolder(a); name != "" {
+		return vf.Owner{Name: name}, true
+	}
 	if h.looks++; h.looks > fewLooks && h.all == nil {
 		h.all = h.among(h.neighbours.tx.AddressesOf(""))
 	}

@@ -111,9 +111,22 @@ func (n *neighbours) deviceWithMAC(mac vf.MAC) string {
 	return ""
 }
 
+// linkLocalHolder names the holder of the MAC address of which the kernel makes a link-local address
+// of IPv6, and is empty for other addresses.
+func (n *neighbours) linkLocalHolder(a netip.Addr) string {
+	mac, is := vf.MACOfLinkLocal(a)
+	if !is {
+		return ""
+	}
+	if name := n.leaseWithMAC(mac); name != "" {
+		return name
+	}
+	return n.deviceWithMAC(mac)
+}
+
 // heldAddresses returns the addresses that are in use on the VF's segment and VLAN, with their
 // holders. These are the addresses of other leases, from any pool of addresses, and those of the
-// host's PFs, which are on no VLAN.
+// host's PFs and of the bonds and bridges above, which are on no VLAN.
 func (n *neighbours) heldAddresses(all []journal.Address) map[netip.Addr]vf.Owner {
 	held := map[netip.Addr]vf.Owner{}
 	if len(all) > 0 {
@@ -131,6 +144,9 @@ func (n *neighbours) heldAddresses(all []journal.Address) map[netip.Addr]vf.Owne
 		if n.vlan.ID == 0 && n.onSegment(pf.ID) {
 			for _, a := range pf.Addrs {
 				held[a.Addr()] = vf.Owner{Kind: vf.OwnerHost, Name: "interface " + pf.Label()}
+			}
+			for _, a := range pf.HostAddrs {
+				held[a.Addr()] = vf.Owner{Kind: vf.OwnerHost, Name: "interface above " + pf.Label()}
 			}
 		}
 	}

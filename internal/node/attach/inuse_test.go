@@ -285,6 +285,8 @@ func TestI9AddressInUseIsRefused(t *testing.T) {
 		"of another interface of the pod's": {"a", static, "", 1, 0, 7, "10.1.0.2/24", ""},
 		"another one":                       {"b", static, "10.1.0.9/24", 0, 1, 7, "10.1.0.9/24", ""},
 		"the PF's":                          {"b", static, "10.1.0.77/24", 0, 1, 0, "", "host interface enp2s0"},
+		"the bridge's above the PF":         {"b", static, "10.1.0.78/24", 0, 1, 0, "", "host interface above enp2s0"},
+		"the bridge's, on a VLAN":           {"b", static, "10.1.0.78/24", 0, 1, 8, "10.1.0.78/24", ""},
 		"the PF's, on a VLAN":               {"b", static, "10.1.0.77/24", 0, 1, 8, "10.1.0.77/24", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,11 +381,12 @@ type listed []vf.PF
 
 func (l listed) PFs() []vf.PF { return l }
 
-// addressed is hardware whose second PF has an address.
+// addressed is hardware whose second PF has an address, and is a member of a bridge with another.
 type addressed struct{ pfs []vf.PF }
 
 func (a addressed) PFs() []vf.PF {
 	a.pfs[1].Addrs = []netip.Prefix{netip.MustParsePrefix("10.1.0.77/24")}
+	a.pfs[1].HostAddrs = []netip.Prefix{netip.MustParsePrefix("10.1.0.78/24")}
 	return a.pfs
 }
 

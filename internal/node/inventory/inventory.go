@@ -217,7 +217,7 @@ func (i *Inventory) recogniseUnread(pf *vf.PF) {
 			pf.ID, pf.Name, pf.MAC, pf.VFs = old.ID, cmp.Or(pf.Name, old.Name), old.MAC, nil
 			if pf.Vendor == "" { // nothing of the PF was read: with these, selectors still find it
 				pf.Vendor, pf.Device, pf.Driver, pf.NUMA, pf.IOMMUGroup = old.Vendor, old.Device, old.Driver, old.NUMA, old.IOMMUGroup
-				pf.Addrs, pf.OwnAddrs = old.Addrs, old.OwnAddrs
+				pf.Addrs, pf.OwnAddrs, pf.HostAddrs = old.Addrs, old.OwnAddrs, old.HostAddrs
 			}
 		}
 	}

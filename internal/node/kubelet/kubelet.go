@@ -47,38 +47,25 @@ type PodResources struct {
 // New returns the API behind a socket; nothing is asked yet.
 func New(socket string) *PodResources { return &PodResources{socket: socket} }
 
-// Devices returns which VFs the kubelet gave a pod as a resource (prefix/name),
-// in the order of the bus, so that every call has the same order. An empty resource
-// stands for all: Devices then leaves out devices that have no PCI address.
+// Devices returns the IDs of the devices that the kubelet gave a pod as a resource (prefix/name), in
+// the order of their texts, which for VFs is that of the bus. So every call has the same order. The
+// IDs of VFs are PCI addresses; other device plugins may have others. An empty resource stands for
+// all.
 //
-// Errors: vf.ErrNotFound when the pod has none, or the kubelet does not know the pod; vf.ErrInvalid
-// when the ID of one of its devices is no PCI address, since another device plugin serves the
-// resource; vf.ErrNotReady when the kubelet does not answer.
-func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resource string) ([]vf.PCIAddr, error) {
+// Errors: vf.ErrNotFound when the pod has none, or the kubelet does not know the pod; vf.ErrNotReady
+// when the kubelet does not answer.
+func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resource string) ([]string, error) {
 	all, err := p.listPods(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("devices of pod %s/%s: %w", podNamespace, podName, err)
 	}
 	var (
-		out   []vf.PCIAddr
+		out   []string
 		known bool
 	)
 	for _, pod := range all {
-		if pod.GetNamespace() != podNamespace || pod.GetName() != podName {
-			continue
-		}
-		known = true
-		for _, id := range deviceIDs(pod, resource) {
-			a, err := vf.ParsePCIAddr(id)
-			switch {
-			case err == nil:
-			case resource == "":
-				continue
-			default:
-				return nil, fmt.Errorf("pod %s/%s has %s %q: %w: not a VF of Culvert: is another device plugin serving that resource?",
-					podNamespace, podName, resource, id, vf.ErrInvalid)
-			}
-			out = append(out, a)
+		if pod.GetNamespace() == podNamespace && pod.GetName() == podName {
+			known, out = true, append(out, deviceIDs(pod, resource)...)
 		}
 	}
 	switch {
@@ -87,7 +74,7 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 	case len(out) == 0:
 		return nil, fmt.Errorf("pod %s/%s has no device of %s: %w: add it to the limits of one of its containers", podNamespace, podName, resource, vf.ErrNotFound)
 	}
-	slices.SortFunc(out, vf.PCIAddr.Compare)
+	slices.Sort(out)
 	return slices.Compact(out), nil
 }
 

@@ -68,9 +68,9 @@ func (a Arguments) Add(s string) Arguments {
 			mac, err = vf.ParseUnicastMAC(excerpt.Line(value))
 			a.mac = &mac
 		case "IP":
-			a.ip = excerpt.Line(value)
+			a.ip = value
 		case "GATEWAY":
-			a.gateway = excerpt.Line(value)
+			a.gateway = value
 		default:
 			unknown = key
 		}

@@ -29,6 +29,9 @@ func fillRequested(c config.Config, a Arguments, req *attach.Request) error {
 	if err := fillAddresses(c, a, req); err != nil {
 		return err
 	}
+	if err := ipam.CheckResult(max(len(req.Addresses), len(req.IPAM.Static)), 0); err != nil {
+		return fmt.Errorf("network %s: what is asked for: %w", c.Name, err)
+	}
 	return checkRoom(c, *req)
 }
 
@@ -92,7 +95,7 @@ func fillAddresses(c config.Config, a Arguments, req *attach.Request) (err error
 	for _, text := range splitList(a.gateway) {
 		gateway, err := netip.ParseAddr(text)
 		if err != nil {
-			return fmt.Errorf("%w CNI_ARGS: GATEWAY: %q: want an IP address, e.g. 172.16.91.1", errEnvironment, text)
+			return fmt.Errorf("%w CNI_ARGS: GATEWAY: %s: want an IP address, e.g. 172.16.91.1", errEnvironment, excerpt.Quote(text))
 		}
 		for i, o := range req.IPAM.Static {
 			if o.Prefix.Masked().Contains(gateway.Unmap()) {
@@ -127,6 +130,9 @@ func parseAddresses(c config.Config, asked []string) ([]netip.Prefix, error) {
 		p, err := netip.ParsePrefix(s)
 		if a, bare := netip.ParseAddr(s); bare == nil && c.IPAM.Type != ipam.TypeStatic && a.Zone() == "" {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err == nil {
+			p, err = ipam.Unmap(p)
 		}
 		switch {
 		case err != nil && c.IPAM.Type == ipam.TypeStatic:

@@ -104,6 +104,10 @@ func TestI9AttacksOfTenants(t *testing.T) {
 		"the address":                              {more: static(victimAddress + "/24"), says: "by pod v/victim"},
 		"the address in another subnet":            {more: static(victimAddress + "/8"), says: "by pod v/victim"},
 		"the address, mapped into IPv6":            {more: static("::ffff:" + victimAddress + "/120"), says: "by pod v/victim"},
+		"the address, mapped into a wide prefix":   {more: static("::ffff:" + victimAddress + "/24"), says: "wants /96 or longer"},
+		"the link-local address":                   {more: static("fe80::11:22ff:fe33:4401/64"), says: "by pod v/victim"},
+		"the link-local address of the PF":         {more: static("%PFLINK/64"), says: "PF enp1s0"},
+		"the link-local address of a free VF":      {more: static("%V3LINK/64"), says: "whose own it is"},
 		"the IPv6 address, spelled in full":        {more: static("fd00:0:0:0:0:0:0:50/128"), says: "by pod v/victim"},
 		"the address, the only one of a range": {
 			more: `,"ipam":{"type":"host-local","scope":"node","subnet":"172.16.91.0/24","rangeStart":"` + victimAddress + `","rangeEnd":"` + victimAddress + `"}`, says: "pod v/victim",
@@ -113,6 +117,15 @@ func TestI9AttacksOfTenants(t *testing.T) {
 		},
 		"the address by annotation, mapped into IPv6": {
 			more: `,"capabilities":{"ips":true}` + static("172.16.91.60/24"), asks: `[{"name":"n","ips":["::ffff:` + victimAddress + `/120"]}]`, says: "by pod v/victim",
+		},
+		"the address by annotation, mapped into IPv6, without the capability": {
+			more: static("172.16.91.60/24"), asks: `[{"name":"n","ips":["::ffff:` + victimAddress + `/120"]}]`, says: "by pod v/victim",
+		},
+		"the address by annotation, mapped into a wide prefix": {
+			more: static("172.16.91.60/24"), asks: `[{"name":"n","ips":["::ffff:` + victimAddress + `/24"]}]`, says: "want it with its prefix length",
+		},
+		"the link-local address by annotation": {
+			more: static("172.16.91.60/24"), asks: `[{"name":"n","ips":["fe80::11:22FF:fe33:4401/128"]}]`, says: "by pod v/victim",
 		},
 		"the address by cni-args":                 {more: static("172.16.91.60/24"), asks: `[{"name":"n","cni-args":{"ips":["` + victimAddress + `/24"]}}]`, says: "by pod v/victim"},
 		"the address by cni-args in another case": {more: static("172.16.91.60/24"), asks: `[{"name":"n","cni-args":{"IPS":["` + victimAddress + `/24"]}}]`, says: "by pod v/victim"},
@@ -141,7 +154,8 @@ func TestI9AttacksOfTenants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newVictim(t)
-			fill := strings.NewReplacer("%V0", w.vfs()[0].String(), "%V1", w.vfs()[1].String(), "%V2", w.vfs()[2].String(), "%PF", w.node.VFs.Hardware.PFs()[0].MAC.String())
+			fill := strings.NewReplacer("%PFLINK", w.node.VFs.Hardware.PFs()[0].MAC.LinkLocal().String(), "%V3LINK", w.content().Records[3].Baseline.LinkMAC.LinkLocal().String(),
+				"%V0", w.vfs()[0].String(), "%V1", w.vfs()[1].String(), "%V2", w.vfs()[2].String(), "%PF", w.node.VFs.Hardware.PFs()[0].MAC.String())
 			network := fill.Replace(fmt.Sprintf(base, tc.more))
 			if tc.untagged {
 				network = strings.Replace(network, `"vlan":7,`, "", 1)

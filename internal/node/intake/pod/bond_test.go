@@ -28,14 +28,19 @@ func TestDevicesOfABond(t *testing.T) {
 		"a network before, and too few": {[]vf.PCIAddr{at(1, 0), at(2, 0)}, []int{1, 2}, "a device of resource x/a: not found: the kubelet gave pod default/p 2 of them: request 3 in the pod's resources (the webhook does so for new pods)"},
 	} {
 		d := devices{
-			pod: api.Pod{Namespace: "default", Name: "p"}, left: map[string][]vf.PCIAddr{}, had: map[string]int{},
-			ask: func(context.Context, string, string, string) ([]vf.PCIAddr, error) { return tt.given, nil },
+			pod: api.Pod{Namespace: "default", Name: "p"}, left: map[string][]string{}, had: map[string]int{},
+			ask: func(context.Context, string, string, string) (ids []string, err error) {
+				for _, a := range tt.given {
+					ids = append(ids, a.String())
+				}
+				return ids, nil
+			},
 		}
 		var got [][]vf.PCIAddr
 		var err error
 		for _, n := range tt.asks {
 			var one []vf.PCIAddr
-			if one, err = d.nextDevices(t.Context(), "x/a", n, findPF); err != nil {
+			if one, err = d.nextVFs(t.Context(), "x/a", n, findPF); err != nil {
 				break
 			}
 			got = append(got, one)

@@ -111,6 +111,31 @@ func TestStaticNeedsAnAddress(t *testing.T) {
 	}
 }
 
+// A pod gets as many addresses as a network may have, by CNI_ARGS and by runtimeConfig, and no more.
+func TestManyIPsOfAPod(t *testing.T) {
+	for _, capabilities := range []string{"", `"capabilities":{"ips":true},`} {
+		for count, refused := range map[int]bool{64: false, 65: true, 1500: true} {
+			var ips []string
+			for i := range count {
+				ips = append(ips, fmt.Sprintf(`"fd00:1111:2222:3333::%x/64"`, i+1))
+			}
+			w := newWorld(t)
+			w.network("v", `{"cniVersion":"0.3.1","type":"sriov",`+capabilities+`"ipam":{"type":"static"}}`)
+			w.asks(`[{"name":"v","ips":[` + strings.Join(ips, ",") + `]}]`)
+			if refused {
+				if got := w.refused(); !strings.Contains(got, fmt.Sprintf("it has %d addresses; want at most 64", count)) {
+					t.Errorf("%s%d addresses: %s", capabilities, count, got)
+				}
+				continue
+			}
+			w.add()
+			if got, _ := w.status()[1]["ips"].([]any); len(got) != count {
+				t.Errorf("%s%d addresses: the pod has %v", capabilities, count, got)
+			}
+		}
+	}
+}
+
 // The plugin bandwidth of a list serves the rates that a pod asks for. Without it, Culvert's plugin
 // says that it does not serve them.
 func TestBandwidthIsServedByAPluginOfTheList(t *testing.T) {

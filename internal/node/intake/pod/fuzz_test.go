@@ -10,7 +10,6 @@ import (
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // A network attachment definition of any text is refused, or each of its plugins has a type without
@@ -33,7 +32,7 @@ func FuzzDefinition(f *testing.F) {
 		if d.Plugins, err = withArgs(d.Plugins, map[string]json.RawMessage{key: netconf.String("v")}); err != nil {
 			return
 		}
-		if d.Plugins, err = withDevices(d.Plugins, []vf.PCIAddr{{Bus: 1}, {Bus: 2}}); err != nil {
+		if d.Plugins, err = withDevices(d.Plugins, []string{"0000:01:00.0", "0000:02:00.0"}); err != nil {
 			t.Fatal(err)
 		}
 		n := journal.SandboxNetwork{Interface: "net1", Runtime: map[string]json.RawMessage{"mac": netconf.String("x")}}

@@ -55,8 +55,9 @@ type hardware interface {
 	PFs() []vf.PF
 }
 
-// Devices returns the devices of a resource that the kubelet gave to a pod.
-type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
+// Devices returns the IDs of the devices of a resource that the kubelet gave to a pod; of all its
+// devices if the resource is empty.
+type Devices func(ctx context.Context, namespace, pod, resource string) ([]string, error)
 
 // Config has the parts of a Handler. All fields but Definitions, EveryPod, Isolation,
 // IPAMTypes, Log and Now are needed.

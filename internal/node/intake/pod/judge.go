@@ -35,7 +35,7 @@ func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []stri
 	cluster := judged{pod: p, find: rules.Find}
 	h := New(Config{Cluster: cluster, Hardware: cluster, Devices: judgedDevices, Isolation: rules.Isolation, IPAMTypes: ipam.AnyType()})
 	w := wish{pod: p, gateways: map[int][]netip.Addr{}}
-	given := devices{ask: h.Devices, pod: p, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
+	given := h.devicesOf(p)
 	judge := func(e netannotation.Element, name string) error {
 		if e.DeviceID != "" {
 			w.ignored = append(w.ignored, fmt.Sprintf("network %s/%s: deviceID %s counts where the kubelet gives the pod that VF", e.Namespace, e.Name, excerpt.Quote(e.DeviceID)))
@@ -123,10 +123,10 @@ func (judged) PodEvent(api.Pod, string, string, string) {}
 
 // judgedDevices returns as many devices of a resource as the networks of a pod's annotation can
 // need.
-func judgedDevices(context.Context, string, string, string) ([]vf.PCIAddr, error) {
-	out := make([]vf.PCIAddr, (netannotation.MaxElements+1)*vf.MaxLinks)
+func judgedDevices(context.Context, string, string, string) ([]string, error) {
+	out := make([]string, (netannotation.MaxElements+1)*vf.MaxLinks)
 	for i := range out {
-		out[i] = vf.PCIAddr{Domain: uint32(i + 1)}
+		out[i] = vf.PCIAddr{Domain: uint32(i + 1)}.String()
 	}
 	return out, nil
 }

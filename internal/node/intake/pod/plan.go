@@ -55,7 +55,7 @@ func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
 	if err != nil {
 		return w, err
 	}
-	given := devices{ask: h.Devices, pod: w.pod, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
+	given := h.devicesOf(w.pod)
 	if err := h.planDefault(ctx, c, &w, given); err != nil {
 		return w, fmt.Errorf("default network: %w", err)
 	}
@@ -216,27 +216,29 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	if err != nil {
 		return n, err
 	}
-	n.Args = requestedArgs(e)
 	if d.Plugins, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
 		return n, err
 	}
+	if e.MAC, err = chosenMAC(d.Plugins, e.MAC); err != nil {
+		return n, err
+	}
+	n.Args = requestedArgs(e)
 	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins))...)
 	if resource != "" {
 		if count == 0 || len(e.CNIArgs) > 0 {
 			count = config.VFsOf(d)
 		}
-		vfs, err := given.nextDevices(ctx, resource, count, h.findPF)
+		ids, err := h.takeDevices(ctx, d, resource, count, given)
 		if err != nil {
 			return n, err
 		}
-		device := vfs[0]
-		if e.DeviceID != "" && e.DeviceID != device.String() {
-			w.ignored = append(w.ignored, fmt.Sprintf("network %s: deviceID %s is asked for, and the kubelet chose %s of %s", n.Name, excerpt.Quote(e.DeviceID), device, resource))
-		}
-		n.Runtime["deviceID"] = netconf.String(device.String())
-		if d.Plugins, err = withDevices(d.Plugins, vfs); err != nil {
+		if d.Plugins, err = withDevices(d.Plugins, ids); err != nil {
 			return n, err
 		}
+		if len(ids) > 0 {
+			n.Runtime["deviceID"] = netconf.String(ids[0])
+		}
+		w.ignoreDevice(n, e.DeviceID, resource)
 	}
 	setDefinition(&n, d)
 	return n, nil
@@ -287,17 +289,30 @@ func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin) []string {
 	return out
 }
 
+// ignoreDevice lists the deviceID that an element asks for as ignored, unless the kubelet chose that
+// device of the network's resource.
+func (w *wish) ignoreDevice(n journal.SandboxNetwork, asked, resource string) {
+	chosen := "none"
+	_ = json.Unmarshal(n.Runtime["deviceID"], &chosen) // without a device it stays "none"
+	if asked != "" && asked != chosen {
+		w.ignored = append(w.ignored, fmt.Sprintf("network %s: deviceID %s is asked for, and the kubelet chose %s of %s", n.Name, excerpt.Quote(asked), excerpt.Line(chosen), resource))
+	}
+}
+
 // withDevices puts the device that the kubelet chose into every plugin's configuration, in place
 // of a device that it names, as Multus does. Culvert's own plugin gets all VFs of a bond.
-func withDevices(plugins []netconf.Plugin, vfs []vf.PCIAddr) ([]netconf.Plugin, error) {
-	out, id := slices.Clone(plugins), netconf.String(vfs[0].String())
-	all, err := json.Marshal(vfs)
+func withDevices(plugins []netconf.Plugin, ids []string) ([]netconf.Plugin, error) {
+	if len(ids) == 0 {
+		return plugins, nil
+	}
+	out, id := slices.Clone(plugins), netconf.String(ids[0])
+	all, err := json.Marshal(ids)
 	if err != nil {
 		return nil, err
 	}
 	for i, p := range plugins {
 		keys := map[string]json.RawMessage{"deviceID": id, "pciBusID": id}
-		if len(vfs) > 1 && p.IsOwn() {
+		if len(ids) > 1 && p.IsOwn() {
 			keys["deviceIDs"] = all
 		}
 		if out[i], err = p.With(keys); err != nil {

@@ -175,14 +175,14 @@ func TestRefusals(t *testing.T) {
 		}, []string{"default network", "v1.multus-cni.io/default-network", "it names 2 networks; want one"}},
 		"the kubelet does not answer": {func(w *world) {
 			w.network("v", sriov, "intel.com/fast")
-			w.pods.Devices = func(context.Context, string, string, string) ([]vf.PCIAddr, error) {
+			w.pods.Devices = func(context.Context, string, string, string) ([]string, error) {
 				return nil, errors.New("connection refused")
 			}
 			w.asks("v")
 		}, []string{"network d/v (net1): which intel.com/fast the pod has: connection refused"}},
 		"the kubelet does not answer about a device": {func(w *world) {
 			w.network("v", sriov)
-			w.pods.Devices = func(context.Context, string, string, string) ([]vf.PCIAddr, error) {
+			w.pods.Devices = func(context.Context, string, string, string) ([]string, error) {
 				return nil, errors.New("connection refused")
 			}
 			w.asks(`[{"name":"v","deviceID":"` + w.vfs()[0].String() + `"}]`)

@@ -193,6 +193,7 @@ type world struct {
 	host    *host
 	cluster *cluster
 	given   map[string][]vf.PCIAddr // by namespace/pod/resource
+	others  map[string][]string     // as given: devices of other device plugins
 	pods    *pod.Handler
 	single  *cni.Handler
 	dir     string
@@ -212,7 +213,7 @@ func newWorldOf(t *testing.T, host string) *world { t.Helper(); return newWorldO
 // newWorldOn is newWorldOf on a node with a number of PFs.
 func newWorldOn(t *testing.T, host string, pfs int) *world {
 	t.Helper()
-	w := &world{T: t, k: fake.New(fake.IGB, pfs), host: newHost(), given: map[string][]vf.PCIAddr{}, dir: t.TempDir(),
+	w := &world{T: t, k: fake.New(fake.IGB, pfs), host: newHost(), given: map[string][]vf.PCIAddr{}, others: map[string][]string{}, dir: t.TempDir(),
 		cluster: &cluster{pods: map[string]api.Pod{}, networks: map[string]api.NetworkDefinition{}, status: map[string]string{}, confirmed: map[string]string{}}}
 	w.confDir = filepath.Join(w.dir, "net.d")
 	w.file("10-flannel.conflist", flannel)
@@ -242,8 +243,13 @@ func newWorldOn(t *testing.T, host string, pfs int) *world {
 	return w
 }
 
-func (w *world) devices(_ context.Context, namespace, name, resource string) ([]vf.PCIAddr, error) {
-	return w.given[namespace+"/"+name+"/"+resource], nil
+func (w *world) devices(_ context.Context, namespace, name, resource string) ([]string, error) {
+	key := namespace + "/" + name + "/" + resource
+	ids := slices.Clone(w.others[key])
+	for _, a := range w.given[key] {
+		ids = append(ids, a.String())
+	}
+	return ids, nil
 }
 
 func (w *world) file(name, content string) {
