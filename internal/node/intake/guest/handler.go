@@ -28,7 +28,7 @@ import (
 type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
 	Room(context.Context, vf.PCIAddr) string
-	PFAt(vf.PCIAddr) (string, error)
+	PFs() []vf.PF
 }
 
 // resets is the part of reset.Resetter that serves guests.
@@ -55,9 +55,10 @@ type Parts struct {
 	Upkeep upkeep
 }
 
-// ledger is journal.Ledger, for reading.
+// ledger is journal.Ledger.
 type ledger interface {
 	View(func(*journal.Tx) error) error
+	Update(func(*journal.Tx) error) error
 }
 
 // Handler answers requests about guests.

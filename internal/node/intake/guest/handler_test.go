@@ -31,6 +31,7 @@ type fakeEngine struct {
 	// fails is the VF that cannot be made ready, inUse the VF that a process has open.
 	fails, inUse vf.PCIAddr
 	request      attach.Request // the last one
+	unread       string         // why the host cannot read sparePF
 }
 
 func (e *fakeEngine) Attach(_ context.Context, req attach.Request) (journal.Record, error) {
@@ -57,13 +58,16 @@ func (e *fakeEngine) InUse(_ context.Context, rec journal.Record) error {
 
 func (e *fakeEngine) Room(context.Context, vf.PCIAddr) string { return "pool x/a: all are held" }
 
-// PFAt knows the only PF, at 0000:01:00.0.
-func (e *fakeEngine) PFAt(a vf.PCIAddr) (string, error) {
-	if a == (vf.PCIAddr{Bus: 1}) {
-		return "enp1s0f0", nil
+// PFs returns the PF of the ledger's VFs, at 0000:01:00.0, and one that has none.
+func (e *fakeEngine) PFs() []vf.PF {
+	return []vf.PF{
+		{PCI: vf.PCIAddr{Bus: 1}, Name: "enp1s0f0", ID: idOf(place(0)).PF},
+		{PCI: sparePF, Name: "enp2s0f0", Driver: "igb", ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 2}}, Err: e.unread},
 	}
-	return "", nil
 }
+
+// sparePF is a PF of which Culvert made no VFs.
+var sparePF = vf.PCIAddr{Bus: 2}
 
 // place is VF n of the only PF.
 func place(n int) vf.PCIAddr { return vf.PCIAddr{Bus: 1, Device: 0x10, Function: uint8(n)} }
