@@ -15,6 +15,9 @@ type Driver struct {
 	// VFDrivers has the netdevice drivers of its VFs, the present one first.
 	VFDrivers []string
 
+	// Windows says what a Windows guest needs for its VFs.
+	Windows WindowsVF
+
 	// Vendors, PFDevices and VFDevices are PCI IDs, four hexadecimal digits each:
 	// of NICs that have SR-IOV in hardware, and of VFs that have the same driver
 	// as their PF.
