@@ -37,7 +37,9 @@ answers() {
 	for try in $(seq "$3"); do ip netns exec "$1" ping -c 1 -W 1 "$2" && echo "$4 answers" >&3 && return; done
 	echo "$4 gets no answer" >&3
 }
-answers g 10.7.0.2 20 "the peer"
+ip -n g -br link; ip -n peer -br link; ip link show eth0
+answers g 10.7.0.2 40 "the peer"
+ip -n g neigh; ip -n peer neigh
 answers behind 10.7.0.1 20 "the guest, from behind"
 for trust in off on; do for spoofchk in on off; do
 	ip link set eth0 vf 0 trust $trust; ip link set eth0 vf 0 spoofchk $spoofchk

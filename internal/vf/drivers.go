@@ -29,7 +29,7 @@ package vf
 // igb and ixgbe also serve chips without SR-IOV (I210, 82598).
 var drivers = []Driver{
 	{
-		Name: "igb", VFDrivers: []string{"igbvf"},
+		Name: "igb", VFDrivers: []string{"igbvf"}, VFQueues: 1, // igbvf/netdev.c: one ring each way
 		Windows: WindowsVF{Driver: "Intel 82576 Virtual Function, I350 Virtual Function", Pairs: []string{"10ca"}},
 		Vendors: []string{"8086"}, PFDevices: []string{"10c9", "1521", "1522"}, // 82576, I350
 		Lacks:  []Setting{SetVLANProto, SetLinkState, SetMinTxRate, SetRSSQuery},

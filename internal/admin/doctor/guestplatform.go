@@ -40,7 +40,7 @@ func (g *guestExam) checkPFs() {
 			continue
 		}
 		if n := max(pf.NumVFs, len(pf.VFs)); n > 0 {
-			g.exam.addFinding(finding{check: "guest", severity: api.SeverityError, object: g.object, why: "the VFs go when the guest takes the PF, whoever has them; culvertd refuses to start it",
+			g.exam.addFinding(finding{check: "guest", severity: api.SeverityError, object: g.object, why: "the VFs go when the guest takes the PF, although they may have owners; culvertd refuses to start it",
 				mend: []string{"virsh edit " + g.Name + "    # take the PF out, and give the guest a VF: culvert vm attach " + g.Name}},
 				"it passes %s (%s) as a whole, which has %s", pfName(pf), pf.PCI, vf.CountText(n))
 			continue

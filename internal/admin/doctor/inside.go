@@ -199,8 +199,8 @@ func (g *guestExam) checkInsideQueues(in Inside, i InsideInterface) {
 	case i.RxQueues == 0:
 	case i.RxQueues >= min(len(in.CPUs), goodQueues):
 		g.exam.addOK(inside, object, "%s for %s", screen.Plural(i.RxQueues, "receive queue"), screen.Plural(len(in.CPUs), "processor"))
-	case i.Driver == "igbvf":
-		g.exam.addNote(inside, object, "1 receive queue, and igbvf has no more: spread the load over several VFs")
+	case i.RxQueues == vf.MostQueuesOfVF(i.Driver):
+		g.exam.addNote(inside, object, "%s, and driver %s has no more: spread the load over several VFs", screen.Plural(i.RxQueues, "receive queue"), i.Driver)
 	default:
 		g.exam.addFinding(finding{check: inside, severity: api.SeverityNote, object: object, why: "processors without a queue take none of its packets",
 			mend: []string{fmt.Sprintf("in the guest: ethtool -l %s    # then: ethtool -L %[1]s combined %d", i.Name, min(len(in.CPUs), goodQueues))}},
