@@ -63,12 +63,15 @@ It asks the cluster of --kubeconfig, --context or $KUBECONFIG, or that of the po
 it runs in, and no other. That takes the right to list pods and
 network-attachment-definitions in all namespaces.
 
-With --guest it examines the definition of a virtual machine on this host instead:
-queues, huge pages, pinning and NUMA node against that of its VFs, locked memory,
-interrupts, and whether it is fit for Windows if it is that. Each finding has the
-XML that mends it. --by looks into a running Linux guest, too: drivers, MTU, queues,
-interrupts, irqbalance and numad. Its COMMAND opens a shell in the guest, by ssh or a
-virtio channel; "agent" stands for QEMU's guest agent. It changes nothing there.
+With --guest it examines the definition of a virtual machine on this host
+instead. It compares queues, huge pages, pinning, NUMA node, locked memory, slots
+and interrupts with the host and the VFs. It also checks the needs of Windows.
+Each finding has the XML that mends it.
+
+With --by it also looks into that guest, if it is Linux and runs: drivers, MTU,
+queues, interrupts, irqbalance and numad. COMMAND opens a shell in the guest, by
+ssh or a virtio channel; "agent" stands for QEMU's guest agent. The doctor
+changes nothing there.
 
 --fix makes the repairs that are marked *: it loads modules and sets sysctls, now
 and at every boot, one file for each below /etc. It touches no NIC, no VF and no

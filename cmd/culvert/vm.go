@@ -66,8 +66,8 @@ Settings that libvirt's elements cannot express go into the definition's
 <metadata>. For a device that the definition already has, without --pool and
 settings, it takes those of the definition.
 
-With --os windows, notes on standard error say which driver the VF needs there, and
-what else Windows needs in the definition. These are from public documents.
+With --os windows, notes on standard error say which driver the VF needs there,
+and what else Windows needs in the definition. They are from public documents.
 
 The VF is reserved for the guest until the guest is shut down, until culvert vm
 detach, or until the host is rebooted. A guest that starts gets the VFs that its
@@ -100,7 +100,7 @@ sends, not what it receives.`,
 			fmt.Fprintln(cmd.ErrOrStderr(), "For Windows (from public documents; not run here):")
 		}
 		for _, note := range out.Notes {
-			fmt.Fprintln(cmd.ErrOrStderr(), "- "+excerpt.Line(note))
+			fmt.Fprintln(cmd.ErrOrStderr(), "- "+excerpt.Clean(note))
 		}
 		_, err = io.WriteString(cmd.OutOrStdout(), map[string]string{printDefinition: out.Definition, printDevice: out.Device, printNetwork: out.Network}[part])
 		return err
