@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/kernel/fake"
+	"github.com/culvert-net/culvert/internal/kernel/faulty"
+	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
@@ -42,6 +44,27 @@ func TestI5PFOfAGuestMakesNoVFs(t *testing.T) {
 	h.pass(t)
 	if got := h.phases(t); got != "map[free:2]" {
 		t.Error(got)
+	}
+}
+
+// I5: a guest takes a PF between the plan for its VFs and the first change: Culvert makes none.
+func TestI5GuestTakesThePFMeanwhile(t *testing.T) {
+	h := bootWith(t, fake.IGB, 1, "")
+	pf := h.Inventory.PFs()[0]
+	h.want(t, "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]")
+	h.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+		if _, waits := s.(step.WaitCarrier); waits {
+			return h.Ledger.Update(func(tx *journal.Tx) error {
+				return tx.LeasePF(journal.NewPFLease(pf, vf.Owner{UID: "u1", Name: "db1"}))
+			})
+		}
+		return nil
+	})
+	if err := h.Reconciler.Pass(t.Context()); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "guest db1 has it as a whole") {
+		t.Error(err)
+	}
+	if now, err := h.k.PF(t.Context(), pf.PCI); err != nil || now.NumVFs != 0 || h.phases(t) != "map[]" {
+		t.Errorf("%d VFs, %s, %v", now.NumVFs, h.phases(t), err)
 	}
 }
 
