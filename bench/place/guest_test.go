@@ -59,7 +59,7 @@ func TestOpenAGuestBySSH(t *testing.T) {
 func TestOpenAGuestSaysWhatIsWrong(t *testing.T) {
 	t.Parallel() // it waits for the end of a program that does not leave
 	big := filepath.Join(t.TempDir(), "big")
-	if err := os.WriteFile(big, make([]byte, mostSaid+1), 0o600); err != nil {
+	if err := os.WriteFile(big, make([]byte, 65<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for by, want := range map[string]string{

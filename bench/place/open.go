@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/guest/shell"
 	"github.com/culvert-net/culvert/internal/program"
 )
 
@@ -93,9 +94,9 @@ func (hostMachine) startScript(ctx context.Context, script string) (*Pipe, error
 // namespace of the process that mounted it.
 func agentScript(path, netns string) string {
 	if netns == "" {
-		return "exec " + quoteShell(path) + " agent"
+		return "exec " + shell.Quote(path) + " agent"
 	}
-	return "exec nsenter --net=" + quoteShell(netns) + ` unshare --mount sh -c '` + freshSys + `exec "$0" "$@"' ` + quoteShell(path) + " agent"
+	return "exec nsenter --net=" + shell.Quote(netns) + ` unshare --mount sh -c '` + freshSys + `exec "$0" "$@"' ` + shell.Quote(path) + " agent"
 }
 
 // freshSys mounts /sys anew, and binds the former mount of the cgroups to its place there.
@@ -174,7 +175,7 @@ func deployAgent(ctx context.Context, m machine, p Program, netns string) (*Pipe
 	run := func(path string) string {
 		script := agentScript(path, netns)
 		if netns != "" && !t.root {
-			script = "sudo -n sh -c " + quoteShell(script)
+			script = "sudo -n sh -c " + shell.Quote(script)
 		}
 		return script
 	}
@@ -187,6 +188,3 @@ func deployAgent(ctx context.Context, m machine, p Program, netns string) (*Pipe
 	}
 	return m.putProgram(ctx, p, run)
 }
-
-// quoteShell makes one word of s for a shell.
-func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

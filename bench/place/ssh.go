@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 
+	"github.com/culvert-net/culvert/internal/guest/shell"
 	"github.com/culvert-net/culvert/internal/program"
 )
 
@@ -20,7 +21,7 @@ func (m sshMachine) startScript(ctx context.Context, script string) (*Pipe, erro
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "ssh",
 		"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", // no questions: standard input is the agent's
 		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", // ssh notices a dead machine after 15 s
-		"--", string(m), "exec sh -c "+quoteShell(script))
+		"--", string(m), "exec sh -c "+shell.Quote(script))
 	pipe, err := startCommand(cmd, func() error { return nil })
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil, fmt.Errorf("%w: install OpenSSH's client", err)

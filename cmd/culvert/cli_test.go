@@ -66,7 +66,11 @@ func (d *culvertd) serve(t *testing.T) string {
 			var req api.GuestXMLRequest
 			err := json.Unmarshal(raw, &req)
 			d.guests = append(d.guests, req)
-			return api.GuestXML{Definition: "<definition/>\n", Device: "<device/>\n", Network: "<network/>\n"}, err
+			out := api.GuestXML{Definition: "<definition/>\n", Device: "<device/>\n", Network: "<network/>\n"}
+			if req.OS == "windows" {
+				out.Notes = []string{"VF 0000:01:10.0 needs a driver"}
+			}
+			return out, err
 		})
 		srv.Handle(api.MethodGuestDetach, func(_ context.Context, raw json.RawMessage) (any, error) {
 			var req api.GuestDetachRequest
@@ -169,6 +173,7 @@ func TestCommands(t *testing.T) {
 		"vm migrate db1 root@host2 --live --transport rdma",
 		"vm migrate db1 root@host2 --live --tls-name b",
 		"vm xml --pool fast",
+		"vm xml --os windows -",
 		"vm xml --print device -",
 		"vm xml --print network -",
 		"vm xml --print network --way network -",

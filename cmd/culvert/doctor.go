@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/admin/doctor/gather"
 	"github.com/culvert-net/culvert/internal/admin/doctor/mend"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/kernel"
 	"github.com/culvert-net/culvert/internal/kernel/survey"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -62,9 +63,15 @@ It asks the cluster of --kubeconfig, --context or $KUBECONFIG, or that of the po
 it runs in, and no other. That takes the right to list pods and
 network-attachment-definitions in all namespaces.
 
-With --guest it examines the definition of a virtual machine on this host instead:
-queues, huge pages, pinning and NUMA node against that of its VFs, locked memory,
-interrupts. Each finding has the XML that mends it.
+With --guest it examines the definition of a virtual machine on this host
+instead. It compares queues, huge pages, pinning, NUMA node, locked memory, slots
+and interrupts with the host and the VFs. It also checks the needs of Windows.
+Each finding has the XML that mends it.
+
+With --by it also looks into that guest, if it is Linux and runs: drivers, MTU,
+queues, interrupts, irqbalance and numad. COMMAND opens a shell in the guest, by
+ssh or a virtio channel; "agent" stands for QEMU's guest agent. The doctor
+changes nothing there.
 
 --fix makes the repairs that are marked *: it loads modules and sets sysctls, now
 and at every boot, one file for each below /etc. It touches no NIC, no VF and no
@@ -77,6 +84,7 @@ warning or an error. As another user than root it sees less, and says so.`,
   sudo culvert doctor --fix
   sudo culvert doctor --kubeconfig /etc/kubernetes/admin.conf
   virsh dumpxml db1 | sudo culvert doctor --guest -
+  virsh dumpxml db1 | sudo culvert doctor --guest - --by "ssh root@192.0.2.7 sh"
   sudo culvert doctor -o json |
     jq -r '.findings[] | select(.severity == "error") | .what'`,
 		Args:              cobra.NoArgs,
@@ -87,7 +95,9 @@ warning or an error. As another user than root it sees less, and says so.`,
 	cmd.Flags().BoolVar(&d.fix, "fix", false, "do the repairs that are safe, and say how to undo them")
 	cmd.Flags().StringVar(&d.peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
 	cmd.Flags().StringVar(&d.guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
+	cmd.Flags().StringVar(&d.by, "by", "", "with --guest, the `COMMAND` that opens a shell in the guest, or agent")
 	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
+	cmd.MarkFlagsMutuallyExclusive("by", "fix")
 	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.runDoctor(cmd, p, out) }
@@ -96,8 +106,8 @@ warning or an error. As another user than root it sees less, and says so.`,
 
 // doctorFlags has the flags that select what culvert doctor examines.
 type doctorFlags struct {
-	fix         bool
-	peer, guest string
+	fix             bool
+	peer, guest, by string
 }
 
 func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error {
@@ -108,6 +118,9 @@ func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error 
 	if err != nil {
 		return err
 	}
+	if d.by != "" && d.guest == "" {
+		return errors.New("--by looks into the guest of --guest: virsh dumpxml db1 | culvert doctor --guest - --by COMMAND")
+	}
 	if d.fix && !o.IsRoot {
 		return errors.New("doctor --fix loads modules and writes to /etc: use sudo")
 	}
@@ -115,7 +128,7 @@ func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error 
 	defer cancel()
 	var report api.DoctorReport
 	if d.guest != "" {
-		if report, err = examineGuest(ctx, o, cmd, d.guest); err != nil {
+		if report, err = d.examineGuest(ctx, o, cmd); err != nil {
 			return err
 		}
 	} else {
@@ -187,13 +200,23 @@ func examineHost(ctx context.Context, o gather.Options, fix bool, say func(strin
 	return r
 }
 
-// examineGuest examines the guest's definition in a file, for this host.
-func examineGuest(ctx context.Context, o gather.Options, cmd *cobra.Command, file string) (api.DoctorReport, error) {
-	definition, err := readDefinition(cmd, []string{file})
+// examineGuest examines the guest's definition in a file, for this host, and the guest itself if there
+// is a way into it.
+func (d *doctorFlags) examineGuest(ctx context.Context, o gather.Options, cmd *cobra.Command) (api.DoctorReport, error) {
+	definition, err := readDefinition(cmd, []string{d.guest})
 	if err != nil {
 		return api.DoctorReport{}, err
 	}
-	found, err := doctor.ExamineGuest(gather.Facts(ctx, o), []byte(definition))
+	var inside *doctor.Inside
+	if d.by != "" {
+		def, err := guest.Parse([]byte(definition))
+		if err != nil {
+			return api.DoctorReport{}, err
+		}
+		said := gather.Inside(ctx, def.Name, d.by)
+		inside = &said
+	}
+	found, err := doctor.ExamineGuest(gather.Facts(ctx, o), []byte(definition), inside)
 	return reportOf(o, found), err
 }
 

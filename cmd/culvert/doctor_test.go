@@ -84,6 +84,10 @@ func TestDoctorGuest(t *testing.T) {
 		"doctor --guest none.xml":           "none.xml",
 		"doctor --fix --guest " + file:      "none of the others can be",
 		"doctor --peer ::1 --guest " + file: "none of the others can be",
+		"doctor --by sh":                    "--by looks into the guest of --guest",
+		"doctor --by sh --guest " + file:    "guest db1: Linux ",
+		"doctor --by false --guest " + file: "false gives no shell",
+		"doctor --by sh --fix":              "none of the others can be",
 	} {
 		out, err := run(t.Context(), t, socket, strings.Fields(line)...)
 		if err == nil {

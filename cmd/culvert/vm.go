@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/status/pick"
 	"github.com/culvert-net/culvert/internal/node/status/text"
 	"github.com/culvert-net/culvert/internal/rpc"
@@ -65,16 +66,21 @@ Settings that libvirt's elements cannot express go into the definition's
 <metadata>. For a device that the definition already has, without --pool and
 settings, it takes those of the definition.
 
+With --os windows, notes on standard error say which driver the VF needs there,
+and what else Windows needs in the definition. They are from public documents.
+
 The VF is reserved for the guest until the guest is shut down, until culvert vm
 detach, or until the host is rebooted. A guest that starts gets the VFs that its
 definition names again, if they are free. --max-tx-rate limits what the guest
 sends, not what it receives.`,
 		Example: `  virsh dumpxml --inactive db1 | culvert vm xml --pool fast >new.xml
   culvert vm xml --pool fast --vlan 100 --max-tx-rate 1000 db1.xml
+  culvert vm xml --pool fast --os windows win1.xml >new.xml
   culvert vm xml --pool fast --way hostdev --print device db1.xml >vf.xml`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	settings := addRequest(cmd, &req, "interface, hostdev or network")
+	cmd.Flags().StringVar(&req.OS, "os", "", "the guest's system, windows or linux; for windows, notes on standard error say what it needs")
 	cmd.Flags().StringVar(&part, "print", printDefinition, "definition, device or network")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if part != printDefinition && part != printDevice && (part != printNetwork || req.Way != "network") {
@@ -89,6 +95,12 @@ sends, not what it receives.`,
 		var out api.GuestXML
 		if err := rpc.Call(cmd.Context(), n.socket, api.MethodGuestXML, req, &out); err != nil {
 			return err
+		}
+		if len(out.Notes) > 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "For Windows (from public documents; not run here):")
+		}
+		for _, note := range out.Notes {
+			fmt.Fprintln(cmd.ErrOrStderr(), "- "+excerpt.Clean(note))
 		}
 		_, err = io.WriteString(cmd.OutOrStdout(), map[string]string{printDefinition: out.Definition, printDevice: out.Device, printNetwork: out.Network}[part])
 		return err

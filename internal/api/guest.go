@@ -17,6 +17,9 @@ type GuestXMLRequest struct {
 	// Apart is the name of another device of the guest, on whose PF the VF must not
 	// be: two VFs of one bond.
 	Apart string `json:"apart,omitempty"`
+	// OS is the guest's operating system, windows, linux or empty for any. Windows has needs of its own,
+	// which are in the Notes of the answer.
+	OS string `json:"os,omitempty"`
 	// Spec has the settings that the PF holds for the VF, and no others.
 	Spec vf.Spec `json:"spec"`
 }
@@ -30,6 +33,8 @@ type GuestXML struct {
 	Definition string `json:"definition"`
 	Device     string `json:"device"`
 	Network    string `json:"network,omitempty"`
+	// Notes say what the guest needs besides, for a person to read.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // GuestDetachRequest names a guest by its name or UUID, and one of its devices;

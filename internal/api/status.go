@@ -63,6 +63,8 @@ type PF struct {
 	FailOver string `json:"failOver,omitempty"`
 	// Segment is the name of the L2 segment that the PF is on; empty where it has no name.
 	Segment vf.Segment `json:"segment,omitempty"`
+	// Owner is the guest that has the PF as a whole; nil for none. Culvert makes no VFs of such a PF.
+	Owner *vf.Owner `json:"owner,omitempty"`
 	// WantedVFs is how many VFs host.yaml asks for; nil leaves the PF alone.
 	WantedVFs *int   `json:"wantedVFs,omitempty"`
 	VFs       Counts `json:"vfs"`

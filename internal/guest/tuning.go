@@ -35,6 +35,9 @@ type Tuning struct {
 	// Nodes are the host's NUMA nodes that the memory comes from; empty: any.
 	Nodes  []int
 	VirtIO []VirtIO
+	Slots  Slots
+	// Windows has what matters to a guest with Windows.
+	Windows Windows
 }
 
 // VirtIO is an interface that QEMU or the host's kernel serves.
@@ -99,7 +102,14 @@ func ParseTuning(text []byte) (Tuning, error) {
 		return Tuning{}, err
 	}
 	t := Tuning{Definition: def}
-	if err := t.readTuning(text); err != nil {
+	err = t.readTuning(text)
+	if err == nil {
+		t.Slots, err = readSlots(text)
+	}
+	if err == nil {
+		t.Windows, err = readWindows(text)
+	}
+	if err != nil {
 		return Tuning{}, fmt.Errorf("the definition of guest %s: %w: %w", def.Name, vf.ErrInvalid, err)
 	}
 	return t, nil
@@ -193,9 +203,26 @@ func (t Tuning) Locks(devices int) uint64 {
 	return t.Memory * uint64(devices)
 }
 
-// mostDevices bounds the PCI devices that are passed to one guest, since each takes a port and
-// interrupts of it. The bound is Culvert's, not libvirt's.
-const mostDevices = 64
+// HostDevices returns how many devices of the definition take a slot for a PCI device of the host. An
+// interface of a libvirt network may be one, and counts as a device of the guest.
+func (t Tuning) HostDevices() (n int) {
+	for _, u := range t.Uses {
+		if u.Way != Network {
+			n++
+		}
+	}
+	return n
+}
+
+// TakesFailover returns an error if a VF cannot be the fast path of a virtio interface of this guest. QEMU
+// takes only a device on a bus of PCI Express for that (docs/system/virtio-net-failover.rst). The error
+// wraps vf.ErrInvalid.
+func (t Tuning) TakesFailover() error {
+	if t.Slots.Express {
+		return nil
+	}
+	return fmt.Errorf("guest %s has machine %s: %w with --failover: QEMU takes a fast path only on PCI Express: change it to q35", t.Name, t.Slots.Machine, vf.ErrInvalid)
+}
 
 // TakesVF returns an error if the definition does not allow a VF as the device of that name. The
 // error wraps vf.ErrInvalid.
@@ -204,9 +231,9 @@ func (t Tuning) TakesVF(device string) error {
 	if !slices.ContainsFunc(t.Uses, func(u Use) bool { return u.Alias == aliasOf(device) }) {
 		devices++
 	}
-	if devices > mostDevices {
-		return fmt.Errorf("<devices> of guest %s passes %d PCI devices: %w with one more: want at most %d: take one out of the definition",
-			t.Name, len(t.Uses), vf.ErrInvalid, mostDevices)
+	if took := t.HostDevices(); devices > len(t.Uses) && took >= t.Slots.Most {
+		return fmt.Errorf("<devices> of guest %s passes %d PCI devices: %w with one more: machine %s has room for %d beside the guest's own: take one out of the definition",
+			t.Name, took, vf.ErrInvalid, cmp.Or(t.Slots.Machine, "q35"), t.Slots.Most)
 	}
 	if locked := t.Locks(devices); t.HardLimit != 0 && t.HardLimit < locked {
 		return fmt.Errorf("<hard_limit> of guest %s is %d MiB: %w with %d PCI devices, for which VFIO locks %d MiB, so that QEMU would end with \"cannot allocate memory\": take it out, and libvirt chooses, or make it %d MiB",

@@ -125,7 +125,7 @@ func describe(t *testing.T, k *Kernel, hostYAML []byte) string {
 	for _, r := range spec.Unmatched(pfs) {
 		fmt.Fprintf(&b, "no PF for %s\n", r)
 	}
-	for _, p := range reconcile.Plan(spec, pfs, nil) {
+	for _, p := range reconcile.Plan(spec, pfs, nil, nil) {
 		describePlan(&b, p)
 	}
 	for _, pf := range pfs {

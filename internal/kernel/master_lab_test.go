@@ -141,7 +141,7 @@ func TestLabMTUOfHostBond(t *testing.T) {
 	b := newHostBond(n)
 	spec, err := desired.Parse("host.yaml", []byte("pfs: [{name: "+n.pfs[0].Name+", vfs: 0, mtu: 9000, autoprobe: false}]"))
 	b.must(err)
-	plan := func() []reconcile.Change { return reconcile.Plan(spec, n.pfs, nil)[0].Changes }
+	plan := func() []reconcile.Change { return reconcile.Plan(spec, n.pfs, nil, nil)[0].Changes }
 	b.setMTU(4000)
 	if got := b.mtus(); got != [3]int{4000, 4000, 4000} {
 		t.Errorf("the MTU of the bond was set: %v", got)

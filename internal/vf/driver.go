@@ -15,6 +15,11 @@ type Driver struct {
 	// VFDrivers has the netdevice drivers of its VFs, the present one first.
 	VFDrivers []string
 
+	// VFQueues is how many receive queues one of its VFs has at most; 0: not known.
+	VFQueues int
+	// Windows says what a Windows guest needs for its VFs.
+	Windows WindowsVF
+
 	// Vendors, PFDevices and VFDevices are PCI IDs, four hexadecimal digits each:
 	// of NICs that have SR-IOV in hardware, and of VFs that have the same driver
 	// as their PF.
@@ -183,4 +188,14 @@ func (p PF) RateRange() string {
 func (p PF) CanClearRates() bool {
 	d := DriverOf(p.Driver)
 	return (p.Carrier || !d.ClearNeedsLink) && (d.OnlyAt == 0 || p.SpeedMbps == d.OnlyAt)
+}
+
+// MostQueuesOfVF returns how many receive queues a VF with a driver has at most; 0 if that is not known.
+func MostQueuesOfVF(vfDriver string) int {
+	for _, d := range drivers {
+		if slices.Contains(d.VFDrivers, vfDriver) {
+			return d.VFQueues
+		}
+	}
+	return 0
 }

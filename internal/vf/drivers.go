@@ -29,18 +29,21 @@ package vf
 // igb and ixgbe also serve chips without SR-IOV (I210, 82598).
 var drivers = []Driver{
 	{
-		Name: "igb", VFDrivers: []string{"igbvf"},
+		Name: "igb", VFDrivers: []string{"igbvf"}, VFQueues: 1, // igbvf/netdev.c: one ring each way
+		Windows: WindowsVF{Driver: "Intel 82576 Virtual Function, I350 Virtual Function", Pairs: []string{"10ca"}},
 		Vendors: []string{"8086"}, PFDevices: []string{"10c9", "1521", "1522"}, // 82576, I350
 		Lacks:  []Setting{SetVLANProto, SetLinkState, SetMinTxRate, SetRSSQuery},
 		Lowest: 1, UpToLink: true, NeedsLink: true, ClearNeedsLink: true, DropsRates: true,
 	}, {
 		Name: "ixgbe", VFDrivers: []string{"ixgbevf"},
+		Windows: WindowsVF{Driver: "Intel 82599, X540, X550 or X552 Virtual Function", Pairs: []string{"10ed", "1515", "15a8"}},
 		Vendors: []string{"8086"}, PFDevices: []string{"10fb", "1528", "1563"}, // 82599 SFP+, X540-T, X550-T
 		Lacks:  []Setting{SetVLANProto, SetMinTxRate},
 		Lowest: 11, UpToLink: true, NeedsLink: true, ClearNeedsLink: true, OnlyAt: 10000, DropsRates: true,
 		ClearsMAC: OnlyIfSet,
 	}, {
 		Name: "i40e", VFDrivers: []string{"iavf", "i40evf"}, OnlySRIOV: true,
+		Windows: WindowsVF{Driver: "Intel Ethernet Virtual Function 700 Series", Pairs: []string{"154c"}},
 		Vendors: []string{"8086"}, // i40e_devids.h: X710, XL710, XXV710, X722
 		PFDevices: []string{"104e", "104f", "0cf8", "0d58", "1572", "1580", "1581", "1583", "1584", "1585", "1586", "1587", "1588", "1589",
 			"158a", "158b", "15ff", "37ce", "37cf", "37d0", "37d1", "37d2", "37d3"},
@@ -48,6 +51,7 @@ var drivers = []Driver{
 		Lowest: 50, Raises: true, Step: 50, UpToLink: true, NeedsLink: true,
 	}, {
 		Name: "ice", VFDrivers: []string{"iavf"}, OnlySRIOV: true,
+		Windows: WindowsVF{Driver: "Intel Ethernet Adaptive Virtual Function"},
 		Vendors: []string{"8086"}, // ice_devids.h: E810, E822, E823, E825, E830
 		PFDevices: []string{"1591", "1592", "1593", "1599", "159a", "159b", "124c", "124d", "124e", "124f", "151d", "188a", "188b", "188c", "188d", "188e",
 			"1890", "1891", "1892", "1893", "1894", "1897", "1898", "1899", "189a", "12d1", "12d2", "12d3", "12d5", "579c", "579d", "579e", "579f"},
@@ -55,6 +59,7 @@ var drivers = []Driver{
 		Lowest: 1, UpToLink: true,
 	}, {
 		Name: "mlx5_core", VFDrivers: []string{"mlx5_core"}, Vendors: []string{"15b3"},
+		Windows:   WindowsVF{Driver: "NVIDIA WinOF-2: Mellanox ConnectX Virtual Adapter", Pairs: []string{"101a"}},
 		PFDevices: []string{"1011", "1013", "1015", "1017", "1019", "101b", "101d", "101f", "1021", "1023", "a2d2", "a2d6", "a2dc"},
 		VFDevices: []string{"1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"},
 		SwitchOn:  "with mlxconfig -d %s set SRIOV_EN=1 NUM_OF_VFS=8",
@@ -68,12 +73,14 @@ var drivers = []Driver{
 		NoQoS: true, ClearsMAC: Never,
 	}, {
 		Name: "bnxt_en", VFDrivers: []string{"bnxt_en"},
-		Lacks:  []Setting{SetVLANProto, SetRSSQuery},
-		Lowest: 1, UpToLink: true,
+		Windows: WindowsVF{Driver: "Broadcom NetXtreme-E Virtual Function", Pairs: []string{"16dc"}},
+		Lacks:   []Setting{SetVLANProto, SetRSSQuery},
+		Lowest:  1, UpToLink: true,
 		NoQoS: true,
 	},
 	{
 		Name: "bnx2x", VFDrivers: []string{"bnx2x"},
+		Windows:   WindowsVF{Driver: "Broadcom or QLogic NetXtreme II BCM57810 Virtual Function", Pairs: []string{"16af"}},
 		Vendors:   []string{"14e4", "1077"}, // Broadcom, QLogic: 57712, 57800, 57810, 57811, 57840
 		PFDevices: []string{"1662", "1663", "168a", "16a5", "168e", "16ae", "163d", "163e", "16a1", "16a2", "16a4", "168d", "16ab"},
 		VFDevices: []string{"166f", "16a9", "16af", "163f", "16ad"},

@@ -99,7 +99,12 @@ func (s scene) examine(t *testing.T) []doctor.Finding {
 	if definition == nil {
 		return doctor.Examine(facts)
 	}
-	found, err := doctor.ExamineGuest(facts, definition.Data)
+	var in *doctor.Inside
+	if said := s.part("inside"); said != nil {
+		parsed := doctor.ParseInside(string(said.Data))
+		in = &parsed
+	}
+	found, err := doctor.ExamineGuest(facts, definition.Data, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +191,7 @@ func TestEveryFinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "libvirt", "kubernetes", "pools", "isolation",
-		"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}
+		"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "slots", "spread", "windows", "inside"}
 	seen := map[string]map[api.Severity]bool{}
 	for _, file := range files {
 		for _, f := range load(t, file).examine(t) {
@@ -363,7 +368,7 @@ func FuzzExamineGuest(f *testing.F) {
 			host.CPUs = append(host.CPUs, host.NodeCPUs[n]...)
 		}
 		pf := vf.PF{PCI: vf.PCIAddr{Bus: 1}, NUMA: int(numa), VFs: []vf.State{{PCI: vf.PCIAddr{Bus: 1, Device: 0x10}, IOMMUGroup: int(numa)}}}
-		found, err := doctor.ExamineGuest(doctor.Facts{Host: host, PFs: []vf.PF{pf}}, definition)
+		found, err := doctor.ExamineGuest(doctor.Facts{Host: host, PFs: []vf.PF{pf}}, definition, nil)
 		if err != nil && !errors.Is(err, vf.ErrInvalid) {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 
 // ExamineGuest judges a guest's definition, as virsh dumpxml prints it, on the host of the facts:
 // can the guest be as fast as its VFs with it (P18)? Each finding about a loss has the XML or the
-// command that mends it.
-func ExamineGuest(f Facts, definition []byte) ([]Finding, error) {
+// command that mends it. If in is not nil, ExamineGuest also judges what the guest sees of itself.
+func ExamineGuest(f Facts, definition []byte, in *Inside) ([]Finding, error) {
 	t, err := guest.ParseTuning(definition)
 	if err != nil {
 		return nil, err
@@ -22,10 +22,11 @@ func ExamineGuest(f Facts, definition []byte) ([]Finding, error) {
 	g := &guestExam{exam: &exam{Facts: f}, Tuning: t, object: "guest " + t.Name}
 	g.findVFs()
 	for _, check := range []func(*guestExam){
-		(*guestExam).checkGroups, (*guestExam).checkVirtIO, (*guestExam).hugePages, (*guestExam).checkPinning, (*guestExam).checkPlacement, (*guestExam).checkMemlock, (*guestExam).checkSpread,
+		(*guestExam).checkPFs, (*guestExam).checkGroups, (*guestExam).checkSlots, (*guestExam).checkVirtIO, (*guestExam).hugePages, (*guestExam).checkPinning, (*guestExam).checkPlacement, (*guestExam).checkMemlock, (*guestExam).checkSpread, (*guestExam).checkWindows,
 	} {
 		check(g)
 	}
+	g.lookInside(in)
 	return g.exam.found, nil
 }
 
@@ -64,6 +65,7 @@ func (g *guestExam) findVFs() {
 		}
 		switch {
 		case known, u.Err != nil && pci.IsZero():
+		case slices.ContainsFunc(g.exam.PFs, func(pf vf.PF) bool { return pf.PCI == pci && !pci.IsZero() }): // checkPFs
 		case pci.IsZero():
 			others = append(others, "one of network "+u.Network+", which libvirt chooses at its start")
 		default:
@@ -339,7 +341,4 @@ func (g *guestExam) checkSpread() {
 	default:
 		g.exam.addNote("spread", g.object, "no interrupt of its VFs is in use: it does not run, or its driver has not started")
 	}
-	g.exam.addFinding(finding{check: "spread", severity: api.SeverityNote, object: g.object, why: "without irqbalance in the guest one of its vCPUs takes the packets of all queues",
-		mend: []string{"in the guest: systemctl enable --now irqbalance", "in the guest: ethtool -l DEVICE    # how many queues the VF has; igbvf has 1"}},
-		"which of its vCPUs take packets is not seen from the host")
 }

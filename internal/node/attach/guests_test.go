@@ -371,20 +371,3 @@ func adoptOwing(t *testing.T, phase vf.Phase) {
 		t.Errorf("the VF is %s and owes %v", now.Phase, now.Owed)
 	}
 }
-
-// TestPFAt: only the PF of VFs of the ledger is known by its address.
-func TestPFAt(t *testing.T) {
-	p := fake.Profiles()["igb"]
-	p.TotalVFs = 2
-	_, n := nodeOf(t, p)
-	if err := n.Reconciler.Pass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	pf := n.VFs.Hardware.PFs()[0]
-	if got, err := n.Engine.PFAt(pf.PCI); got != pf.Label() || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if got, err := n.Engine.PFAt(pf.VFs[0].PCI); got != "" || err != nil {
-		t.Errorf("a VF is %q, %v", got, err)
-	}
-}

@@ -2,11 +2,9 @@ package attach
 
 import (
 	"context"
-	"slices"
 
 	"github.com/culvert-net/culvert/internal/node/alloc"
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -28,16 +26,5 @@ func (e *Engine) Room(ctx context.Context, pci vf.PCIAddr) string {
 	return alloc.Host{PFs: e.vfs.Hardware.PFs(), Records: records, Spec: e.vfs.Spec()}.Room(pci, given)
 }
 
-// PFAt returns the label of the PF at a PCI address, if the ledger has VFs of it; else "".
-func (e *Engine) PFAt(pci vf.PCIAddr) (string, error) {
-	records, err := e.vfs.ReadRecords()
-	if err != nil {
-		return "", err
-	}
-	for _, pf := range e.vfs.Hardware.PFs() {
-		if pf.PCI == pci && slices.ContainsFunc(records, func(r journal.Record) bool { return r.ID.PF == pf.ID }) {
-			return pf.Label(), nil
-		}
-	}
-	return "", nil
-}
+// PFs returns the PFs of the host as they were last listed.
+func (e *Engine) PFs() []vf.PF { return e.vfs.Hardware.PFs() }

@@ -24,6 +24,7 @@ type Content struct {
 	Addresses []Address
 	Last      map[string][]netip.Addr // by network, given out lately
 	Grants    []Grant
+	PFLeases  []PFLease
 	Events    []Event
 	Sandboxes []Sandbox
 	Fresh     map[string]vf.Admin // by PF, its settings for VFs that were just made
@@ -157,13 +158,14 @@ func (c *Content) findStrangeBuckets(names []string) {
 
 // decodeEntries decodes the entries of all buckets but the one about the ledger itself.
 func (c *Content) decodeEntries(of func(bucket []byte) entries, record func(key, stored []byte) (Record, error), address func(key, stored []byte) (Address, error)) {
-	var damaged [6][]Problem
+	var damaged [7][]Problem
 	c.Records, damaged[0] = decodeRecords(of(bucketRecords), 0, record)
 	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), 0, address)
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
 	c.Sandboxes, damaged[4], c.doubts = decodeSandboxes(of(bucketSandboxes))
 	c.Grants, damaged[5] = decodeGrants(of(bucketLast), openLast)
+	c.PFLeases, damaged[6] = decodePFLeases(of(bucketLast))
 	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)
 }
 

@@ -135,7 +135,7 @@ func decodeLast(all entries) (map[string][]netip.Addr, []Problem) {
 	out := map[string][]netip.Addr{}
 	var wrong []Problem
 	for key, stored := range all {
-		if strings.HasPrefix(string(key), grantPrefix) {
+		if strings.HasPrefix(string(key), grantPrefix) || strings.HasPrefix(string(key), pfLeasePrefix) {
 			continue
 		}
 		network := strings.TrimSuffix(string(key), "\x00")

@@ -34,7 +34,7 @@ var (
 	bucketMeta      = []byte("meta")      // format, boot, total -> text
 	bucketRecords   = []byte("records")   // vf.ID -> Record
 	bucketAddresses = []byte("addresses") // network NUL addr -> Address
-	bucketLast      = []byte("last")      // network NUL -> addresses given out lately; Grant
+	bucketLast      = []byte("last")      // network NUL -> addresses given out lately; Grant; PFLease
 	bucketEvents    = []byte("events")    // big-endian seq -> Event
 	bucketSandboxes = []byte("sandboxes") // CNI container ID -> Sandbox; an older culvertd of this format leaves them alone
 
@@ -198,20 +198,10 @@ func (t *Tx) Put(r Record) error {
 // Delete forgets a VF that is no longer there.
 func (t *Tx) Delete(id vf.ID) error { return t.deleteEntry(bucketRecords, []byte(id.String())) }
 
-// Clear deletes the records of all VFs and addresses, including those that cannot be read: after a
-// reboot none of the VFs exists.
+// Clear deletes the records of all VFs and addresses, including those that cannot be read, and the
+// leases of PFs: after a reboot none of the VFs exists, and no guest runs.
 func (t *Tx) Clear() error {
-	var errs []error
-	for _, bucket := range [][]byte{bucketRecords, bucketAddresses} {
-		var keys [][]byte // a deletion would move the cursor past the next entry
-		for key := range t.entriesFrom(bucket, nil) {
-			keys = append(keys, bytes.Clone(key))
-		}
-		for _, key := range keys {
-			errs = append(errs, t.deleteEntry(bucket, key))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(t.deleteUnder(bucketRecords, nil), t.deleteUnder(bucketAddresses, nil), t.deleteUnder(bucketLast, []byte(pfLeasePrefix)))
 }
 
 // Boot returns the boot ID under which the ledger was last used.

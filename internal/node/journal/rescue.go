@@ -305,6 +305,9 @@ func (r Rescue) fillEntries(tx *Tx) error {
 	for network, last := range r.Last {
 		errs = append(errs, tx.putJSON(bucketLast, networkKey(network), last))
 	}
+	for _, l := range r.PFLeases {
+		errs = append(errs, tx.LeasePF(l))
+	}
 	for _, e := range r.Events {
 		errs = append(errs, tx.putJSON(bucketEvents, seqKey(e.Seq), e))
 	}

@@ -134,6 +134,9 @@ func (r *Reconciler) takeVFs(ctx context.Context, p PFPlan, outside []journal.Re
 // that, the VF is still known to be Culvert's. lost are the records that had an owner.
 func (r *Reconciler) claimVFs(p PFPlan, outside []journal.Record, force bool) (lost []journal.Record, err error) {
 	err = r.Ledger.Update(func(tx *journal.Tx) error {
+		if l, leased := tx.PFLeaseOf(p.PF.PCI); leased { // since the plan was made
+			return l.Refused()
+		}
 		records := tx.Records()
 		lost = nil
 		now := p

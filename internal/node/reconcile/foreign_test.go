@@ -92,7 +92,7 @@ func TestI7UnreadablePFThatNobodyWants(t *testing.T) {
 		{"VFs in no pool", desired.Spec{}, withVF, nil, false},
 		{"in the ledger", desired.Spec{}, known, []journal.Record{{ID: vf.ID{PF: known.ID}}}, true},
 	} {
-		plans := reconcile.Plan(tt.spec, []vf.PF{tt.pf}, tt.records)
+		plans := reconcile.Plan(tt.spec, []vf.PF{tt.pf}, tt.records, nil)
 		if got := plans[0].Err != nil; got != tt.problem || len(plans[0].Changes) > 0 {
 			t.Errorf("%s: %v %v", tt.name, plans[0].Err, plans[0].Changes)
 		}

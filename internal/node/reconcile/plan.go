@@ -32,6 +32,7 @@ type PFPlan struct {
 	Err error
 
 	mayWant bool // more may be wanted of the PF than Want (desired.Spec.MayWant)
+	leased  bool // a guest has the PF as a whole
 }
 
 // Change is one attribute that would change.
@@ -79,13 +80,28 @@ func (p PFPlan) Refused() error {
 }
 
 // Plan compares spec with the hardware and the ledger. PFs that need nothing
-// have plans without changes.
-func Plan(spec desired.Spec, pfs []vf.PF, records []journal.Record) []PFPlan {
+// have plans without changes, and so have PFs that a guest has as a whole.
+func Plan(spec desired.Spec, pfs []vf.PF, records []journal.Record, leases []journal.PFLease) []PFPlan {
 	plans := make([]PFPlan, 0, len(pfs))
-	for _, pf := range pfs {
+	for _, pf := range journal.IdentifyPFs(pfs, leases) {
+		i := slices.IndexFunc(leases, func(l journal.PFLease) bool { return l.PCI == pf.PCI })
+		if i >= 0 {
+			plans = append(plans, planLeasedPF(spec, pf, leases[i]))
+			continue
+		}
 		plans = append(plans, planPF(spec, pf, records))
 	}
 	return plans
+}
+
+// planLeasedPF returns the plan for a PF that a guest has as a whole. Culvert touches neither the PF
+// nor VFs of it. Err names the guest if host.yaml wants something of the PF.
+func planLeasedPF(spec desired.Spec, pf vf.PF, l journal.PFLease) PFPlan {
+	p := PFPlan{PF: pf, leased: true, mayWant: spec.MayWant(pf)}
+	if p.Want, p.Managed = spec.ForPF(pf); p.Managed {
+		p.Err = namePF(pf, l.Refused())
+	}
+	return p
 }
 
 func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {

@@ -264,7 +264,11 @@ func (r *Reconciler) startPass(ctx context.Context, m mode) ([]vf.PF, *pieces, e
 		return nil, nil, fmt.Errorf("list the NICs: %w", err)
 	}
 	spec := r.Spec()
-	r.missing = len(spec.Unmatched(pfs)) > 0
+	leases, err := r.readPFLeases()
+	if err != nil {
+		return nil, nil, err
+	}
+	r.missing = len(spec.Unmatched(journal.IdentifyPFs(pfs, leases))) > 0
 	plans, err := r.planOf(ctx, spec, pfs)
 	if err != nil {
 		return nil, nil, err
@@ -292,6 +296,9 @@ func (r *Reconciler) startPass(ctx context.Context, m mode) ([]vf.PF, *pieces, e
 // changed anything. Every attach causes a pass that changes nothing; such a pass costs one
 // listing.
 func (r *Reconciler) mendPF(ctx context.Context, spec desired.Spec, p PFPlan, force bool) (changed bool, errs []error) {
+	if p.leased {
+		return false, []error{p.Err}
+	}
 	applied := r.applyPlan(ctx, p, force)
 	var addressed error
 	if p.Err == nil && p.PF.Err == "" {
@@ -354,7 +361,11 @@ func (r *Reconciler) planOf(ctx context.Context, spec desired.Spec, pfs []vf.PF)
 	if err != nil {
 		return nil, err
 	}
-	plans := Plan(spec, pfs, records)
+	leases, err := r.readPFLeases()
+	if err != nil {
+		return nil, err
+	}
+	plans := Plan(spec, pfs, records, leases)
 	for i, p := range plans {
 		outside, err := r.usersOutside(ctx, p)
 		if err != nil {
@@ -375,3 +386,12 @@ func (r *Reconciler) PlanFor(ctx context.Context, spec desired.Spec) ([]PFPlan, 
 }
 
 func (r *Reconciler) readRecords() ([]journal.Record, error) { return journal.ReadRecords(r.Ledger) }
+
+// readPFLeases returns the leases of PFs that guests have as a whole.
+func (r *Reconciler) readPFLeases() (all []journal.PFLease, err error) {
+	err = r.Ledger.View(func(tx *journal.Tx) error {
+		all = tx.PFLeases()
+		return nil
+	})
+	return all, err
+}

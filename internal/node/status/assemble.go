@@ -27,6 +27,8 @@ type Input struct {
 	PFs       []vf.PF
 	Records   []journal.Record
 	Addresses []journal.Address
+	// PFLeases are the PFs that guests have as a whole.
+	PFLeases []journal.PFLease
 	// Changed are the VFs whose records changed while the hardware was listed. PFs and Records show
 	// such a VF at two moments, so their difference says nothing.
 	Changed map[vf.ID]bool
@@ -59,7 +61,7 @@ func Assemble(in Input) api.NodeStatus {
 	for _, a := range in.Addresses {
 		p.addresses[a.VF] = append(p.addresses[a.VF], a)
 	}
-	p.PFs = slices.SortedFunc(slices.Values(in.PFs), func(a, b vf.PF) int {
+	p.PFs = slices.SortedFunc(slices.Values(journal.IdentifyPFs(in.PFs, in.PFLeases)), func(a, b vf.PF) int {
 		return cmp.Or(a.PCI.Compare(b.PCI), cmp.Compare(a.Label(), b.Label()))
 	})
 	out := api.NodeStatus{
@@ -93,7 +95,19 @@ func (p picture) assemblePF(pf vf.PF, vfs []api.VF) api.PF {
 	if want, ok := p.Spec.ForPF(pf); ok {
 		out.WantedVFs, out.Segment = &want.VFs, want.Segment
 	}
+	if l, leased := p.leaseOf(pf); leased {
+		out.Owner = &l.Owner
+	}
 	return out
+}
+
+// leaseOf returns the lease of a PF that a guest has as a whole.
+func (p picture) leaseOf(pf vf.PF) (journal.PFLease, bool) {
+	i := slices.IndexFunc(p.PFLeases, func(l journal.PFLease) bool { return l.PCI == pf.PCI })
+	if i < 0 {
+		return journal.PFLease{}, false
+	}
+	return p.PFLeases[i], true
 }
 
 // pfOf returns the status of a PF that has the given VFs.

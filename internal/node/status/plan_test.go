@@ -16,7 +16,7 @@ import (
 func planOf(t *testing.T, was, is string, pfs []vf.PF, records []journal.Record) api.Plan {
 	t.Helper()
 	now, next := spec(t, was), spec(t, is)
-	return Plan(now, next, reconcile.Plan(next, pfs, records), records)
+	return Plan(now, next, reconcile.Plan(next, pfs, records, nil), records)
 }
 
 // TestPlanGolden: a plan has another number of VFs on a PF with holders, other pools on a PF that

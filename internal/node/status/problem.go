@@ -73,6 +73,13 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 	add := func(next, format string, args ...any) {
 		all = append(all, api.Problem{Object: "PF " + pf.Label(), Reason: fmt.Sprintf(format, args...), Next: next})
 	}
+	if l, leased := p.leaseOf(pf); leased { // the host cannot read it, and that is in order
+		if _, wanted := p.Spec.ForPF(pf); wanted {
+			add("take the PF out of the guest's definition (virsh edit "+l.Owner.Name+"), or out of host.yaml",
+				"guest %s has it as a whole, so Culvert makes no VFs of it until that guest ends", l.Owner.Name)
+		}
+		return all
+	}
 	if pf.Err != "" { // what follows would compare facts that were not read
 		add("what could be read is shown; culvertd reads it again within half a minute", "%s", pf.Err)
 		return all
@@ -159,7 +166,7 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 // may be those of a pool that seems to be empty.
 func (p picture) isWantedUnread(pf vf.PF) bool {
 	_, wanted := p.Spec.ForPF(pf)
-	return wanted && pf.Err != "" || isUnknown(pf)
+	return wanted && pf.Err != "" || isUnknown(pf) // also one that a guest has as a whole
 }
 
 // isUnknown reports whether nothing but a PF's place on the bus was ever read, so that any entry of

@@ -60,10 +60,14 @@ func NewComparer(p Parts, l ledger, now func() time.Time) *Comparer {
 // problems that it cannot mend: a VF that a guest runs with and another owner holds is taken
 // from neither. It asks for the list after it read the ledger, so the list is never older: a
 // lease that it ends existed before, and a lease that was made since has another generation
-// (I8). Without VFs in the ledger it does not ask.
+// (I8). It does not ask while the ledger has no VF and no guest can have a PF.
 func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Seen, error)) ([]api.Problem, error) {
 	before, err := journal.ReadRecords(c.ledger)
-	if err != nil || len(before) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	leases, mayPass, err := c.readPFLeases()
+	if err != nil || len(before) == 0 && !mayPass {
 		return nil, err
 	}
 	guests, err := list(ctx)
@@ -72,7 +76,7 @@ func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Se
 	}
 	slices.SortFunc(guests, func(a, b Seen) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UUID, b.UUID)) })
 	c.rememberGuests(guests)
-	var errs []error
+	errs := []error{c.settlePFs(guests, leases)}
 	for _, r := range before {
 		if r.Phase == vf.PhaseAttached && r.Lease.Owner.Kind == vf.OwnerGuest {
 			errs = append(errs, c.settleLease(ctx, r, guests))
@@ -86,6 +90,7 @@ func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Se
 	}
 	now, err := journal.ReadRecords(c.ledger)
 	out = append(out, findContradictions(guests, now)...)
+	out = append(out, c.findPassedPFs(guests, now)...)
 	return append(out, findUnread(guests, now)...), errors.Join(append(errs, err)...)
 }
 

@@ -34,12 +34,6 @@ type pace struct {
 
 var usualPace = pace{retry: 5 * time.Second, settle: 500 * time.Millisecond, repeat: time.Minute, answer: time.Minute}
 
-// store is journal.Ledger.
-type store interface {
-	ledger
-	Update(func(*journal.Tx) error) error
-}
-
 // Follower keeps a connection to libvirt while libvirt runs, and compares its list of
 // guests with the ledger: when it connects, after libvirt's events, and once a minute.
 // Other parts of culvertd never wait for libvirt.
@@ -47,7 +41,7 @@ type Follower struct {
 	runs    func() bool
 	dial    func(context.Context) (guestLister, error)
 	compare func(context.Context, func(context.Context) ([]Seen, error)) ([]api.Problem, error)
-	ledger  store
+	ledger  ledger
 	log     *slog.Logger
 	pace    pace
 
@@ -57,7 +51,7 @@ type Follower struct {
 }
 
 // NewFollower returns the Follower of this host's libvirt. Call Run once.
-func NewFollower(p Parts, l store, log *slog.Logger) *Follower {
+func NewFollower(p Parts, l ledger, log *slog.Logger) *Follower {
 	return &Follower{
 		runs: func() bool { return libvirt.Runs("/") },
 		dial: func(ctx context.Context) (guestLister, error) {

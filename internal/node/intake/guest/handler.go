@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/suggest"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -28,7 +29,7 @@ import (
 type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
 	Room(context.Context, vf.PCIAddr) string
-	PFAt(vf.PCIAddr) (string, error)
+	PFs() []vf.PF
 }
 
 // resets is the part of reset.Resetter that serves guests.
@@ -55,9 +56,10 @@ type Parts struct {
 	Upkeep upkeep
 }
 
-// ledger is journal.Ledger, for reading.
+// ledger is journal.Ledger.
 type ledger interface {
 	View(func(*journal.Tx) error) error
+	Update(func(*journal.Tx) error) error
 }
 
 // Handler answers requests about guests.
@@ -75,10 +77,11 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
-	def, way, err := checkRequest(r)
+	t, way, err := checkRequest(r)
 	if err != nil {
 		return nil, err
 	}
+	def := t.Definition
 	req, err := buildRequest(def, r)
 	if err != nil {
 		return nil, err
@@ -95,14 +98,35 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 	if err != nil && !had {
 		err = errors.Join(err, h.node.Resets.End(ctx, rec))
 	}
+	if err == nil && r.OS == windows {
+		out.Notes = h.noteWindows(t, rec, r.Failover != "")
+	}
 	return out, err
+}
+
+// windows is the operating system that needs notes; the other one is linux.
+const windows = "windows"
+
+// noteWindows returns what a Windows guest needs for its VF.
+func (h *Handler) noteWindows(t guest.Tuning, rec journal.Record, failover bool) (out []string) {
+	var all []guest.Advice
+	for _, pf := range h.node.Engine.PFs() {
+		for _, v := range pf.VFs {
+			if v.PCI == rec.PCI {
+				all = append(all, t.Windows.AdviseVF(pf.Driver, v, failover)...)
+			}
+		}
+	}
+	for _, a := range append(all, t.Windows.Advise()...) {
+		out = append(out, fmt.Sprintf("%s: %s: %s", a.What, a.Why, strings.Join(a.Mend, "; ")))
+	}
+	return out
 }
 
 // checkRequest parses the request. It refuses a request that can never succeed, before anything
 // changes.
-func checkRequest(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
-	t, err := guest.ParseTuning([]byte(r.Definition))
-	def := t.Definition
+func checkRequest(r api.GuestXMLRequest) (guest.Tuning, guest.Way, error) {
+	def, err := guest.ParseTuning([]byte(r.Definition))
 	if err != nil {
 		return def, "", err
 	}
@@ -110,11 +134,19 @@ func checkRequest(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 	if err != nil {
 		return def, "", err
 	}
+	if r.OS != "" && r.OS != windows && r.OS != "linux" {
+		return def, "", fmt.Errorf("os %q: %w: want windows or linux%s", r.OS, vf.ErrInvalid, suggest.DidYouMean(r.OS, []string{windows, "linux"}))
+	}
+	if r.Failover != "" {
+		if err := def.TakesFailover(); err != nil {
+			return def, "", err
+		}
+	}
 	s := r.Spec
 	if s.MTU != nil || s.Driver != "" || s.Interface != "" || len(s.Addresses) > 0 || len(s.Routes) > 0 {
 		return def, "", fmt.Errorf("spec: %w: what a guest's VF has besides the PF's settings (MTU, addresses, routes) is set in the guest", vf.ErrInvalid)
 	}
-	return def, way, errors.Join(guest.CheckName(r.Device), way.Fits(s), t.TakesVF(r.Device))
+	return def, way, errors.Join(guest.CheckName(r.Device), way.Fits(s), def.TakesVF(r.Device))
 }
 
 // buildRequest returns the request for the settings in r. If r has none and the definition has

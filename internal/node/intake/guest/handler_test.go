@@ -31,6 +31,7 @@ type fakeEngine struct {
 	// fails is the VF that cannot be made ready, inUse the VF that a process has open.
 	fails, inUse vf.PCIAddr
 	request      attach.Request // the last one
+	unread       string         // why the host cannot read sparePF
 }
 
 func (e *fakeEngine) Attach(_ context.Context, req attach.Request) (journal.Record, error) {
@@ -57,13 +58,16 @@ func (e *fakeEngine) InUse(_ context.Context, rec journal.Record) error {
 
 func (e *fakeEngine) Room(context.Context, vf.PCIAddr) string { return "pool x/a: all are held" }
 
-// PFAt knows the only PF, at 0000:01:00.0.
-func (e *fakeEngine) PFAt(a vf.PCIAddr) (string, error) {
-	if a == (vf.PCIAddr{Bus: 1}) {
-		return "enp1s0f0", nil
+// PFs returns the PF of the ledger's VFs, at 0000:01:00.0, and one that has none.
+func (e *fakeEngine) PFs() []vf.PF {
+	return []vf.PF{
+		{PCI: vf.PCIAddr{Bus: 1}, Name: "enp1s0f0", Driver: "ixgbe", ID: idOf(place(0)).PF, VFs: []vf.State{{PCI: place(0), Vendor: "8086", Device: "1565"}}},
+		{PCI: sparePF, Name: "enp2s0f0", Driver: "igb", ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 2}}, Err: e.unread},
 	}
-	return "", nil
 }
+
+// sparePF is a PF of which Culvert made no VFs.
+var sparePF = vf.PCIAddr{Bus: 2}
 
 // place is VF n of the only PF.
 func place(n int) vf.PCIAddr { return vf.PCIAddr{Bus: 1, Device: 0x10, Function: uint8(n)} }
@@ -139,6 +143,11 @@ func hostdev(n int, name string) string {
 
 func domain(devices ...string) string {
 	return "<domain><name>db1</name><uuid>" + uuid1 + "</uuid><devices><emulator>qemu</emulator>" + strings.Join(devices, "") + "</devices></domain>"
+}
+
+// domainOf is domain with other elements before the devices.
+func domainOf(elements string, devices ...string) string {
+	return strings.Replace(domain(devices...), "<devices>", elements+"<devices>", 1)
 }
 
 func port(n int, inside string) string {
@@ -371,6 +380,36 @@ func TestOrderPairs(t *testing.T) {
 	}
 }
 
+// The answer for a Windows guest says what it needs there. Another guest gets no notes.
+func TestXMLNotesForWindows(t *testing.T) {
+	for os, want := range map[string][]string{
+		"windows": {"VF 0000:01:10.0 (PCI ID 8086:1565) needs its vendor's driver in Windows", "VIOPROT", "ven_8086&dev_1565", "Hyper-V", "clock"},
+		"linux":   nil, "": nil,
+	} {
+		h, _ := handler(t, "v0 attached "+uuid1+" net1")
+		params, err := json.Marshal(api.GuestXMLRequest{
+			Definition: domain("<interface type='bridge'><model type='virtio'/><teaming type='persistent'/><alias name='ua-net0'/></interface>"),
+			Device:     "net1", Way: "hostdev", OS: os, Failover: "ua-net0",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := h.XML(t.Context(), params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := out.(api.GuestXML).Notes //nolint:forcetypeassert // as XML returns it
+		if len(want) == 0 && len(notes) > 0 {
+			t.Errorf("%q: %q", os, notes)
+		}
+		for _, w := range want {
+			if !strings.Contains(strings.Join(notes, "\n"), w) {
+				t.Errorf("%q is not in %q", w, notes)
+			}
+		}
+	}
+}
+
 func TestXMLRefuses(t *testing.T) {
 	mtu := 9000
 	for name, tc := range map[string]struct {
@@ -382,7 +421,14 @@ func TestXMLRefuses(t *testing.T) {
 		"MTU":            {func(r *api.GuestXMLRequest) { r.Spec.MTU = &mtu }, "is set in the guest"},
 		"name":           {func(r *api.GuestXMLRequest) { r.Device = "net 1" }, `"net 1"`},
 		"other settings": {func(r *api.GuestXMLRequest) { r.Device = "net9"; r.Pool = "b" }, "with another pool or other settings: held: culvert vm detach db1 net9 first"},
-		"priority":       {func(r *api.GuestXMLRequest) { r.Spec.VLAN = &vf.VLAN{ID: 5, QoS: 3} }, "vlanQoS 3: invalid as interface"},
+		"system":         {func(r *api.GuestXMLRequest) { r.OS = "windwos" }, `os "windwos": invalid: want windows or linux`},
+		"fast path on PCI": {func(r *api.GuestXMLRequest) {
+			r.Definition, r.Failover = domainOf("<os><type machine='pc-i440fx-9.2'>hvm</type></os>"), "ua-net0"
+		}, "guest db1 has machine pc-i440fx-9.2: invalid with --failover"},
+		"room": {func(r *api.GuestXMLRequest) {
+			r.Definition = domainOf("<os><type machine='q35'>hvm</type></os>", strings.Split(strings.Repeat(hostdev(3, "")+"|", 240)+hostdev(3, ""), "|")...)
+		}, "machine q35 has room for 240 beside the guest's own"},
+		"priority": {func(r *api.GuestXMLRequest) { r.Spec.VLAN = &vf.VLAN{ID: 5, QoS: 3} }, "vlanQoS 3: invalid as interface"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, e := handler(t, "v3 attached "+uuid1+" net9")

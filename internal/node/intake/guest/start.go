@@ -26,8 +26,8 @@ const startBound = 15 * time.Second
 // Start is an rpc.Handler for api.MethodGuestStart. The guest gets the VFs that its definition
 // names, as the definition wants them, or none and the reason (P10): a VF has another owner, could
 // not be made ready, or cannot be read from the definition. A guest with a PF of which Culvert made
-// VFs does not start: they would be gone, whoever has them. Start says nothing about other PCI
-// devices that are not in the ledger.
+// VFs does not start: they would be gone, whoever has them. A guest with another PF becomes its owner
+// (leasePFs). Start says nothing about other PCI devices that are not in the ledger.
 func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error) {
 	text, err := readReport(params)
 	if err != nil {
@@ -53,7 +53,8 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	if twins := findTwins(records, wants); twins != "" {
 		no.addReason(twins, "")
 	}
-	why, err := h.findPF(def.Uses)
+	passed := h.findPFs(def.Uses)
+	why, err := h.refusePFs(passed, who)
 	if err != nil {
 		return nil, err
 	}
@@ -84,22 +85,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	if len(no.why) > 0 {
 		return no.formatAnswer(who, "take it out of the definition, or culvert vm xml another one"), nil
 	}
-	return h.grantAll(ctx, orderPairs(requests))
-}
-
-// findPF names a PF of which Culvert made VFs, and which one of the devices passes to the guest; "" if
-// there is none.
-func (h *Handler) findPF(uses []guest.Use) (string, error) {
-	looked := map[vf.PCIAddr]bool{{}: true} // a definition may have thousands of devices
-	for _, u := range uses {
-		if at := u.VF(); !looked[at] {
-			looked[at] = true
-			if pf, err := h.node.Engine.PFAt(at); err != nil || pf != "" {
-				return fmt.Sprintf("PF %s (%s), since the VFs that Culvert made of it would be gone", pf, at), err
-			}
-		}
-	}
-	return "", nil
+	return h.grantWithPFs(ctx, who, passed, orderPairs(requests))
 }
 
 // findTwins returns two devices that have one VF of the ledger, or one name: the lease of one of them
@@ -211,7 +197,8 @@ func (h *Handler) Stop(ctx context.Context, params json.RawMessage) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return api.GuestAnswer{}, h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool { return namesVF(def, pci) })
+	named := func(pci vf.PCIAddr) bool { return namesVF(def, pci) }
+	return api.GuestAnswer{}, errors.Join(h.endOf(ctx, def.UUID, named), h.endPFLeases(def.UUID, named))
 }
 
 // PortCreated is an rpc.Handler for api.MethodPortCreated: it leases the VF that libvirt chose
@@ -234,11 +221,7 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 	case err != nil && (known || port.Want.VF.IsZero() && len(records) > 0):
 		return refuse(fmt.Sprintf("a guest cannot have a device that may be a VF: %v", err)), nil
 	case !known && err == nil && !port.Want.VF.IsZero():
-		why, err := h.findPF([]guest.Use{{Way: guest.Hostdev, PCI: port.Want.VF}})
-		if err != nil || why == "" {
-			return api.GuestAnswer{}, err
-		}
-		return refuse(fmt.Sprintf("guest %s cannot have %s: take it out of the network", port.Name, why)), nil
+		return h.grantPortPF(port)
 	case !known:
 		return api.GuestAnswer{}, nil
 	}
@@ -284,7 +267,8 @@ func (h *Handler) PortDeleted(ctx context.Context, params json.RawMessage) (any,
 	if port.UUID == "" || port.Want.VF.IsZero() {
 		return api.GuestAnswer{}, err
 	}
-	return api.GuestAnswer{}, h.endOf(ctx, port.UUID, func(pci vf.PCIAddr) bool { return pci == port.Want.VF })
+	named := func(pci vf.PCIAddr) bool { return pci == port.Want.VF }
+	return api.GuestAnswer{}, errors.Join(h.endOf(ctx, port.UUID, named), h.endPFLeases(port.UUID, named))
 }
 
 // readReport returns the XML of a report.

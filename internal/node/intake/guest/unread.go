@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // refuseUnread refuses the start of a guest whose definition cannot be read, which err explains. It
@@ -24,7 +25,7 @@ func (h *Handler) refuseUnread(text []byte, err error) (any, error) {
 		_, known := recordAt(records, u.VF())
 		return known || u.Err != nil && u.VF().IsZero()
 	}
-	pf, ledgerErr := h.findPF(uses)
+	pf, ledgerErr := h.refusePFs(h.findPFs(uses), vf.Owner{})
 	if ledgerErr != nil {
 		return nil, ledgerErr
 	}

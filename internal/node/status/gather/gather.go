@@ -71,7 +71,7 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	given, unknown := g.readGiven(ctx)
 	st := status.Assemble(status.Input{
 		Node: hostName(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
-		Records: c.Records, Addresses: c.Addresses, Changed: findChanged(before, c.Records),
+		Records: c.Records, Addresses: c.Addresses, PFLeases: c.PFLeases, Changed: findChanged(before, c.Records),
 		Seen: g.readAttached(ctx, c.Records), Given: given, GivenUnknown: unknown, Users: g.readUsers(ctx, c.Records), Uses: g.readUses(ctx, c.Records, pfs), Dark: g.findDark(c.Records),
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
 	})

@@ -21,7 +21,7 @@ var doctorGroups = []struct {
 	{"OTHERS WHO CONFIGURE NICS", []string{"claims"}},
 	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni", "libvirt"}},
 	{"KUBERNETES", []string{"kubernetes", "pools", "isolation"}},
-	{"GUEST", []string{"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}},
+	{"GUEST", []string{"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "slots", "spread", "windows", "inside"}},
 }
 
 var severityStyle = map[api.Severity]screen.Style{

@@ -70,3 +70,11 @@ func TestGuestMigrated(t *testing.T) {
 		}
 	}
 }
+
+// A PF that a guest has as a whole shows that guest in place of VFs.
+func TestWholePF(t *testing.T) {
+	five := 5
+	if got := describeMade(api.PF{Owner: &vf.Owner{Kind: vf.OwnerGuest, Name: "db1"}, WantedVFs: &five}); got != "vm db1 has the whole PF" {
+		t.Error(got)
+	}
+}

@@ -173,6 +173,8 @@ func formatSpeed(mbps int) string {
 // describeMade says how many VFs there are, and how many there could or should be.
 func describeMade(pf api.PF) string {
 	switch {
+	case pf.Owner != nil:
+		return fmt.Sprintf("%s has the whole PF", pf.Owner)
 	case pf.WantedVFs != nil && *pf.WantedVFs != pf.VFs.Total:
 		return fmt.Sprintf("%s, %d wanted", describeCounts(pf.VFs), *pf.WantedVFs)
 	case pf.VFs.Total == 0:
