@@ -34,16 +34,17 @@ func (d Device) isNamedBy(text string) bool {
 		w = strings.TrimFunc(w, func(r rune) bool { return r == ':' || r == '.' })
 		pattern := !computed && strings.ContainsAny(w, "*?[")
 		switch {
-		case w == d.Name && d.Name != "", w == address, w == strings.TrimPrefix(address, "0000:"), w == "pci-"+address:
+		case d.isCalled(w), w == address, w == strings.TrimPrefix(address, "0000:"), w == "pci-"+address:
 			return true
 		case d.Model != "" && strings.HasPrefix(strings.ToLower(w)+":", d.Model+":"): // with a subsystem perhaps
 			return true
-		case pattern && d.isPF() && matchesGlob(w, d.Name), pattern && strings.Contains(w, ":") && matchesGlob(w, address):
+		case pattern && d.isPF() && anyGlob([]string{w}, d.names()...), pattern && strings.Contains(w, ":") && matchesGlob(w, address):
 			return true
 		}
 	}
 	// udev's [net/enp1s0f0]device/sriov_numvfs
-	return d.Name != "" && strings.Contains(text, "[net/"+d.Name+"]") || strings.Contains(text, "[pci/"+address+"]")
+	return strings.Contains(text, "[pci/"+address+"]") ||
+		slices.ContainsFunc(d.names(), func(name string) bool { return name != "" && strings.Contains(text, "[net/"+name+"]") })
 }
 
 // namesDevice reports whether the objects of a line name a device.
