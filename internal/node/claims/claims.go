@@ -81,9 +81,9 @@ func (c Claim) Where() string {
 
 // Device is a netdevice that a claim can be about.
 type Device struct {
-	PF     string // label of its PF, or its own
-	VF     int    // index, or -1 for the PF itself
-	Name   string // netdevice; may be empty
+	PF   string // label of its PF, or its own
+	VF   int    // index, or -1 for the PF itself
+	Name string // netdevice; may be empty
 	// Others are further names of the netdevice: alternative ones (altname of ip link), and that of the
 	// port.
 	Others []string
