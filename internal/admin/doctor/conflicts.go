@@ -1,7 +1,11 @@
 package doctor
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
 	"github.com/culvert-net/culvert/internal/node/claims"
 )
 
@@ -13,7 +17,7 @@ func checkClaims(e *exam) {
 	}
 	fights := 0
 	for _, c := range e.Claims {
-		if e.addClaim(c) {
+		if e.isVFIOOption(c) || e.addClaim(c) {
 			fights++
 		}
 	}
@@ -30,6 +34,28 @@ func checkClaims(e *exam) {
 	if fights == 0 && e.ClaimsErr == "" && len(e.PFs) > 0 {
 		e.addOK("claims", host, "no file of NetworkManager, networkd, netplan, ifupdown or udev goes against Culvert")
 	}
+}
+
+// isVFIOOption reports whether a claim is an option ids= of vfio-pci that the check of modules names.
+func (e *exam) isVFIOOption(c claims.Claim) bool {
+	if c.Setting != claims.Binding || c.Value != "vfio-pci" || len(c.VFs) == 0 {
+		return false
+	}
+	place := c.File + ":"
+	if c.File == "/proc/cmdline" {
+		place = survey.OfArgument
+	}
+	for _, pf := range e.PFs {
+		for _, v := range pf.VFs {
+			if pf.Label() != c.PF || !slices.Contains(c.VFs, v.ID.Index) {
+				continue
+			}
+			if !strings.HasPrefix(e.Host.Modules.VFIOIDs[v.Vendor+":"+v.Device], place) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // addClaim adds a finding, and reports whether it is a conflict.

@@ -1,13 +1,13 @@
 // Package claims finds the other programs of this host that are set up to configure a PF or its
 // VFs: NetworkManager, systemd-networkd and udev's .link files, netplan, ifupdown, RHEL's ifcfg
-// files, os-net-config, Incus and LXD, and files that people write by hand (udev rules, units,
-// scripts, modprobe.d). It reads their files and returns claims with file and line. culvertd shows
-// the claims in its status, and culvert doctor explains them. Culvert changes none of these files:
-// it keeps its own rules and reports the claims.
+// files, os-net-config, cloud-init, nmstate, Incus and LXD, and files that people write by hand (udev
+// rules, units, scripts, modprobe.d). It reads their files and returns claims with file and line.
+// culvertd shows the claims in its status, and culvert doctor explains them. Culvert changes none of
+// these files: it keeps its own rules and reports the claims.
 //
 // One scanner reads what people write by hand: places (places.go) say where, forms (forms.go) say
 // which program and which file of sysfs sets what. It interprets no shell beyond variables with known
-// values and loops over them, and follows scripts that a line names.
+// values, loops over them and functions, and follows scripts that a line names.
 //
 // The package does not guess beyond the files: it leaves out profiles that were loaded from
 // elsewhere, and [Match] keys that need udev's database.

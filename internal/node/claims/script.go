@@ -19,8 +19,8 @@ const (
 )
 
 // scanner finds the lines that set VFs up, in files that people write by hand and in the scripts
-// that these files name. It interprets no shell beyond variables with known values and loops over
-// them.
+// that these files name. It interprets no shell beyond variables with known values, loops over them and
+// functions.
 type scanner struct {
 	l       *loader
 	lines   []handLine
