@@ -75,7 +75,8 @@ equivalent (the rest is written all the same), and 1 when a file cannot be read.
 	return cmd
 }
 
-// readObjects reads the objects of files.
+// readObjects reads the objects of files. An object that cannot be read hides no other one of its file;
+// a file with a mistake in its syntax cannot be read.
 func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 	var all []migrate.Object
 	for _, name := range files {
@@ -83,11 +84,12 @@ func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		objects, err := migrate.Read(name, content)
-		if err != nil {
-			return nil, err
+		for _, o := range migrate.ReadAll(name, content) {
+			if o.Err != nil && !o.HasKind() {
+				return nil, o.Err
+			}
+			all = append(all, o)
 		}
-		all = append(all, objects...)
 	}
 	return all, nil
 }

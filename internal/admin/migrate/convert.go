@@ -99,12 +99,16 @@ func (c *converter) lose(o Object, field, format string, args ...any) {
 
 // Convert makes NodePolicies and NetworkAttachmentDefinitions of the operator's objects and of
 // ConfigMaps of the device plugin. Every field with a value is converted, or a note says why it
-// has no equivalent. Other objects get a note, and are left out.
+// has no equivalent. Other objects, and those with Err, get a note and are left out.
 func Convert(objects []Object, options Options) Result {
 	c := &converter{options: options}
 	var policies []policy
 	var networks []Object // after the policies
 	for _, o := range objects {
+		if o.Err != nil {
+			c.lose(o, "", "not converted: %v", o.Err)
+			continue
+		}
 		means := c.checkFields(o)
 		switch o.Kind {
 		case KindPolicy:
