@@ -7,6 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/survey"
 	"github.com/culvert-net/culvert/internal/node/claims"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // checkClaims reports other programs that are set up to configure the PFs. Culvert does not
@@ -17,7 +18,7 @@ func checkClaims(e *exam) {
 	}
 	fights := 0
 	for _, c := range e.Claims {
-		if e.isVFIOOption(c) || e.addClaim(c) {
+		if isVFIOOption(c, e.PFs, e.Host.Modules) || e.addClaim(c) {
 			fights++
 		}
 	}
@@ -37,7 +38,7 @@ func checkClaims(e *exam) {
 }
 
 // isVFIOOption reports whether a claim is an option ids= of vfio-pci that the check of modules names.
-func (e *exam) isVFIOOption(c claims.Claim) bool {
+func isVFIOOption(c claims.Claim, pfs []vf.PF, m survey.Modules) bool {
 	if c.Setting != claims.Binding || c.Value != "vfio-pci" || len(c.VFs) == 0 {
 		return false
 	}
@@ -45,12 +46,12 @@ func (e *exam) isVFIOOption(c claims.Claim) bool {
 	if c.File == "/proc/cmdline" {
 		place = survey.OfArgument
 	}
-	for _, pf := range e.PFs {
+	for _, pf := range pfs {
 		for _, v := range pf.VFs {
 			if pf.Label() != c.PF || !slices.Contains(c.VFs, v.ID.Index) {
 				continue
 			}
-			if !strings.HasPrefix(e.Host.Modules.VFIOIDs[v.Vendor+":"+v.Device], place) {
+			if !strings.HasPrefix(m.VFIOIDs[v.Vendor+":"+v.Device], place) {
 				return false
 			}
 		}
