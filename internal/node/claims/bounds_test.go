@@ -38,6 +38,7 @@ func hostileTrees() map[string]map[string]string {
 		"quotes":            {"etc/rc.local": strings.Repeat("$(\"'`", maxLine) + "\n"},
 		"functions":         {"etc/rc.local": callsOf(40)},
 		"nested functions":  {"etc/rc.local": nestedFunctions(10000)},
+		"replacements":      {"etc/rc.local": "A=x\n" + strings.Repeat("A=${A//x/"+strings.Repeat("x", 1000)+"}\n", 900)},
 		"open functions":    {"etc/rc.local": strings.Repeat("f() {\n", 100_000)},
 		"open lists":        {"etc/rc.local": strings.Repeat("A=(\n", 200_000)},
 		"open conditions":   {"etc/rc.local": strings.Repeat("$(dirname $(cd `", 60_000)},

@@ -100,6 +100,14 @@ func (w words) firstTexts() []string {
 	return out
 }
 
+// textAt returns the first text of a word; empty if there is none.
+func (w words) textAt(i int) string {
+	if i >= len(w) {
+		return ""
+	}
+	return w[i][0]
+}
+
 // form is a program that sets something of a VF, with the function that reads its arguments.
 type form struct {
 	programs []string

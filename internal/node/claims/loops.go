@@ -99,3 +99,16 @@ func expandSequence(arguments []string) []string {
 	}
 	return countNumbers(n[0], n[1], n[2])
 }
+
+// takeOption sets the variable OPTARG of getopts to the argument after an option of one letter.
+func (v variables) takeOption(letter string) {
+	delete(v, "OPTARG")
+	all := v["@"]
+	for i, argument := range all {
+		if after, ok := strings.CutPrefix(argument, "-"+letter); ok && after != "" {
+			v["OPTARG"] = []string{after}
+		} else if ok && i+1 < len(all) {
+			v["OPTARG"] = all[i+1 : i+2]
+		}
+	}
+}

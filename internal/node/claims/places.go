@@ -36,6 +36,7 @@ var places = []place{
 	{dirs: []string{"etc/nmstate"}, suffixes: []string{".yml", ".yaml"}, manager: "nmstate", scan: (*scanner).scanNMState},
 	{files: []string{"etc/sriov-netplan-shim/interfaces.yaml"}, manager: "sriov-netplan-shim", scan: (*scanner).scanShim},
 	{dirs: []string{"etc/cloud/cloud.cfg.d"}, suffixes: []string{".cfg"}, files: []string{"etc/cloud/cloud.cfg", "var/lib/cloud/instance/cloud-config.txt"}, manager: cloudInit, scan: (*scanner).scanCloudConfig},
+	{dirs: []string{"etc/libvirt/qemu/networks"}, suffixes: []string{".xml"}, manager: "libvirt", scan: (*scanner).scanLibvirtNetwork},
 	scriptPlace(cloudInit, "var/lib/cloud/scripts/per-boot"),
 	scriptPlace("the initramfs", "etc/initramfs-tools/scripts/init-top", "etc/initramfs-tools/scripts/init-premount", "etc/initramfs-tools/scripts/init-bottom"),
 	scriptPlace("a Proxmox hook", "var/lib/vz/snippets"),
@@ -239,6 +240,18 @@ func (s *scanner) scanDriverctl(src *source, text []byte) {
 	device := strings.TrimPrefix(path.Base(src.file), "pci-")
 	src.says = "driver_override " + lines[0].text
 	s.addEffects(src, lines[0], effect{setting: Binding, objects: []string{device}, value: lines[0].text})
+}
+
+var pfOfNetwork = regexp.MustCompile(`<pf\s+dev\s*=\s*["']([^"'<>]+)["']`)
+
+// scanLibvirtNetwork reads a network whose guests get VFs of a PF. libvirt chooses the VFs, and sets
+// their MAC addresses and VLANs.
+func (s *scanner) scanLibvirtNetwork(src *source, text []byte) {
+	for _, n := range joinLines(text, "") {
+		for _, m := range pfOfNetwork.FindAllStringSubmatch(n.text, -1) {
+			s.addEffects(src, n, effect{setting: VFSettings, objects: m[1:]})
+		}
+	}
 }
 
 // scanDPDK reads the lines BUS DEVICE DRIVER of Debian's package dpdk.

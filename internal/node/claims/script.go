@@ -148,6 +148,10 @@ func (s *scanner) takePattern(src *source, pattern string) {
 	if len(subject) != 1 || pattern == "*" {
 		return
 	}
+	if slices.Equal(subject, src.vars["getopts"]) {
+		src.vars.takeOption(pattern)
+		return
+	}
 	src.vars.suggestValue(subject[0], pattern)
 }
 
@@ -202,6 +206,8 @@ func (s *scanner) scanCommand(src *source, n textLine, c command, input string) 
 		src.changeFolder(w[1:])
 	case "shift":
 		src.vars.shiftArguments(w[1:])
+	case "getopts":
+		src.vars["getopts"] = []string{"$" + w.textAt(2)}
 	default:
 		s.followScript(src, n, all, w)
 	}

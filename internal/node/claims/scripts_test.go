@@ -17,6 +17,7 @@ func TestFunctionsOfShell(t *testing.T) {
 		{"set_vf() {\n  case $1 in\n  --pf) pf=$2 ;;\n  esac\n  shift 2\n  ip link set $pf vf $1 trust on\n}\nset_vf --pf enp1s0f1 3", "enp1s0f1#3 VF settings"},
 		{"each() { for d; do echo 4 > /sys/class/net/$d/device/sriov_numvfs; done; }\neach enp1s0f0 enp1s0f1", "enp1s0f0 sriov_numvfs 4; enp1s0f1 sriov_numvfs 4"},
 		{"again() { again $1; echo 4 > /sys/class/net/$1/device/sriov_numvfs; }\nagain enp1s0f1", "enp1s0f1 sriov_numvfs 4"},
+		{"f() {\n while getopts \"i:n:\" o; do\n case $o in\n i) pf=$OPTARG ;;\n n) n=$OPTARG ;;\n esac\n done\n echo $n > /sys/class/net/$pf/device/sriov_numvfs\n}\nf -i enp1s0f1 -n4", "enp1s0f1 sriov_numvfs 4"},
 		{". /etc/lib.sh\nmake_vfs enp1s0f1", "enp1s0f1 sriov_numvfs 6"},
 	} {
 		got := brief(t, map[string]string{
@@ -45,6 +46,8 @@ func TestValuesOfShell(t *testing.T) {
 		{"echo 4 > /sys/class/net/${p%%:*}/device/sriov_numvfs", "? sriov_numvfs 4"}, // no pattern
 		{"N=3\ni=0\nwhile [ $i -lt $N ]; do\n ip link set enp1s0f1 vf $i trust on\n i=$((i+1))\ndone", "enp1s0f1#0#1#2 VF settings"},
 		{"i=1\nuntil (( i > 2 )); do ip link set enp1s0f1 vf $((i)) trust on; done", "enp1s0f1#1#2 VF settings"},
+		{"declare -A VFS=( [enp1s0f0]=4 [\"enp1s0f1\"]=4 )\nfor p in \"${!VFS[@]}\"; do echo ${VFS[$p]} > /sys/class/net/$p/device/sriov_numvfs; done", "enp1s0f0 sriov_numvfs; enp1s0f1 sriov_numvfs"},
+		{"PFS=enp1s0f0,enp1s0f1\nfor p in ${PFS//,/ }; do echo 4 > /sys/class/net/$p/device/sriov_numvfs; done", "enp1s0f0 sriov_numvfs 4; " + four},
 		// VFs by their links
 		{"echo $(basename $(readlink /sys/class/net/enp1s0f0/device/virtfn1)) > /sys/bus/pci/drivers/vfio-pci/bind", "enp1s0f0#1 driver vfio-pci"},
 		{"driverctl set-override $(basename $(readlink /sys/class/net/enp1s0f0/device/virtfn0)) vfio-pci", "enp1s0f0#0 driver vfio-pci"},
@@ -52,6 +55,7 @@ func TestValuesOfShell(t *testing.T) {
 		// programs that run another
 		{"ip netns exec red ip link set enp1s0f1 vf 0 vlan 3", "enp1s0f1#0 VF settings"},
 		{"flock /run/vfs ip link set enp1s0f1 vf 0 vlan 3", "enp1s0f1#0 VF settings"},
+		{"python3 /opt/dpdk/usertools/dpdk-devbind.py --bind vfio-pci 0000:01:10.4", "enp1s0f0#2 driver vfio-pci"},
 		{"nsenter -t 1 -n ip link set enp1s0f1 vf 0 vlan 3", "enp1s0f1#0 VF settings"},
 		// other scripts
 		{"cd /opt/vfs\n./make.sh enp1s0f1", four},
@@ -86,6 +90,7 @@ func TestMorePlaces(t *testing.T) {
 		{"etc/nmstate/a.yml", "interfaces:\n- name: enp1s0f0\n  type: ethernet\n  ethernet:\n    sr-iov:\n      total-vfs: 4\n      vfs: [{id: 0, trust: true}, {id: 2}]\n", "enp1s0f0#0#2 VF settings; " + four},
 		{"etc/nmstate/a.yml", "interfaces:\n- {name: enp1s0f0, type: ethernet, state: up}\n", ""},
 		{"etc/sriov-netplan-shim/interfaces.yaml", "interfaces:\n  enp1s0f0:\n    num_vfs: 4\n", four},
+		{"etc/libvirt/qemu/networks/vfs.xml", "<network>\n  <forward mode='hostdev' managed='yes'>\n    <pf dev='enp1s0f0'/>\n  </forward>\n</network>\n", "enp1s0f0 VF settings"},
 		{"etc/initramfs-tools/scripts/init-top/vfs", script, four},
 		{"var/lib/vz/snippets/vfs.sh", script, four},
 		{"var/lib/vz/snippets/user.yaml", "bootcmd: ['" + write + "']\n", ""}, // of a guest

@@ -186,7 +186,7 @@ func (r *shellReader) readNested(w *strings.Builder) {
 // one, and words of the shell.
 var wrappers = []string{
 	"sudo", "doas", "env", "nohup", "exec", "command", "builtin", "time", "nice", "ionice", "timeout", "setsid", "systemd-run", "eval", "busybox",
-	"flock", "chroot", "nsenter", "unshare", "taskset", "chrt", "stdbuf",
+	"flock", "chroot", "nsenter", "unshare", "taskset", "chrt", "stdbuf", "python", "python3",
 	"if", "elif", "while", "until", "then", "do", "else", "!", "{",
 }
 

@@ -19,6 +19,9 @@ const (
 // loop. A variable without values stays in the text as it is written.
 type variables map[string][]string
 
+// keyed matches an element [KEY]=VALUE of a list.
+var keyed = regexp.MustCompile(`^\[["']?([^\]"']+)["']?\]=(.*)$`)
+
 var assignment = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
 // takeAssignment takes an assignment NAME=VALUE or NAME=(A B), and reports whether the word is one.
@@ -28,7 +31,14 @@ func (v variables) takeAssignment(word string) bool {
 		return false
 	}
 	if list, ok := strings.CutPrefix(m[2], "("); ok {
-		v[m[1]] = v.expandList(strings.Fields(strings.TrimSuffix(list, ")")))
+		all := strings.Fields(strings.TrimSuffix(list, ")"))
+		var keys []string
+		for i, element := range all {
+			if e := keyed.FindStringSubmatch(element); e != nil {
+				keys, all[i] = append(keys, e[1]), e[2]
+			}
+		}
+		v[m[1]], v["!"+m[1]] = v.expandList(all), v.expandList(keys)
 		return true
 	}
 	v[m[1]] = v.expandWord(m[2])
@@ -167,10 +177,10 @@ func (v variables) lookUp(name string) []string {
 }
 
 // reference matches at the beginning of a text: $NAME, ${NAME}, ${NAME[@]}, ${NAME[0]}, ${NAME,,},
-// ${NAME%/*}, ${NAME##*/}, ${NAME:?TEXT}, ${NAME:-DEFAULT} and ${NAME:=DEFAULT}. A default may have a
-// variable.
-var reference = regexp.MustCompile(`^\$(?:([A-Za-z_]\w*|[0-9@*])|\{([A-Za-z_]\w*|[0-9]+|[@*])(?:\[(?:[@*]|(\d{1,4}))\])?(?:` +
-	`(%/\*|##\*/)|,,?|\^\^?|:?\?` + plainText + `|:?[-=](` + plainText + `))?\})`)
+// ${NAME[KEY]}, ${!NAME[@]}, ${NAME%/*}, ${NAME##*/}, ${NAME//TEXT/OTHER}, ${NAME:?TEXT},
+// ${NAME:-DEFAULT} and ${NAME:=DEFAULT}. A default may have a variable.
+var reference = regexp.MustCompile(`^\$(?:([A-Za-z_]\w*|[0-9@*])|\{(!?[A-Za-z_]\w*|[0-9]+|[@*])(?:\[(?:[@*]|(\d{1,4})|[^\]{}]+)\])?(?:` +
+	`(%/\*|##\*/|//?[^/{}]+/[^/{}]*)|,,?|\^\^?|:?\?` + plainText + `|:?[-=](` + plainText + `))?\})`)
 
 // plainText matches a text that may have variables ${NAME}.
 const plainText = `(?:[^{}]|\$\{[^{}]*\})*`
@@ -245,6 +255,12 @@ func (v variables) expandReference(m []string) []string {
 		switch {
 		case strings.ContainsAny(value, "$`"):
 			return []string{name}
+		case strings.HasPrefix(cut, "/"):
+			old, other, _ := strings.Cut(strings.TrimLeft(cut, "/"), "/")
+			if len(value)+strings.Count(value, old)*len(other) > maxExpanded {
+				return []string{name}
+			}
+			values[i] = strings.ReplaceAll(value, old, other)
 		case cut == "%/*":
 			values[i] = path.Dir(value)
 		default:

@@ -174,6 +174,9 @@ func (r *reader) suggestKey(name string, known []string) string {
 	if s := foreign[name]; s != "" && !r.lenient {
 		return ": " + s
 	}
+	if slices.Contains(known, "selectors") && slices.Contains(selectorKeys, foldKey(name, selectorKeys)) {
+		return ": write it below selectors" // the device plugin's first form had it here
+	}
 	if s := suggest.DidYouMean(name, known); s != "" {
 		return s
 	}
