@@ -104,9 +104,14 @@ func Convert(objects []Object, options Options) Result {
 	c := &converter{options: options}
 	var policies []policy
 	var networks []Object // after the policies
-	for _, o := range objects {
+	last := lastOfName(objects)
+	for i, o := range objects {
 		if o.Err != nil {
 			c.lose(o, "", "not converted: %v", o.Err)
+			continue
+		}
+		if later := last[o.String()]; o.From != "" && later > i {
+			c.lose(o, "", "not converted: it has the name of the object at %s, which replaces it in a cluster: give one of them another name", objects[later].From)
 			continue
 		}
 		means := c.checkFields(o)
@@ -143,6 +148,17 @@ func Convert(objects []Object, options Options) Result {
 		c.Notes = append(c.Notes, Note{Object: "order", Text: orderWarning})
 	}
 	return c.Result
+}
+
+// lastOfName returns the index of the last object of each kind, namespace and name in files.
+func lastOfName(objects []Object) map[string]int {
+	out := map[string]int{}
+	for i, o := range objects {
+		if o.From != "" && o.Name != "" {
+			out[o.String()] = i
+		}
+	}
+	return out
 }
 
 func fieldsOf(kind string) []Field {

@@ -271,6 +271,26 @@ spec: {resourceName: b, numVfs: 4, nicSelector: {pfNames: [b]}}
 	}
 }
 
+// kubectl applies the later one of two objects of one name, which replaces the earlier one.
+func TestConvertOneName(t *testing.T) {
+	r := convert(t, `
+kind: SriovNetworkNodePolicy
+metadata: {name: p}
+spec: {resourceName: a, numVfs: 4, nicSelector: {pfNames: [a]}}
+---
+kind: SriovNetworkNodePolicy
+metadata: {name: p}
+spec: {resourceName: b, numVfs: 4, nicSelector: {pfNames: [b]}}
+---
+kind: SriovNetworkNodePolicy
+metadata: {name: p, namespace: other}
+spec: {resourceName: c, numVfs: 4, nicSelector: {pfNames: [c]}}
+`)
+	if got := spec(t, r); len(got.Pools) != 2 || got.Pools[0].Name != "b" || !strings.Contains(fmt.Sprint(r.Notes), "SriovNetworkNodePolicy p: not converted: it has the name of the object at") {
+		t.Errorf("%+v %v", got, r.Notes)
+	}
+}
+
 // A mistake in an object that configures the operator's programs is named, with the nearest field.
 func TestUnknownFieldsOfSettings(t *testing.T) {
 	r := convert(t, "kind: SriovOperatorConfig\nmetadata: {name: default}\nspec: {disableDrian: true}\n")
