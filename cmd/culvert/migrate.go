@@ -37,13 +37,15 @@ func newMigrateConvertCommand() *cobra.Command {
 		Short: "Make NodePolicies and networks of the SR-IOV operator's objects",
 		Long: `Reads objects of the SR-IOV operator (SriovNetworkNodePolicy, SriovNetwork,
 SriovIBNetwork, OVSNetwork, SriovNetworkPoolConfig, SriovOperatorConfig) and
-ConfigMaps of the device plugin from files; - is standard input. Writes the
-equivalent NodePolicies and NetworkAttachmentDefinitions, for kubectl apply. It
-asks no cluster and changes nothing.
+configurations of the device plugin (ConfigMaps; NicClusterPolicy and
+NicNodePolicy of NVIDIA's network operator) from files; - is standard input.
+Writes the equivalent NodePolicies and NetworkAttachmentDefinitions, for kubectl
+apply. It asks no cluster and changes nothing.
 
 It writes to standard error what each object became, and every field that has no
 equivalent. It refuses an object that would mean something else without a field,
-such as one with a misspelt field. docs/reference/migrate.md lists the fields.
+such as one with a misspelt field. docs/reference/migrate.md lists the fields. An
+object that cannot be read, or whose name a later object has, hides no other one.
 
 Exit status is 0 when everything was converted, 2 when something has no
 equivalent (the rest is written all the same), and 1 when a file cannot be read.`,

@@ -97,8 +97,8 @@ func (c *converter) lose(o Object, field, format string, args ...any) {
 	c.Notes[len(c.Notes)-1].Lost = true
 }
 
-// Convert makes NodePolicies and NetworkAttachmentDefinitions of the operator's objects and of
-// ConfigMaps of the device plugin. Every field with a value is converted, or a note says why it
+// Convert makes NodePolicies and NetworkAttachmentDefinitions of the operator's objects, and of the
+// device plugin's configurations in ConfigMaps and in objects of NVIDIA's network operator. Every field with a value is converted, or a note says why it
 // has no equivalent. Other objects, and those with Err, get a note and are left out.
 func Convert(objects []Object, options Options) Result {
 	c := &converter{options: options}
@@ -122,6 +122,8 @@ func Convert(objects []Object, options Options) Result {
 			}
 		case KindConfigMap:
 			c.configMap(o)
+		case kindNICCluster, kindNICNode:
+			c.nicPolicy(o)
 		case KindIBNetwork:
 			c.lose(o, "", "not converted: %s", infiniband)
 		case KindOVSNetwork:
