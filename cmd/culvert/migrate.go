@@ -37,10 +37,11 @@ func newMigrateConvertCommand() *cobra.Command {
 		Short: "Make NodePolicies and networks of the SR-IOV operator's objects",
 		Long: `Reads objects of the SR-IOV operator (SriovNetworkNodePolicy, SriovNetwork,
 SriovIBNetwork, OVSNetwork, SriovNetworkPoolConfig, SriovOperatorConfig) and
-configurations of the device plugin (ConfigMaps; NicClusterPolicy and
-NicNodePolicy of NVIDIA's network operator) from files; - is standard input.
-Writes the equivalent NodePolicies and NetworkAttachmentDefinitions, for kubectl
-apply. It asks no cluster and changes nothing.
+configurations of the device plugin from files; - is standard input. A
+configuration may be in a ConfigMap, or in a NicClusterPolicy or a NicNodePolicy
+of NVIDIA's network operator. Writes the equivalent NodePolicies and
+NetworkAttachmentDefinitions, for kubectl apply. It asks no cluster and changes
+nothing.
 
 It writes to standard error what each object became, and every field that has no
 equivalent. It refuses an object that would mean something else without a field,
