@@ -54,8 +54,9 @@ var budgets = map[string]budget{
 	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
 	// For Services it loads eBPF programs, 13 packages and 0.9 MB, and writes nftables, 16
 	// packages and 0.6 MB. Bonds of VFs and duplicate address detection added 0.3 MB. The fail-over of
-	// bonds, guards, and the errors that NICs count are 3 packages and 0.3 MB.
-	"culvertd":    {360, 25.5, nodeOnly}, // its budget was 353 packages before attach was several
+	// bonds, guards, and the errors that NICs count are 3 packages and 0.3 MB. The scanner of other
+	// programs' scripts follows functions and arrays: 0.05 MB.
+	"culvertd":    {360, 25.6, nodeOnly}, // its budget was 353 packages before attach was several
 	"culvert-cni": {6, 3.5, shim},
 	// Besides the packages of culvert-cni it has guest/moving, the mark of a guest that migrates.
 	"culvert-hook": {7, 3.5, shim},
