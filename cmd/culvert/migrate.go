@@ -37,13 +37,16 @@ func newMigrateConvertCommand() *cobra.Command {
 		Short: "Make NodePolicies and networks of the SR-IOV operator's objects",
 		Long: `Reads objects of the SR-IOV operator (SriovNetworkNodePolicy, SriovNetwork,
 SriovIBNetwork, OVSNetwork, SriovNetworkPoolConfig, SriovOperatorConfig) and
-ConfigMaps of the device plugin from files; - is standard input. Writes the
-equivalent NodePolicies and NetworkAttachmentDefinitions, for kubectl apply. It
-asks no cluster and changes nothing.
+configurations of the device plugin from files; - is standard input. A
+configuration may be in a ConfigMap, or in a NicClusterPolicy or a NicNodePolicy
+of NVIDIA's network operator. Writes the equivalent NodePolicies and
+NetworkAttachmentDefinitions, for kubectl apply. It asks no cluster and changes
+nothing.
 
 It writes to standard error what each object became, and every field that has no
 equivalent. It refuses an object that would mean something else without a field,
-such as one with a misspelt field. docs/reference/migrate.md lists the fields.
+such as one with a misspelt field. docs/reference/migrate.md lists the fields. An
+object that cannot be read, or whose name a later object has, hides no other one.
 
 Exit status is 0 when everything was converted, 2 when something has no
 equivalent (the rest is written all the same), and 1 when a file cannot be read.`,
@@ -75,7 +78,8 @@ equivalent (the rest is written all the same), and 1 when a file cannot be read.
 	return cmd
 }
 
-// readObjects reads the objects of files.
+// readObjects reads the objects of files. An object that cannot be read hides no other one of its file;
+// a file with a mistake in its syntax cannot be read.
 func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 	var all []migrate.Object
 	for _, name := range files {
@@ -83,11 +87,12 @@ func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		objects, err := migrate.Read(name, content)
-		if err != nil {
-			return nil, err
+		for _, o := range migrate.ReadAll(name, content) {
+			if o.Err != nil && !o.HasKind() {
+				return nil, o.Err
+			}
+			all = append(all, o)
 		}
-		all = append(all, objects...)
 	}
 	return all, nil
 }

@@ -51,8 +51,12 @@ an object has twice, and of misspelled keys, annotations, kinds and plugins,
 with the nearest word.
 
 Where the files make pools, it warns of a network whose pool none of them makes.
-Where a DaemonSet or ConfigMap among them switches namespace isolation on, it
-refuses pods that name networks that they may not use.
+It warns where the node labels of a pod's networks differ from one another or
+from the pod's nodeSelector.
+
+A DaemonSet of culvertd or a ConfigMap of Multus among the files counts. Where it
+switches namespace isolation on, the command refuses pods that name networks that
+they may not use. Where it gives networks to every pod, pods have these first.
 
 An object or a file that cannot be read is refused; it hides no other one.
 

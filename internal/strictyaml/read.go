@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -49,16 +50,21 @@ func (r *Reader) rejectKey(key Value, path string, known []string) {
 	case r.Secret && suggest.DidYouMean(key.Value, known) == "":
 		r.AddMistake(Value{Node: key.Node, Path: path}, "an unknown key: known are %s", strings.Join(known, ", "))
 	case r.Lenient:
-		r.AddWarning(key, "unknown key, which is ignored%s", suggestKey(key.Value, known))
-	case r.Foreign[key.Value] != "":
-		r.AddMistake(key, "unknown key: %s", r.Foreign[key.Value])
+		r.AddWarning(key, "unknown key, which is ignored%s", r.suggestKey(key.Value, known))
 	default:
-		r.AddMistake(key, "unknown key%s", suggestKey(key.Value, known))
+		r.AddMistake(key, "unknown key%s", r.suggestKey(key.Value, known))
 	}
 }
 
-// suggestKey returns the known key that is near, or all known keys.
-func suggestKey(name string, known []string) string {
+// suggestKey returns the advice for a key of another tool or place, the known key that is near, or
+// all known keys.
+func (r *Reader) suggestKey(name string, known []string) string {
+	if r.Lenient {
+		name = foldKey(name, slices.Collect(maps.Keys(r.Foreign)))
+	}
+	if s := r.Foreign[name]; s != "" {
+		return ": " + s
+	}
 	if s := suggest.DidYouMean(name, known); s != "" {
 		return s
 	}

@@ -60,7 +60,7 @@ type Reader struct {
 	Lenient bool
 	// Secret makes messages show neither a value nor an unknown key, unless the key is misspelled.
 	Secret bool
-	// Foreign has keys of other tools, with the advice for each.
+	// Foreign has keys of other tools, or of other places in the file, with the advice for each.
 	Foreign map[string]string
 	// Twice is the advice for a key that is given twice; it may be empty.
 	Twice string

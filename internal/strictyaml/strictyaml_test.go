@@ -80,9 +80,10 @@ func TestReader(t *testing.T) {
 
 // TestLenient: for a file of a program in Go, keys in another case count, and unknown keys warn.
 func TestLenient(t *testing.T) {
-	r := &Reader{File: "f", Lenient: true}
-	want := "name b\nwarning: f:2: name: given twice: the value on line 1 is ignored\nwarning: f:3: other: unknown key, which is ignored: known are name, many"
-	if diff := cmp.Diff(want, strings.Join(read(r, "Name: a\nname: b\nother: c"), "\n")); diff != "" {
+	r := &Reader{File: "f", Lenient: true, Foreign: map[string]string{"below": "write it below many"}}
+	want := "name b\nwarning: f:2: name: given twice: the value on line 1 is ignored\nwarning: f:3: other: unknown key, which is ignored: known are name, many\n" +
+		"warning: f:4: Below: unknown key, which is ignored: write it below many"
+	if diff := cmp.Diff(want, strings.Join(read(r, "Name: a\nname: b\nother: c\nBelow: d"), "\n")); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,8 +1,13 @@
 package doctor
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
 	"github.com/culvert-net/culvert/internal/node/claims"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // checkClaims reports other programs that are set up to configure the PFs. Culvert does not
@@ -13,7 +18,7 @@ func checkClaims(e *exam) {
 	}
 	fights := 0
 	for _, c := range e.Claims {
-		if e.addClaim(c) {
+		if isVFIOOption(c, e.PFs, e.Host.Modules) || e.addClaim(c) {
 			fights++
 		}
 	}
@@ -30,6 +35,28 @@ func checkClaims(e *exam) {
 	if fights == 0 && e.ClaimsErr == "" && len(e.PFs) > 0 {
 		e.addOK("claims", host, "no file of NetworkManager, networkd, netplan, ifupdown or udev goes against Culvert")
 	}
+}
+
+// isVFIOOption reports whether a claim is an option ids= of vfio-pci that the check of modules names.
+func isVFIOOption(c claims.Claim, pfs []vf.PF, m survey.Modules) bool {
+	if c.Setting != claims.Binding || c.Value != "vfio-pci" || len(c.VFs) == 0 {
+		return false
+	}
+	place := c.File + ":"
+	if c.File == "/proc/cmdline" {
+		place = survey.OfArgument
+	}
+	for _, pf := range pfs {
+		for _, v := range pf.VFs {
+			if pf.Label() != c.PF || !slices.Contains(c.VFs, v.ID.Index) {
+				continue
+			}
+			if !strings.HasPrefix(m.VFIOIDs[v.Vendor+":"+v.Device], place) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // addClaim adds a finding, and reports whether it is a conflict.

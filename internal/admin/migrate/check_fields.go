@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/suggest"
 )
@@ -29,17 +31,25 @@ func (c *converter) checkFields(o Object) (ok bool) {
 	for _, path := range leaves("", o.Spec) {
 		value := valueAt(o.Spec, path)
 		f, isKnown := fieldAt(known, path)
+		if isKnown && f.Outcome == Setting {
+			value = valueAt(o.Spec, f.Path) // a label without a value is a label
+		}
+		at, mistake := "", ""
+		if isKnown && strict {
+			at, mistake = f.typeMistake(path, value, nodeAt(o.Source, "spec."+path))
+		}
 		switch {
 		case value == nil:
-		case isKnown && strict && f.typeMistake(path, value) != "":
-			refuse(path, f.typeMistake(path, value))
-		case isEmpty(value):
+		case mistake != "":
+			refuse(at, mistake)
+		case isEmpty(value) && len(keysBelow(known, path+".")) > 0: // nicSelector: {}
 		case !isKnown && strict:
-			refuse(describeUnknown(known, path))
+			refuse(describeUnknown(known, o.Spec, path))
+		case isEmpty(value) && (!isMap(value) || path == f.Path):
 		case !isKnown:
-			where, why := describeUnknown(known, path)
+			where, why := describeUnknown(known, o.Spec, path)
 			c.lose(o, "spec."+where, "no equivalent: %s", why)
-		case f.isHarmless(value):
+		case f.isHarmless(value) && !isMap(value):
 		case f.Outcome == Refused:
 			refuse(path, f.Why)
 		case f.Outcome == Lost:
@@ -52,19 +62,24 @@ func (c *converter) checkFields(o Object) (ok bool) {
 }
 
 // describeUnknown returns the first part of a path that no field has, and what is wrong with it.
-func describeUnknown(known []Field, path string) (where, why string) {
+func describeUnknown(known []Field, values map[string]any, path string) (where, why string) {
 	level := ""
 	for {
-		key, rest, more := strings.Cut(strings.TrimPrefix(path, level), ".")
+		key := keyOf(values, strings.TrimPrefix(path, level))
+		rest, more := strings.CutPrefix(strings.TrimPrefix(path, level+key), ".")
 		below := keysBelow(known, level+key+".")
 		switch {
 		case len(below) > 0 && more && rest != "":
 			level += key + "."
+			values, _ = values[key].(map[string]any)
 			continue
 		case len(below) > 0:
 			return level + key, "want a map with " + strings.Join(below, ", ")
 		}
 		why = "unknown field"
+		if strings.Contains(key, "/") {
+			return level + key, why + ": it looks like a label of nodes: write it below nodeSelector, indented by two spaces more"
+		}
 		if near := suggest.DidYouMean(key, keysBelow(known, level)); near != "" {
 			return level + key, why + near
 		}
@@ -76,6 +91,17 @@ func describeUnknown(known []Field, path string) (where, why string) {
 		}
 		return level + key, why + ": known are " + strings.Join(keysBelow(known, level), ", ")
 	}
+}
+
+// keyOf returns the key of a map with which a path begins. Keys may have dots.
+func keyOf(values map[string]any, path string) string {
+	for key := range values {
+		if _, below := strings.CutPrefix(path, key+"."); below || path == key {
+			return key
+		}
+	}
+	key, _, _ := strings.Cut(path, ".")
+	return key
 }
 
 // keysBelow returns the keys that follow a prefix of the paths of fields.
@@ -90,30 +116,49 @@ func keysBelow(known []Field, prefix string) (out []string) {
 	return out
 }
 
-// typeMistake describes a value that is of another type than the field's, and how to write it; ""
-// for a right one. The values below a field that becomes something are texts.
-func (f Field) typeMistake(path string, value any) string {
-	_, isMap := f.Example.(object)
+// typeMistake describes a value that is of another type than the field's, with its path and how to write
+// it; "" for a right one. The values below a field that becomes something are texts. n is the value as a
+// person wrote it, if known.
+func (f Field) typeMistake(path string, value any, n *yaml.Node) (at, why string) {
+	_, wantMap := f.Example.(object)
 	switch {
 	case path == f.Path:
-		return describeTypeMistake(f.Example, value)
-	case isMap && f.Outcome == Becomes:
-		return describeTypeMistake("text", value)
-	case isMap:
-		return ""
+		return path, describeTypeMistake(f.Example, value, n)
+	case wantMap && f.Outcome == Becomes:
+		return path, describeTypeMistake("text", value, n)
+	case wantMap:
+		return path, ""
 	}
-	return describeTypeMistake(f.Example, object{})
+	return f.Path, describeTypeMistake(f.Example, object{}, nil)
+}
+
+// nodeAt returns the value of a path of keys in an object as a person wrote it; nil if there is none.
+func nodeAt(n *yaml.Node, path string) *yaml.Node {
+	if n == nil || path == "" {
+		return n
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		key := n.Content[i].Value
+		rest, below := strings.CutPrefix(path, key+".")
+		if path == key {
+			return n.Content[i+1]
+		}
+		if found := nodeAt(n.Content[i+1], rest); below && found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // describeTypeMistake describes the difference between the type of a value and that of an example.
-func describeTypeMistake(example, value any) string {
+func describeTypeMistake(example, value any, n *yaml.Node) string {
 	switch example := example.(type) {
 	case string:
 		if _, ok := value.(string); ok {
 			return ""
 		}
-		if describeType(value) == aNumber {
-			return fmt.Sprintf("it is a number, want a text: write it in quotes: %q", fmt.Sprint(value))
+		if n != nil && n.Kind == yaml.ScalarNode && n.Value != "" { // 0158 and 15e3 are numbers for YAML
+			return fmt.Sprintf("it is %s, want a text: write it in quotes: %s", describeType(value), excerpt.Quote(n.Value))
 		}
 		return fmt.Sprintf("it is %s, want a text: write it in quotes, such as %q", describeType(value), example)
 	case bool:
@@ -126,11 +171,18 @@ func describeTypeMistake(example, value any) string {
 		}
 	case items:
 		all, ok := value.([]any)
+		if text, isText := value.(string); isText {
+			return fmt.Sprintf("it is the text %s, want a list: [%s]", excerpt.Quote(text), excerpt.Quote(text))
+		}
 		if !ok {
 			return fmt.Sprintf("it is %s, want a list, such as [%q]", describeType(value), example[0])
 		}
 		for i, one := range all {
-			if why := describeTypeMistake(example[0], one); why != "" {
+			var written *yaml.Node
+			if n != nil && n.Kind == yaml.SequenceNode && i < len(n.Content) {
+				written = n.Content[i]
+			}
+			if why := describeTypeMistake(example[0], one, written); why != "" {
 				return fmt.Sprintf("element %d: %s", i, why)
 			}
 		}
@@ -140,6 +192,11 @@ func describeTypeMistake(example, value any) string {
 		}
 	}
 	return ""
+}
+
+func isMap(value any) bool {
+	_, ok := value.(map[string]any)
+	return ok
 }
 
 const aNumber = "a number"

@@ -97,14 +97,23 @@ func (c *converter) lose(o Object, field, format string, args ...any) {
 	c.Notes[len(c.Notes)-1].Lost = true
 }
 
-// Convert makes NodePolicies and NetworkAttachmentDefinitions of the operator's objects and of
-// ConfigMaps of the device plugin. Every field with a value is converted, or a note says why it
-// has no equivalent. Other objects get a note, and are left out.
+// Convert makes NodePolicies and NetworkAttachmentDefinitions of the operator's objects, and of the
+// device plugin's configurations in ConfigMaps and in objects of NVIDIA's network operator. Every field with a value is converted, or a note says why it
+// has no equivalent. Other objects, and those with Err, get a note and are left out.
 func Convert(objects []Object, options Options) Result {
 	c := &converter{options: options}
 	var policies []policy
 	var networks []Object // after the policies
-	for _, o := range objects {
+	last := lastOfName(objects)
+	for i, o := range objects {
+		if o.Err != nil {
+			c.lose(o, "", "not converted: %v", o.Err)
+			continue
+		}
+		if later := last[o.String()]; o.From != "" && later > i {
+			c.lose(o, "", "not converted: it has the name of the object at %s, which replaces it in a cluster: give one of them another name", objects[later].From)
+			continue
+		}
 		means := c.checkFields(o)
 		switch o.Kind {
 		case KindPolicy:
@@ -113,6 +122,8 @@ func Convert(objects []Object, options Options) Result {
 			}
 		case KindConfigMap:
 			c.configMap(o)
+		case kindNICCluster, kindNICNode:
+			c.nicPolicy(o)
 		case KindIBNetwork:
 			c.lose(o, "", "not converted: %s", infiniband)
 		case KindOVSNetwork:
@@ -139,6 +150,17 @@ func Convert(objects []Object, options Options) Result {
 		c.Notes = append(c.Notes, Note{Object: "order", Text: orderWarning})
 	}
 	return c.Result
+}
+
+// lastOfName returns the index of the last object of each kind, namespace and name in files.
+func lastOfName(objects []Object) map[string]int {
+	out := map[string]int{}
+	for i, o := range objects {
+		if o.From != "" && o.Name != "" {
+			out[o.String()] = i
+		}
+	}
+	return out
 }
 
 func fieldsOf(kind string) []Field {

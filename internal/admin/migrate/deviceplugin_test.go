@@ -235,3 +235,18 @@ func TestPoolsHaveToBeTheSame(t *testing.T) {
 		}
 	}
 }
+
+// The device plugin's configuration in an object of NVIDIA's network operator becomes a NodePolicy.
+func TestConvertNICPolicy(t *testing.T) {
+	const config = `spec: {nodeSelector: {rail: "1"}, sriovDevicePlugin: {image: x, config: '{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["15b3"], "isRdma": true}}, {"resourceName": "b", "resourcePrefix": "x.org", "selectors": {"vdpaType": "vhost"}}]}'`
+	r := convert(t, "kind: NicNodePolicy\nmetadata: {name: rails}\n"+config+"}}\n")
+	got := spec(t, r)
+	if len(got.Pools) != 1 || got.Pools[0].Prefix != "nvidia.com" || got.NodeSelector["rail"] != "1" || r.Manifests[0].Metadata.Name != "rails" ||
+		!strings.Contains(fmt.Sprint(r.Notes), "NicNodePolicy rails: spec.sriovDevicePlugin.config: pool x.org/b is not converted") {
+		t.Errorf("%+v %v", got, r.Notes)
+	}
+	requireRefused(t, "kind: NicClusterPolicy\nmetadata: {name: c}\n"+config+", nodeAffinity: {a: b}}}\n", "NicClusterPolicy c: spec.sriovDevicePlugin.config: not converted: a NodePolicy selects nodes by labels")
+	if r := convert(t, "kind: NicClusterPolicy\nmetadata: {name: c}\nspec: {ofedDriver: {}}\n"); len(r.Manifests) > 0 || r.HasLoss() {
+		t.Error(r)
+	}
+}

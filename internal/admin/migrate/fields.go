@@ -87,7 +87,7 @@ var policyFields = []Field{
 	{Kind: KindPolicy, Path: "nicSelector.vendor", Outcome: Becomes, To: "pfs[].vendor, pools[].selectors[].vendors", Example: "15b3"},
 	{Kind: KindPolicy, Path: "nicSelector.deviceID", Outcome: Becomes, To: "pfs[].device, pools[].selectors[].devices", Why: "the PF's device ID; the pool has that of its VFs, where it is known", Example: "1017"},
 	{Kind: KindPolicy, Path: "nicSelector.rootDevices", Outcome: Becomes, To: "pfs[].pciAddress, pools[].selectors[].rootDevices", Example: items{"0000:3b:00.0"}},
-	{Kind: KindPolicy, Path: "nicSelector.pfNames", Outcome: Becomes, To: "pfs[].name, pools[].selectors[].pfNames", Why: "with the range of VFs after #", Example: items{"ens1f0#0-0"}},
+	{Kind: KindPolicy, Path: "nicSelector.pfNames", Outcome: Becomes, To: "pfs[].name, pools[].selectors[].pfNames", Why: "with the range of VFs after #; a pattern is refused, since the operator compares whole names", Example: items{"ens1f0#0-0"}},
 	{Kind: KindPolicy, Path: "nicSelector.netFilter", Outcome: Refused, Why: "it selects the NICs of one network of OpenStack or AWS, which nodes do not know: select them by rootDevices or pfNames", Example: "openstack/NetworkID:1b2c"},
 	{Kind: KindPolicy, Path: "deviceType", Outcome: Becomes, To: "pools[].deviceType", Example: "vfio-pci"},
 	{Kind: KindPolicy, Path: "isRdma", Outcome: Becomes, To: "pools[].selectors[].isRdma", Example: true},

@@ -168,15 +168,22 @@ func TestMistakesInFields(t *testing.T) {
 		"nicSelector: [{vendor: '15b3'}]":                             "spec.nicSelector: not converted: want a map with vendor, deviceID, rootDevices",
 		nics + ", pfNames: [enp3s0f0]":                                "spec.pfNames: not converted: unknown field: did you mean nicSelector.pfNames?",
 		nics + ", nodeSelectr: {a.b/c: x, a.b/d: x}":                  "spec.nodeSelectr: not converted: unknown field: did you mean nodeSelector?",
-		nics + ", nodeSelector: {rdma: true}":                         "spec.nodeSelector.rdma: not converted: it is the value true, want a text: write it in quotes",
+		nics + ", nodeSelector: {rdma: true}":                         "spec.nodeSelector.rdma: not converted: it is the value true, want a text: write it in quotes: \"true\"",
 		nics + ", nodeSelector: worker":                               `spec.nodeSelector: not converted: it is the text "worker", want a map`,
 		"nicSelector: {vendor: 8086}":                                 `spec.nicSelector.vendor: not converted: it is a number, want a text: write it in quotes: "8086"`,
 		"nicSelector: {deviceID: 1572}":                               `spec.nicSelector.deviceID: not converted: it is a number, want a text: write it in quotes: "1572"`,
-		"nicSelector: {deviceID: 10e2}":                               `spec.nicSelector.deviceID: not converted: it is a number`,
-		"nicSelector: {pfNames: enp3s0f0}":                            `spec.nicSelector.pfNames: not converted: it is the text "enp3s0f0", want a list`,
+		"nicSelector: {deviceID: 10e2}":                               `spec.nicSelector.deviceID: not converted: it is a number, want a text: write it in quotes: "10e2"`,
+		"nicSelector: {deviceID: 0158}":                               `spec.nicSelector.deviceID: not converted: it is a number, want a text: write it in quotes: "0158"`,
+		"nicSelector: {pfNames: [a, 0158]}":                           `spec.nicSelector.pfNames: not converted: element 1: it is a number, want a text: write it in quotes: "0158"`,
+		"nicSelector: {pfNames: ['ens1f*']}":                          `spec.nicSelector.pfNames: not converted: the operator takes "ens1f*" for a whole name, which no PF has`,
+		"nicSelector: {pfNames: [a, '^ens1f[01]$']}":                  `spec.nicSelector.pfNames: not converted: the operator takes "^ens1f[01]$" for a whole name`,
+		nics + ", nodeSelector: , a.b/worker: ''":                     "spec.a.b/worker: not converted: unknown field: it looks like a label of nodes: write it below nodeSelector",
+		nics + ", nodeSelectors: {}":                                  "spec.nodeSelectors: not converted: unknown field: did you mean nodeSelector?",
+		nics + ", mtuu: 0":                                            "spec.mtuu: not converted: unknown field: did you mean mtu?",
+		"nicSelector: {pfNames: enp3s0f0}":                            `spec.nicSelector.pfNames: not converted: it is the text "enp3s0f0", want a list: ["enp3s0f0"]`,
 		"nicSelector: {pfNames: [7]}":                                 "spec.nicSelector.pfNames: not converted: element 0: it is a number, want a text",
 		nics + ", numVfs: '4'":                                        `spec.numVfs: not converted: it is the text "4", want a number without quotes`,
-		nics + ", numVfs: {a: 4}":                                     `spec.numVfs.a: not converted: it is a map, want a number`,
+		nics + ", numVfs: {a: 4}":                                     `spec.numVfs: not converted: it is a map, want a number`,
 		nics + ", isRdma: 'true'":                                     `spec.isRdma: not converted: it is the text "true", want true or false without quotes`,
 	} {
 		o := "kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 4, " + text + "}\n"
@@ -190,7 +197,7 @@ func TestMistakesInFields(t *testing.T) {
 		"vlan: '100'":          `spec.vlan: not converted: it is the text "100", want a number without quotes`,
 		"spoofChk: off":        "",
 		"spoofChk: false":      "spec.spoofChk: not converted: it is the value false",
-		"ipam: {type: static}": "spec.ipam.type: not converted: it is a map, want a text",
+		"ipam: {type: static}": "spec.ipam: not converted: it is a map, want a text",
 		"resourceNames: [a]":   "spec.resourceNames: not converted: unknown field: did you mean resourceName?",
 		"metaPlugins: '{ \"type\" : \"rdma\", \"type\": \"sbr\" }'": "not converted: spec.metaPlugins: [0].type is given twice",
 		"ipam: '{\"type\": \"a\", \"type\": \"b\"}'":                "not converted: spec.ipam: type is given twice",
@@ -210,6 +217,77 @@ func requireRefused(t *testing.T, text, want string) {
 	i := slices.IndexFunc(r.Notes, func(n Note) bool { return n.Lost && strings.HasPrefix(n.String(), want) })
 	if i < 0 || len(r.Manifests) != 0 || strings.Contains(fmt.Sprint(r.Notes), "json:") {
 		t.Errorf("%s\nwant %s\n got %v, %d manifests", text, want, r.Notes, len(r.Manifests))
+	}
+}
+
+// IDs are compared in one form, so that two policies of one NIC are merged, and the VFs of a PF are found.
+func TestFormsOfIDs(t *testing.T) {
+	r := convert(t, `
+kind: SriovNetworkNodePolicy
+metadata: {name: a}
+spec: {resourceName: a, numVfs: 4, nicSelector: {vendor: "0x8086", deviceID: "158B"}}
+---
+kind: SriovNetworkNodePolicy
+metadata: {name: b}
+spec: {resourceName: b, numVfs: 6, nicSelector: {vendor: "8086", deviceID: "158b"}}
+`)
+	got := spec(t, r)
+	if len(got.PFs) != 1 || got.PFs[0].VFs.IntValue() != 6 || len(got.Pools) != 2 || fmt.Sprint(got.Pools[0].Selectors[0].Devices, got.Pools[1].Selectors[0].Devices) != "[154c] [154c]" {
+		t.Errorf("%+v %v", got, r.Notes)
+	}
+}
+
+// A label without a value selects nodes, and an empty map below a field asks for something.
+func TestEmptyValuesOfFields(t *testing.T) {
+	r := convert(t, `
+kind: SriovOperatorConfig
+metadata: {name: default}
+spec: {configDaemonNodeSelector: {node-role.kubernetes.io/worker: ""}}
+---
+kind: SriovNetworkNodePolicy
+metadata: {name: p}
+spec: {resourceName: r, numVfs: 4, nicSelector: {pfNames: [a]}, bridge: {ovs: {}}, eSwitchParams: {}, mtu: 0}
+`)
+	notes := fmt.Sprint(r.Notes)
+	if !strings.Contains(notes, "spec.configDaemonNodeSelector: set node.selector") || !strings.Contains(notes, "spec.bridge.ovs: no equivalent") || strings.Contains(notes, "eSwitchParams") {
+		t.Error(notes)
+	}
+}
+
+// An object that cannot be read hides no other one of the file.
+func TestConvertBrokenObject(t *testing.T) {
+	all := ReadAll("f.yaml", []byte(`
+kind: SriovNetworkNodePolicy
+metadata: {name: twice}
+spec: {resourceName: a, numVfs: 4, numVfs: 8, nicSelector: {pfNames: [a]}}
+---
+kind: SriovNetworkNodePolicy
+metadata: {name: good}
+spec: {resourceName: b, numVfs: 4, nicSelector: {pfNames: [b]}}
+`))
+	r := Convert(all, Options{})
+	if len(r.Manifests) != 1 || r.Manifests[0].Metadata.Name != "good" || !r.HasLoss() || !strings.Contains(fmt.Sprint(r.Notes), `SriovNetworkNodePolicy twice: not converted: f.yaml:2: invalid: line 4: mapping key "numVfs" already defined`) {
+		t.Error(r)
+	}
+}
+
+// kubectl applies the later one of two objects of one name, which replaces the earlier one.
+func TestConvertOneName(t *testing.T) {
+	r := convert(t, `
+kind: SriovNetworkNodePolicy
+metadata: {name: p}
+spec: {resourceName: a, numVfs: 4, nicSelector: {pfNames: [a]}}
+---
+kind: SriovNetworkNodePolicy
+metadata: {name: p}
+spec: {resourceName: b, numVfs: 4, nicSelector: {pfNames: [b]}}
+---
+kind: SriovNetworkNodePolicy
+metadata: {name: p, namespace: other}
+spec: {resourceName: c, numVfs: 4, nicSelector: {pfNames: [c]}}
+`)
+	if got := spec(t, r); len(got.Pools) != 2 || got.Pools[0].Name != "b" || !strings.Contains(fmt.Sprint(r.Notes), "SriovNetworkNodePolicy p: not converted: it has the name of the object at") {
+		t.Errorf("%+v %v", got, r.Notes)
 	}
 }
 

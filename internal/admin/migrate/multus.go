@@ -54,6 +54,33 @@ func readMultus(w Workload, data map[string]string) (out multusConfig, notes []N
 	return out, notes
 }
 
+// EveryPod returns the networks that an object gives to every pod: a workload of culvertd by its
+// arguments, or Multus' ConfigMap. The zero value names none.
+func EveryPod(data map[string]string, args []string) netannotation.EveryPod {
+	names, except := []string(nil), netannotation.DefaultSystemNamespaces()
+	if text, ok := flagOf(args, "default-networks"); ok {
+		names = splitNames(text)
+	}
+	if text, ok := flagOf(args, "system-namespaces"); ok {
+		except = splitNames(text)
+	}
+	if config, _ := readMultus(Workload{}, data); len(config.DefaultNetworks) > 0 && (len(config.Delegates) == 0 || config.ClusterNetwork != "") {
+		for _, name := range config.DefaultNetworks {
+			if !strings.Contains(name, "/") { // no file on the nodes
+				names = append(names, cmp.Or(config.Namespace, multusNamespace)+"/"+name)
+			}
+		}
+		if except = config.SystemNamespaces; len(except) == 0 {
+			except = []string{multusNamespace}
+		}
+	}
+	if len(names) == 0 {
+		return netannotation.EveryPod{}
+	}
+	out, _ := netannotation.ParseEveryPod(names, except) // culvertd does not start with names that it cannot read
+	return out
+}
+
 // multusNamespace has the networks of defaultNetworks, and its pods get none of them, where Multus'
 // configuration says nothing else (Multus' types.LoadNetConf).
 const multusNamespace = "kube-system"

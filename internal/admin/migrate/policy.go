@@ -55,7 +55,8 @@ func (c *converter) policy(o Object) []policy {
 		c.lose(o, "spec", "not converted: %v", err)
 		return nil
 	}
-	n := p.NICSelector
+	n := &p.NICSelector
+	n.Vendor, n.DeviceID = normalizeID(n.Vendor), normalizeID(n.DeviceID)
 	switch {
 	case o.Name == defaultPolicy:
 		c.note(o, "", "not converted: the operator ignores the policy of this name too")
@@ -66,6 +67,10 @@ func (c *converter) policy(o Object) []policy {
 	case n.Vendor == "" && n.DeviceID == "" && len(n.RootDevices) == 0 && len(n.PFNames) == 0:
 		c.lose(o, "spec.nicSelector", "not converted: without it no PF is meant")
 		return nil
+	case slices.ContainsFunc(n.PFNames, isPattern):
+		name := n.PFNames[slices.IndexFunc(n.PFNames, isPattern)]
+		c.lose(o, "spec.nicSelector.pfNames", "not converted: the operator takes %s for a whole name, which no PF has: write the names of the PFs", excerpt.Quote(name))
+		return nil
 	}
 	if err := p.findMistake(c.options); err != nil {
 		c.lose(o, "", "not converted: %v", err)
@@ -73,6 +78,13 @@ func (c *converter) policy(o Object) []policy {
 	}
 	return []policy{p}
 }
+
+// normalizeID returns a vendor or device ID as Culvert writes it, so that IDs can be compared.
+func normalizeID(id string) string { return strings.TrimPrefix(strings.ToLower(id), "0x") }
+
+// isPattern reports whether a name has signs of a pattern or a regular expression. A NodePolicy would
+// take it for a pattern, and so have more PFs than the policy.
+func isPattern(name string) bool { return strings.ContainsAny(name, `*?+^$|\[](){}`) }
 
 // findMistake returns why the NodePolicy of a single policy would be refused. The policies that
 // share a NodePolicy with it are converted all the same.

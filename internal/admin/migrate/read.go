@@ -71,8 +71,14 @@ func ReadAll(file string, text []byte) (out []Object) {
 	return out
 }
 
+// noKind is the kind of what is no object of Kubernetes.
+const noKind = "document"
+
+// HasKind reports whether the object names its kind, so that messages can name the object.
+func (o Object) HasKind() bool { return o.Kind != noKind }
+
 func brokenDocument(from string, err error) Object {
-	return Object{Kind: "document", From: from, Err: err}
+	return Object{Kind: noKind, From: from, Err: err}
 }
 
 // splitDocuments yields the parts of a file between the lines that begin with ---, each with the

@@ -51,6 +51,9 @@ func newFiles(documents []document) files {
 		if global, on := isolationOf(o); on {
 			f.rules.Isolation.On, f.rules.Isolation.Global = true, append(f.rules.Isolation.Global, global...)
 		}
+		if every := migrate.EveryPod(o.Data, argumentsOf(o)); len(f.rules.EveryPod.Networks) == 0 {
+			f.rules.EveryPod = every
+		}
 	}
 	return f
 }
@@ -120,7 +123,19 @@ func devicePluginsOf(o migrate.Object) map[string]string {
 // isolationOf reports whether an object switches namespace isolation on, and which namespaces are
 // global then: a DaemonSet of culvertd or of Multus by its arguments, or Multus' ConfigMap.
 func isolationOf(o migrate.Object) (global []string, on bool) {
-	var args []string
+	global, on = migrate.Isolation(o.Data, argumentsOf(o))
+	switch {
+	case !on || len(global) > 0:
+	case o.Kind == migrate.KindConfigMap || strings.Contains(o.Name, "multus"):
+		global = migrate.MultusGlobal()
+	default:
+		global = netannotation.DefaultGlobal()
+	}
+	return global, on
+}
+
+// argumentsOf returns the commands and arguments of the containers of a workload.
+func argumentsOf(o migrate.Object) (args []string) {
 	containers, _ := valueBelow(o.Spec, "template", "spec")["containers"].([]any)
 	for _, c := range containers {
 		m, _ := c.(map[string]any)
@@ -131,15 +146,7 @@ func isolationOf(o migrate.Object) (global []string, on bool) {
 			}
 		}
 	}
-	global, on = migrate.Isolation(o.Data, args)
-	switch {
-	case !on || len(global) > 0:
-	case o.Kind == migrate.KindConfigMap || strings.Contains(o.Name, "multus"):
-		global = migrate.MultusGlobal()
-	default:
-		global = netannotation.DefaultGlobal()
-	}
-	return global, on
+	return args
 }
 
 // poolExists warns if the objects of the files make pools, but not the pool of a network.

@@ -16,6 +16,7 @@ import (
 type podTemplate struct {
 	place       string // the path of the template; empty for the object itself
 	annotations map[string]any
+	selector    map[string]any // its nodeSelector
 	count       count
 	guest       *guest // nil for a pod that is no guest
 }
@@ -36,7 +37,17 @@ func podsIn(d document) []podTemplate {
 		delete(whole, "metadata") // its annotations are those of the object itself
 	}
 	f.searchMap(whole, podPlace{count: count{n: 1, perNode: d.Kind == kindDaemonSet}})
+	if own := valueBelow(d.whole, "metadata", "annotations"); len(f.pods) == 0 && !f.hasTemplate && givesAnnotations(d) && asksForNetworks(own) {
+		f.addPod(podTemplate{annotations: own}, podPlace{count: count{n: 1}})
+	}
 	return f.pods
+}
+
+// givesAnnotations reports whether an object may give its own annotations to its pods, as KServe's
+// InferenceServices do. Kubernetes' own kinds and guests of KubeVirt do not.
+func givesAnnotations(d document) bool {
+	group, _, _ := strings.Cut(d.APIVersion, "/")
+	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && group != "kubevirt.io"
 }
 
 // Bounds on the search in an object. The deepest templates in use have ten levels.
@@ -60,6 +71,8 @@ func (p podPlace) enterPath(path string) podPlace {
 type podFinder struct {
 	left int // how many maps may still be searched
 	pods []podTemplate
+	// hasTemplate is set if there is a template of pods, whose annotations count.
+	hasTemplate bool
 }
 
 func (f *podFinder) searchValue(value any, at podPlace) {
@@ -81,15 +94,16 @@ func (f *podFinder) searchMap(m map[string]any, at podPlace) {
 		return
 	}
 	at.count = at.count.countWithin(m)
+	f.hasTemplate = f.hasTemplate || valueBelow(m, "template", "spec")["containers"] != nil
 	skip := ""
 	if annotations := valueBelow(m, "metadata", "annotations"); asksForNetworks(annotations) {
-		f.addPod(podTemplate{annotations: annotations}, at)
+		f.addPod(podTemplate{annotations: annotations, selector: valueBelow(m, "spec", "nodeSelector")}, at)
 		skip = "metadata"
 	} else if asksForNetworks(m) { // podMetadata.annotations, podAnnotations and the like
 		f.addPod(podTemplate{annotations: m}, at)
 	}
 	if g := guestOf(m); g != nil {
-		f.addPod(podTemplate{annotations: g.makeAnnotations(), guest: g}, at)
+		f.addPod(podTemplate{annotations: g.makeAnnotations(), selector: valueBelow(m, "nodeSelector"), guest: g}, at)
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if key != skip {
@@ -158,6 +172,7 @@ func (v *Verdict) judgeTemplate(p podTemplate, d document, all files) {
 	}
 	made := p.makePod(d)
 	v.judgePod(made, all)
+	v.judgeNodes(made, maps.Clone(p.selector), all)
 	if p.guest != nil {
 		v.judgeGuest(*p.guest, made, all)
 	}
@@ -173,11 +188,18 @@ func hasPlaceholder(text string) bool {
 // builtinWorkloads are the kinds of Kubernetes that make pods of a template.
 var builtinWorkloads = []string{"DaemonSet", kindDeployment, "ReplicaSet", "StatefulSet", "Job", kindCronJob, "ReplicationController"}
 
-// strayAnnotations warns of a workload that asks for networks in its own annotations, which its pods
-// do not get.
+// strayAnnotations warns of an object that asks for networks in its own annotations, which no pods
+// get.
 func (v *Verdict) strayAnnotations(d document) bool {
-	if !slices.Contains(builtinWorkloads, d.Kind) || !asksForNetworks(valueBelow(d.whole, "metadata", "annotations")) {
+	if !asksForNetworks(valueBelow(d.whole, "metadata", "annotations")) {
 		return false
+	}
+	if group, _, _ := strings.Cut(d.APIVersion, "/"); !slices.Contains(builtinWorkloads, d.Kind) && (group == "" || strings.Contains(group, ".") && group != "kubevirt.io") {
+		return false
+	}
+	if !slices.Contains(builtinWorkloads, d.Kind) {
+		v.addWarning("metadata.annotations asks for networks, which has no effect on a %s: write it into the annotations of pods", d.Kind)
+		return true
 	}
 	place := "spec.template"
 	if d.Kind == kindCronJob {

@@ -124,3 +124,64 @@ func TestGuests(t *testing.T) {
 		}
 	}
 }
+
+// The node labels of a pod's networks are compared with one another and with the pod's nodeSelector.
+func TestNodesOfNetworks(t *testing.T) {
+	on := func(name, label string) string {
+		return "kind: NetworkAttachmentDefinition\nmetadata: {name: " + name + ", annotations: {k8s.v1.cni.cncf.io/nodeSelector: '" + label + "'}}\nspec: {config: '{\"type\":\"sriov\"}'}\n---\n"
+	}
+	pod := func(selector string) string {
+		return "kind: Pod\nmetadata: {name: p, annotations: {k8s.v1.cni.cncf.io/networks: 'a,b'}}\nspec: {nodeSelector: {" + selector + "}, containers: []}\n"
+	}
+	const works = "NetworkAttachmentDefinition a: works\nNetworkAttachmentDefinition b: works\nPod p: "
+	checkVerdicts(t, map[string]verdictCase{
+		"one label":     {on("a", "rack=7") + on("b", "rack=7") + pod(""), works + "works\n"},
+		"the pod's own": {on("a", "rack=7") + on("b", "fast") + pod("rack: '7', fast: ''"), works + "works\n"},
+		"another of the pod": {
+			on("a", "rack=7") + on("b", "rack=7") + pod("rack: '8'"),
+			works + "works, with warnings\n  warning: network default/a is on nodes with the label rack=7, and the pod's nodeSelector says rack=8, which stays\n  warning: network default/b is",
+		},
+		"two networks": {
+			on("a", "rack=7") + on("b", "rack=8") + pod(""),
+			works + "works, with warnings\n  warning: network default/b is on nodes with the label rack=8, and network default/a on nodes with rack=7: no node has both\n",
+		},
+		"of a template": {
+			on("a", "rack=7") + "kind: Deployment\nmetadata: {name: d}\nspec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.io/networks: a}}, spec: {nodeSelector: {rack: '8'}}}}\n",
+			"NetworkAttachmentDefinition a: works\nDeployment d: works, with warnings\n  warning: network default/a is on nodes",
+		},
+		"no label": {on("a", "a b=c"), "NetworkAttachmentDefinition a: works, with warnings\n  warning: annotation k8s.v1.cni.cncf.io/nodeSelector: invalid: \"a b=c\" is no label of a node: want one key="},
+	})
+}
+
+// Networks of every pod come before those that a pod asks for.
+func TestNetworksOfEveryPod(t *testing.T) {
+	const (
+		networks = "kind: NetworkAttachmentDefinition\nmetadata: {name: n, namespace: kube-system}\nspec: {config: '{\"type\":\"sriov\"}'}\n---\n" + plain
+		works    = "NetworkAttachmentDefinition kube-system/n: works\nNetworkAttachmentDefinition n: works\n"
+		culvertd = "kind: DaemonSet\nmetadata: {name: culvertd}\nspec: {template: {spec: {containers: [{name: c, args: [--default-networks=n, --system-namespaces=quiet]}]}}}\n---\n"
+		multus   = "kind: ConfigMap\nmetadata: {name: multus}\ndata: {daemon-config.json: '{\"defaultNetworks\":[\"n\"],\"systemNamespaces\":[\"quiet\"]}'}\n---\n"
+		pod      = "kind: Pod\nmetadata: {name: p, namespace: NAMESPACE, annotations: {k8s.v1.cni.cncf.io/networks: default/n@net1}}\nspec: {containers: []}\n"
+		twice    = "refused\n  refused: network default/n (net1): interface net1: "
+	)
+	in := func(namespace string) string { return strings.ReplaceAll(pod, "NAMESPACE", namespace) }
+	checkVerdicts(t, map[string]verdictCase{
+		"none":                {networks + in("a"), works + "Pod a/p: works\n"},
+		"culvertd's":          {networks + culvertd + in("a"), works + "Pod a/p: " + twice},
+		"Multus'":             {networks + multus + in("a"), works + "Pod a/p: " + twice},
+		"a system namespace":  {networks + culvertd + in("quiet"), works + "Pod quiet/p: works\n"},
+		"Multus' own":         {networks + multus + in("quiet"), works + "Pod quiet/p: works\n"},
+		"with delegates":      {networks + strings.Replace(multus, "{\"default", "{\"delegates\":[{}],\"default", 1) + in("a"), works + "Pod a/p: works\n"},
+		"a network elsewhere": {networks + strings.Replace(culvertd, "networks=n", "networks=m", 1) + in("a"), works + "Pod a/p: "},
+	})
+}
+
+// Objects of other projects without a template give their pods their own annotations. Kubernetes'
+// own kinds do not.
+func TestOwnAnnotations(t *testing.T) {
+	const asks = "metadata: {name: x, annotations: {k8s.v1.cni.cncf.io/networks: 'b//c'}}\n"
+	checkVerdicts(t, map[string]verdictCase{
+		"an InferenceService": {"apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\n" + asks + "spec: {predictor: {model: {}}}\n", "InferenceService x: refused\n  refused: annotation k8s.v1.cni.cncf.io/networks: "},
+		"with a template":     {"apiVersion: argoproj.io/v1alpha1\nkind: Rollout\n" + asks + "spec: {template: {spec: {containers: []}}}\n", ""},
+		"a Namespace":         {"apiVersion: v1\nkind: Namespace\n" + asks, "Namespace x: works, with warnings\n  warning: metadata.annotations asks for networks, which has no effect on a Namespace: write it into the annotations of pods\n"},
+	})
+}

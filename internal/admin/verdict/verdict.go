@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/config"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 )
 
@@ -157,6 +158,9 @@ func (v *Verdict) judgeNetwork(n api.NetworkDefinition, all files) {
 	}
 	if j.NoAddress != nil {
 		v.addRefusal("%v", j.NoAddress)
+	}
+	if _, _, err := netannotation.ParseNodeSelector(n.Annotations); err != nil {
+		v.addWarning("%v", err)
 	}
 	v.Warnings = append(v.Warnings, j.Warnings...)
 	v.misspelledTypes(j)

@@ -1,37 +1,20 @@
 package controller
 
 import (
-	"fmt"
-	"strings"
-
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/culvert-net/culvert/internal/network/netannotation"
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // neededLabel is a label that the node of a pod has to have for a network.
 type neededLabel struct{ network, key, value string }
 
-// parseNodeSelector reads the annotation nodeSelector of a network: key=value, or a key alone whose
-// value is empty. The error wraps vf.ErrInvalid.
-func parseNodeSelector(text string) (key, value string, err error) {
-	key, value, _ = strings.Cut(text, "=")
-	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-	if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-		return "", "", fmt.Errorf("%w: %.80q is no label of a node: want one key=value", vf.ErrInvalid, text)
-	}
-	return key, value, nil
-}
-
 // warnNodeSelector returns a warning if the annotation nodeSelector of a network is no label.
 func warnNodeSelector(annotations map[string]string) []string {
-	text, is := annotations[netannotation.NodeSelector]
-	if _, _, err := parseNodeSelector(text); is && err != nil {
-		return []string{fmt.Sprintf("annotation %s: %v; pods may come to nodes without this network", netannotation.NodeSelector, err)}
+	if _, _, err := netannotation.ParseNodeSelector(annotations); err != nil {
+		return []string{err.Error()}
 	}
 	return nil
 }
@@ -39,14 +22,12 @@ func warnNodeSelector(annotations map[string]string) []string {
 // addLabel adds the label that a network's annotation nodeSelector names. If an earlier network
 // names another value, that value stays, since no node has both.
 func (n *needs) addLabel(network *metav1.PartialObjectMetadata) {
-	text, is := network.Annotations[netannotation.NodeSelector]
-	if !is {
-		return
-	}
 	name := network.Namespace + "/" + network.Name
-	key, value, err := parseNodeSelector(text)
+	key, value, err := netannotation.ParseNodeSelector(network.Annotations)
 	if err != nil {
-		n.warn("network %s: annotation %s: %v; the pod may come to a node without that network", name, netannotation.NodeSelector, err)
+		n.warn("network %s: %v", name, err)
+	}
+	if key == "" {
 		return
 	}
 	for _, l := range n.labels {

@@ -34,6 +34,9 @@ func (m Modules) Can(name string) bool {
 // moduleName returns the kernel's spelling of a module's name.
 func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }
 
+// OfArgument begins the place of an argument of the kernel.
+const OfArgument = "the kernel's argument "
+
 // modprobeDirs are the folders of modprobe.d(5), the most important first.
 var modprobeDirs = []string{"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"}
 
@@ -41,7 +44,7 @@ func (r *reader) readModules(release string, cmdline []string) Modules {
 	m := Modules{Loaded: r.listNames("sys/module"), Blocked: map[string]string{}, VFIOIDs: map[string]string{}}
 	for _, argument := range cmdline {
 		if name, option, ok := strings.Cut(argument, "."); ok && moduleName(name) == "vfio_pci" {
-			m.addVFIOIDs("the kernel's argument "+argument, option)
+			m.addVFIOIDs(OfArgument+argument, option)
 		}
 	}
 	if release != "" && !strings.ContainsAny(release, "/") {

@@ -36,10 +36,35 @@ func hostileTrees() map[string]map[string]string {
 		"braces":            {"etc/rc.local": "for i in " + strings.Repeat("{1..9999}", 500) + "; do ip link set enp1s0f0 vf $i mac x; done\n"},
 		"nested shells":     {"etc/rc.local": strings.Repeat("sh -c \"", 2000) + write},
 		"quotes":            {"etc/rc.local": strings.Repeat("$(\"'`", maxLine) + "\n"},
+		"functions":         {"etc/rc.local": callsOf(40)},
+		"nested functions":  {"etc/rc.local": nestedFunctions(10000)},
+		"replacements":      {"etc/rc.local": "A=x\n" + strings.Repeat("A=${A//x/"+strings.Repeat("x", 1000)+"}\n", 900)},
+		"open functions":    {"etc/rc.local": strings.Repeat("f() {\n", 100_000)},
+		"open lists":        {"etc/rc.local": strings.Repeat("A=(\n", 200_000)},
+		"open conditions":   {"etc/rc.local": strings.Repeat("$(dirname $(cd `", 60_000)},
 		"rules":             {"etc/udev/rules.d/a.rules": strings.Repeat(`KERNEL=="a|b|c*", ATTR{sriov_numvfs}="4"`+"\n", 20000)},
 		"YAML with aliases": {"etc/os-net-config/config.yaml": "a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\n" + strings.Repeat("- [", 2000)},
 		"many maps":         {"etc/os-net-config/config.yaml": strings.Repeat("- {type: sriov_pf, name: enp1s0f0, numvfs: 4}\n", 20000)},
 	}
+}
+
+// callsOf returns functions of which each calls the next one twice.
+func callsOf(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "f%d() {\nf%d $1\nf%d $1\n}\n", i, i+1, i+1)
+	}
+	return b.String() + "f0 enp1s0f0\n"
+}
+
+// nestedFunctions returns functions of which each has the next one in its body.
+func nestedFunctions(n int) string {
+	var begin, end strings.Builder
+	for i := range n {
+		fmt.Fprintf(&begin, "f%d() {\n", i)
+		fmt.Fprintf(&end, "}\nf%d\n", n-1-i)
+	}
+	return begin.String() + end.String()
 }
 
 // readTree reads a tree, and measures the time.

@@ -25,25 +25,30 @@ func splitWords(s string) []string {
 	})
 }
 
+// braced matches a variable that stays unknown. Its operators may look like a pattern: ${A%%:*}.
+var braced = regexp.MustCompile(`\$\{[^{}]*\}`)
+
 // isNamedBy reports whether a text names a device: by name, by PCI address or by model. Patterns count
 // in a path, but not in a command whose output is meant.
 func (d Device) isNamedBy(text string) bool {
 	address := d.PCI.String()
+	text = braced.ReplaceAllString(text, " ")
 	computed := strings.ContainsAny(text, "`") || strings.Contains(text, "$(")
 	for _, w := range splitWords(text) {
 		w = strings.TrimFunc(w, func(r rune) bool { return r == ':' || r == '.' })
 		pattern := !computed && strings.ContainsAny(w, "*?[")
 		switch {
-		case w == d.Name && d.Name != "", w == address, w == strings.TrimPrefix(address, "0000:"), w == "pci-"+address:
+		case d.isCalled(w), w == address, w == strings.TrimPrefix(address, "0000:"), w == "pci-"+address:
 			return true
 		case d.Model != "" && strings.HasPrefix(strings.ToLower(w)+":", d.Model+":"): // with a subsystem perhaps
 			return true
-		case pattern && d.isPF() && matchesGlob(w, d.Name), pattern && strings.Contains(w, ":") && matchesGlob(w, address):
+		case pattern && d.isPF() && anyGlob([]string{w}, d.names()...), pattern && strings.Contains(w, ":") && matchesGlob(w, address):
 			return true
 		}
 	}
 	// udev's [net/enp1s0f0]device/sriov_numvfs
-	return d.Name != "" && strings.Contains(text, "[net/"+d.Name+"]") || strings.Contains(text, "[pci/"+address+"]")
+	return strings.Contains(text, "[pci/"+address+"]") ||
+		slices.ContainsFunc(d.names(), func(name string) bool { return name != "" && strings.Contains(text, "[net/"+name+"]") })
 }
 
 // namesDevice reports whether the objects of a line name a device.
@@ -106,9 +111,19 @@ func (h handLine) findDevices(functions []Device) []Device {
 		}
 	}
 	if len(named) > 0 || !slices.ContainsFunc(h.objects, ofSubject.MatchString) {
-		return named
+		return h.takeVFs(named, functions)
 	}
-	return ruled
+	return h.takeVFs(ruled, functions)
+}
+
+// takeVFs replaces the PFs by all of their VFs, if a line binds drivers to these: PF/device/virtfn*.
+func (h handLine) takeVFs(found, functions []Device) []Device {
+	if h.setting != Binding || len(h.vfs) > 0 || !slices.ContainsFunc(h.objects, func(o string) bool { return strings.Contains(o, "/virtfn") }) {
+		return found
+	}
+	return slices.DeleteFunc(slices.Clone(functions), func(d Device) bool {
+		return d.isPF() || !slices.ContainsFunc(found, func(f Device) bool { return f.PF == d.PF })
+	})
 }
 
 var (

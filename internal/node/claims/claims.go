@@ -1,13 +1,13 @@
 // Package claims finds the other programs of this host that are set up to configure a PF or its
 // VFs: NetworkManager, systemd-networkd and udev's .link files, netplan, ifupdown, RHEL's ifcfg
-// files, os-net-config, Incus and LXD, and files that people write by hand (udev rules, units,
-// scripts, modprobe.d). It reads their files and returns claims with file and line. culvertd shows
-// the claims in its status, and culvert doctor explains them. Culvert changes none of these files:
-// it keeps its own rules and reports the claims.
+// files, os-net-config, cloud-init, nmstate, Incus and LXD, and files that people write by hand (udev
+// rules, units, scripts, modprobe.d). It reads their files and returns claims with file and line.
+// culvertd shows the claims in its status, and culvert doctor explains them. Culvert changes none of
+// these files: it keeps its own rules and reports the claims.
 //
 // One scanner reads what people write by hand: places (places.go) say where, forms (forms.go) say
 // which program and which file of sysfs sets what. It interprets no shell beyond variables with known
-// values and loops over them, and follows scripts that a line names.
+// values, loops over them and functions, and follows scripts that a line names.
 //
 // The package does not guess beyond the files: it leaves out profiles that were loaded from
 // elsewhere, and [Match] keys that need udev's database.
@@ -81,9 +81,12 @@ func (c Claim) Where() string {
 
 // Device is a netdevice that a claim can be about.
 type Device struct {
-	PF     string // label of its PF, or its own
-	VF     int    // index, or -1 for the PF itself
-	Name   string // netdevice; may be empty
+	PF   string // label of its PF, or its own
+	VF   int    // index, or -1 for the PF itself
+	Name string // netdevice; may be empty
+	// Others are further names of the netdevice: alternative ones (altname of ip link), and that of the
+	// port.
+	Others []string
 	Driver string
 	MAC    vf.MAC // permanent
 	PCI    vf.PCIAddr
@@ -100,7 +103,7 @@ func Devices(pfs []vf.PF) []Device {
 func listFunctions(pfs []vf.PF) []Device {
 	var all []Device
 	for _, pf := range pfs {
-		all = append(all, Device{PF: pf.Label(), VF: -1, Name: pf.Name, Driver: pf.Driver, MAC: pf.ID.MAC, PCI: pf.PCI, Model: modelOf(pf.Vendor, pf.Device)})
+		all = append(all, Device{PF: pf.Label(), VF: -1, Name: pf.Name, Others: otherNames(pf), Driver: pf.Driver, MAC: pf.ID.MAC, PCI: pf.PCI, Model: modelOf(pf.Vendor, pf.Device)})
 		for _, v := range pf.VFs {
 			d := Device{PF: pf.Label(), VF: v.ID.Index, Driver: v.Driver, PCI: v.PCI, Model: modelOf(v.Vendor, v.Device)}
 			if v.Link != nil && v.Link.Netns == "" {
@@ -111,6 +114,17 @@ func listFunctions(pfs []vf.PF) []Device {
 	}
 	return all
 }
+
+// otherNames returns the names of a PF beside that of its netdevice.
+func otherNames(pf vf.PF) []string {
+	return slices.DeleteFunc(pf.Names(), func(name string) bool { return name == pf.Name })
+}
+
+// names returns the names of a device. The first may be empty.
+func (d Device) names() []string { return append([]string{d.Name}, d.Others...) }
+
+// isCalled reports whether a name is one of the device's names.
+func (d Device) isCalled(name string) bool { return name != "" && slices.Contains(d.names(), name) }
 
 func modelOf(vendor, device string) string {
 	if vendor == "" || device == "" {

@@ -17,6 +17,20 @@ type effect struct {
 	driver string
 }
 
+// cleanObjects takes the backslashes off the objects, which a unit has before the colons of an address,
+// and takes the VFs that the objects name by a path.
+func (e *effect) cleanObjects() {
+	e.objects = slices.Clone(e.objects)
+	for i, o := range e.objects {
+		e.objects[i] = strings.ReplaceAll(o, `\`, "")
+		if m := vfOfPath.FindStringSubmatch(o); m != nil {
+			e.vfs = append(e.vfs, parseIndexes(m[1:])...)
+		}
+	}
+	slices.Sort(e.vfs)
+	e.vfs = slices.Compact(e.vfs)
+}
+
 // sysfsKeys are the files of sysfs that set something of a VF. The first match of driver, if there
 // is one, names a driver.
 var sysfsKeys = []struct {
@@ -24,6 +38,7 @@ var sysfsKeys = []struct {
 	setting Setting
 }{
 	{regexp.MustCompile(`(?:^|[/}])sriov_numvfs$`), Count},
+	{regexp.MustCompile("^(?:\\$\\(|`).*\\bsriov_numvfs\\b.*[)`]$"), Count}, // $(find /sys -name sriov_numvfs | grep PF)
 	{regexp.MustCompile(`(?:^|/)driver_override$`), Binding},
 	{regexp.MustCompile(`(?:^|/)drivers/([^/]+)/(?:bind|new_id)$`), Binding},
 	{regexp.MustCompile(`(?:^|/)(?:driver|drivers/[^/]+)/unbind$`), Binding},
@@ -34,7 +49,7 @@ var sysfsKeys = []struct {
 }
 
 var (
-	vfOfPath   = regexp.MustCompile(`/(?:virtfn|sriov/)([0-9]{1,5})/`)
+	vfOfPath   = regexp.MustCompile(`/(?:virtfn([0-9]{1,5})\b|sriov/([0-9]{1,5})/)`)
 	boundModel = regexp.MustCompile(`^(?:0x)?([0-9a-fA-F]{4})[ :](?:0x)?([0-9a-fA-F]{4})\b`)
 )
 
@@ -47,9 +62,6 @@ func effectOfWrite(file, value string) (effect, bool) {
 			continue
 		}
 		e := effect{setting: k.setting, objects: []string{file}, value: value}
-		if v := vfOfPath.FindStringSubmatch(file); v != nil {
-			e.vfs = parseIndexes(v[1:])
-		}
 		switch {
 		case k.setting != Binding || strings.HasSuffix(file, "driver_override"):
 		case boundModel.MatchString(value): // new_id
@@ -86,6 +98,14 @@ func (w words) firstTexts() []string {
 		out[i] = w[i][0]
 	}
 	return out
+}
+
+// textAt returns the first text of a word; empty if there is none.
+func (w words) textAt(i int) string {
+	if i >= len(w) {
+		return ""
+	}
+	return w[i][0]
 }
 
 // form is a program that sets something of a VF, with the function that reads its arguments.

@@ -5,10 +5,17 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // brief returns the claims of a host's files on one line each: PF, VFs, setting, value.
 func brief(t *testing.T, files map[string]string) string {
+	t.Helper()
+	return briefOn(t, host(), files)
+}
+
+func briefOn(t *testing.T, pfs []vf.PF, files map[string]string) string {
 	t.Helper()
 	root := fstest.MapFS{}
 	for name, text := range files {
@@ -19,7 +26,7 @@ func brief(t *testing.T, files map[string]string) string {
 		t.Fatal(err)
 	}
 	var out []string
-	for _, c := range rules.On(host()) {
+	for _, c := range rules.On(pfs) {
 		pf := c.PF
 		if pf == "" {
 			pf = "?"
@@ -89,7 +96,7 @@ func TestShellForms(t *testing.T) {
 		{"N=2\nfor ((i=0; i<N; i++)); do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1 VF settings"},
 		{"N=3\nfor i in $(seq 0 $((N-1))); do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1#2 VF settings"},
 		{"sudo bash -c \"for i in {0..1}; do ip link set enp1s0f0 vf \\$i trust on; done\"", "enp1s0f0#0#1 VF settings"},
-		{"i=0\nwhile [ $i -lt 4 ]; do ip link set enp1s0f0 vf $((i)) trust on; done", "enp1s0f0 VF settings"},
+		{"i=0\nwhile [ $i -lt 4 ]; do ip link set enp1s0f0 vf $((i)) trust on; done", "enp1s0f0#0#1#2#3 VF settings"},
 		{"ip -b /etc/vfs.batch", "enp1s0f0#1 VF settings"},
 		{"echo 02:00:00:00:00:01 > /sys/class/net/enp1s0f0/device/sriov/2/mac", "enp1s0f0#2 VF settings 02:00:00:00:00:01"},
 		{"devlink port function set pci/0000:01:00.1/2 hw_addr 02:00:00:00:00:01", "enp1s0f1 VF settings"},

@@ -104,7 +104,7 @@ func (r ifupdownRules) claimsOn(d Device) []Claim {
 	}
 	var out []Claim
 	for _, i := range r.ifaces {
-		if i.name != "" && i.name == d.Name {
+		if d.isCalled(i.name) {
 			e := i.at
 			c := d.newClaim(Ifupdown, entry{file: e.file, line: e.line}, Managed)
 			c.Says = excerpt.Line(e.key + " " + e.value)
@@ -114,7 +114,7 @@ func (r ifupdownRules) claimsOn(d Device) []Claim {
 			}
 		}
 		for _, e := range i.lines {
-			if e.key == "mtu" && i.name != "" && i.name == d.Name {
+			if e.key == "mtu" && d.isCalled(i.name) {
 				c := d.newClaim(Ifupdown, entry{file: e.file, line: e.line, value: e.value}, MTU)
 				c.Says = excerpt.Line(e.key + " " + e.value)
 				c.HandOver = []string{"remove that line from " + c.Where()}

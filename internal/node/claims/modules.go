@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -18,9 +19,19 @@ func effectOfOption(module, option string) []effect {
 	case key == "max_vfs" || key == "num_vfs":
 		return []effect{{setting: Count, driver: module, value: value}}
 	case key == "ids" && (module == "vfio_pci" || module == "pci_stub"):
-		return []effect{{setting: Binding, objects: strings.Split(value, ","), value: strings.ReplaceAll(module, "_", "-")}}
+		return []effect{{setting: Binding, objects: padModels(strings.Split(value, ",")), value: strings.ReplaceAll(module, "_", "-")}}
 	}
 	return nil
+}
+
+// padModels writes the vendor and the device of models with four digits each: 1af4:41 is 1af4:0041.
+func padModels(models []string) []string {
+	for i, m := range models {
+		if parts := strings.SplitN(m, ":", 3); len(parts) > 1 {
+			models[i] = fmt.Sprintf("%04s:%04s", parts[0], parts[1])
+		}
+	}
+	return models
 }
 
 // readModprobe reads modprobe MODULE OPTION=VALUE.

@@ -108,12 +108,12 @@ func (r netplanRules) matchesDevice(id string, d Device) bool {
 	e := r.ethernets[id]
 	name, mac, driver := e["match.name"].value, e["match.macaddress"].value, e["match.driver"].value
 	if name == "" && mac == "" && driver == "" {
-		return id == d.Name
+		return d.isCalled(id)
 	}
-	if renamed := e["set-name"].value; renamed != "" && renamed == d.Name {
+	if renamed := e["set-name"].value; d.isCalled(renamed) {
 		name = ""
 	}
-	return (name == "" || anyGlob(strings.Fields(name), d.Name)) &&
+	return (name == "" || anyGlob(strings.Fields(name), d.names()...)) &&
 		(mac == "" || strings.EqualFold(mac, d.MAC.String())) &&
 		(driver == "" || anyGlob(strings.Fields(driver), d.Driver))
 }

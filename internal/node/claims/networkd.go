@@ -106,7 +106,9 @@ func matchesKey(key string, values []string, d Device) bool {
 		return true // an empty value resets the key
 	}
 	switch key {
-	case "Name", "OriginalName":
+	case "Name":
+		return anyGlob(values, d.names()...)
+	case "OriginalName":
 		return anyGlob(values, d.Name)
 	case "Driver":
 		return anyGlob(values, d.Driver)
@@ -122,11 +124,14 @@ func matchesKey(key string, values []string, d Device) bool {
 	return false
 }
 
-// anyGlob matches a list of shell patterns; a leading ! inverts the result of the whole list.
-func anyGlob(patterns []string, s string) bool {
+// anyGlob matches any of several texts with a list of shell patterns; a leading ! inverts the result
+// of the whole list.
+func anyGlob(patterns []string, texts ...string) bool {
 	rest, inverted := strings.CutPrefix(patterns[0], "!")
 	patterns = append([]string{rest}, patterns[1:]...)
-	found := slices.ContainsFunc(patterns, func(p string) bool { return p != "" && matchesGlob(p, s) })
+	found := slices.ContainsFunc(texts, func(s string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return p != "" && matchesGlob(p, s) })
+	})
 	return found != inverted
 }
 

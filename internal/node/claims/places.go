@@ -3,6 +3,7 @@ package claims
 import (
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -25,13 +26,20 @@ var places = []place{
 	{dirs: []string{"etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d", "lib/tmpfiles.d"}, suffixes: []string{".conf"}, manager: "systemd-tmpfiles", scan: (*scanner).scanTmpfiles},
 	{dirs: []string{"etc/sysfs.d"}, suffixes: []string{".conf"}, files: []string{"etc/sysfs.conf"}, manager: "sysfsutils", scan: (*scanner).scanSysfsConf},
 	{dirs: []string{"etc/cron.d"}, files: []string{"etc/crontab"}, manager: "cron", scan: (*scanner).scanCron},
-	{dirs: []string{"var/spool/cron/crontabs", "var/spool/cron"}, manager: "cron", scan: (*scanner).scanCrontab},
+	{dirs: []string{"var/spool/cron/crontabs", "var/spool/cron/tabs", "var/spool/cron"}, manager: "cron", scan: (*scanner).scanCrontab},
 	{dirs: []string{"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"}, suffixes: []string{".conf"}, manager: "modprobe", scan: (*scanner).scanModprobe},
 	{dirs: []string{"boot/loader/entries", "etc/default/grub.d"}, files: []string{"proc/cmdline", "etc/default/grub", "etc/kernel/cmdline"}, manager: KernelArguments, scan: (*scanner).scanArguments},
 	{dirs: []string{"etc/driverctl.d"}, manager: "driverctl", scan: (*scanner).scanDriverctl},
 	{files: osNetConfigFiles, manager: osNetConfig, scan: (*scanner).scanOSNetConfig},
 	preseedPlace(incus, "etc/incus"), preseedPlace(incus, "var/lib/incus"),
 	preseedPlace(lxd, "etc/lxd"), preseedPlace(lxd, "var/lib/lxd"), preseedPlace(lxd, "var/snap/lxd/common/lxd"),
+	{dirs: []string{"etc/nmstate"}, suffixes: []string{".yml", ".yaml"}, manager: "nmstate", scan: (*scanner).scanNMState},
+	{files: []string{"etc/sriov-netplan-shim/interfaces.yaml"}, manager: "sriov-netplan-shim", scan: (*scanner).scanShim},
+	{dirs: []string{"etc/cloud/cloud.cfg.d"}, suffixes: []string{".cfg"}, files: []string{"etc/cloud/cloud.cfg", "var/lib/cloud/instance/cloud-config.txt"}, manager: cloudInit, scan: (*scanner).scanCloudConfig},
+	{dirs: []string{"etc/libvirt/qemu/networks"}, suffixes: []string{".xml"}, manager: "libvirt", scan: (*scanner).scanLibvirtNetwork},
+	scriptPlace(cloudInit, "var/lib/cloud/scripts/per-boot"),
+	scriptPlace("the initramfs", "etc/initramfs-tools/scripts/init-top", "etc/initramfs-tools/scripts/init-premount", "etc/initramfs-tools/scripts/init-bottom"),
+	scriptPlace("a Proxmox hook", "var/lib/vz/snippets"),
 	scriptPlace(NetworkManager, "etc/NetworkManager/dispatcher.d", "usr/lib/NetworkManager/dispatcher.d"),
 	scriptPlace(NetworkManager, "etc/NetworkManager/dispatcher.d/pre-up.d", "usr/lib/NetworkManager/dispatcher.d/pre-up.d"),
 	scriptPlace(NetworkManager, "etc/NetworkManager/dispatcher.d/pre-down.d", "usr/lib/NetworkManager/dispatcher.d/pre-down.d"),
@@ -144,7 +152,12 @@ func (s *scanner) listInstances() map[string][]string {
 	return out
 }
 
+var workingDirectory = regexp.MustCompile(`(?m)^WorkingDirectory\s*=\s*-?(/\S*)`)
+
 func (s *scanner) scanUnitLines(src *source, text []byte) {
+	if folder := workingDirectory.FindSubmatch(text); folder != nil {
+		src.folders = []string{string(folder[1])}
+	}
 	for _, n := range joinLines(text, "#;") {
 		key, value, ok := strings.Cut(n.text, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
@@ -227,6 +240,18 @@ func (s *scanner) scanDriverctl(src *source, text []byte) {
 	device := strings.TrimPrefix(path.Base(src.file), "pci-")
 	src.says = "driver_override " + lines[0].text
 	s.addEffects(src, lines[0], effect{setting: Binding, objects: []string{device}, value: lines[0].text})
+}
+
+var pfOfNetwork = regexp.MustCompile(`<pf\s+dev\s*=\s*["']([^"'<>]+)["']`)
+
+// scanLibvirtNetwork reads a network whose guests get VFs of a PF. libvirt chooses the VFs, and sets
+// their MAC addresses and VLANs.
+func (s *scanner) scanLibvirtNetwork(src *source, text []byte) {
+	for _, n := range joinLines(text, "") {
+		for _, m := range pfOfNetwork.FindAllStringSubmatch(n.text, -1) {
+			s.addEffects(src, n, effect{setting: VFSettings, objects: m[1:]})
+		}
+	}
 }
 
 // scanDPDK reads the lines BUS DEVICE DRIVER of Debian's package dpdk.

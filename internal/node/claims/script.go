@@ -15,11 +15,12 @@ const (
 	maxLines   = 2000    // lines that set something
 	maxWork    = 8 << 20 // bytes of commands with their variables expanded
 	ofCommand  = 256     // what a command costs of maxWork beside its text
+	ofLine     = 64      // what a line of a function costs, for the search of its end
 )
 
 // scanner finds the lines that set VFs up, in files that people write by hand and in the scripts
-// that these files name. It interprets no shell beyond variables with known values and loops over
-// them.
+// that these files name. It interprets no shell beyond variables with known values, loops over them and
+// functions.
 type scanner struct {
 	l       *loader
 	lines   []handLine
@@ -40,8 +41,10 @@ type source struct {
 	rule    *udevRule // of a line of udev's rules
 	says    string    // the text of the line, if it is not the command
 	ends    string    // the word that ends a here-document
-	folder  string    // the working directory, after cd
+	folders []string  // the working directory as far as it is known: after cd in a loop, one of several
 	ofEntry bool      // the file has entries of several lines
+	// functions are those of the script; nil outside a script.
+	functions *functions
 }
 
 // reportBound reports that a bound is reached.
@@ -59,6 +62,7 @@ func (s *scanner) addEffects(src *source, n textLine, effects ...effect) {
 		says = src.says
 	}
 	for _, e := range effects {
+		e.cleanObjects()
 		if len(s.lines) >= maxLines {
 			s.reportBound(src, n)
 			return
@@ -72,13 +76,37 @@ func (s *scanner) addEffects(src *source, n textLine, effects ...effect) {
 	}
 }
 
-// scanScript reads the lines of a shell script.
+// scanScript reads the lines of a shell script, then the functions that it does not call.
 func (s *scanner) scanScript(src *source, text []byte) {
-	for _, n := range joinLines(text, "#") {
+	isSourced := src.functions != nil
+	if !isSourced {
+		src.functions = newFunctions()
+		src.vars["0"] = []string{src.file}
+	}
+	outer := src.vars["BASH_SOURCE"]
+	src.vars["BASH_SOURCE"] = []string{src.file}
+	s.scanLines(src, joinValues(joinLines(text, "#")))
+	src.vars["BASH_SOURCE"] = outer
+	if !isSourced {
+		s.scanUncalled(src)
+	}
+}
+
+func (s *scanner) scanLines(src *source, lines []textLine) {
+	for i := 0; i < len(lines); i++ {
+		n := lines[i]
 		if src.ends != "" {
 			if n.text == src.ends {
 				src.ends = ""
 			}
+			continue
+		}
+		if used := src.functions.takeFunction(lines[i:]); used > 0 {
+			if s.work += used * ofLine; s.work > maxWork {
+				s.reportBound(src, n)
+				return
+			}
+			i += used - 1
 			continue
 		}
 		s.scanLine(src, n, n.text)
@@ -87,6 +115,7 @@ func (s *scanner) scanScript(src *source, text []byte) {
 
 // scanLine reads a line of shell that is, or is a part of, line n of a file.
 func (s *scanner) scanLine(src *source, n textLine, line string) {
+	src.vars.takeWhile(line)
 	commands := splitCommands(src.vars.takeCounting(line))
 	input := ""
 	for i, c := range commands {
@@ -119,6 +148,10 @@ func (s *scanner) takePattern(src *source, pattern string) {
 	if len(subject) != 1 || pattern == "*" {
 		return
 	}
+	if slices.Equal(subject, src.vars["getopts"]) {
+		src.vars.takeOption(pattern)
+		return
+	}
 	src.vars.suggestValue(subject[0], pattern)
 }
 
@@ -146,7 +179,7 @@ func (s *scanner) scanCommand(src *source, n textLine, c command, input string) 
 		return
 	}
 	src.vars.takeComparison(all)
-	all = dropWrappers(src.vars.takeAssignments(all))
+	all = dropWrappers(src.vars.splitArguments(src.vars.takeAssignments(all)))
 	s.addWrites(src, n, all, c.targets, input)
 	if len(all) == 0 {
 		return
@@ -158,6 +191,9 @@ func (s *scanner) scanCommand(src *source, n textLine, c command, input string) 
 			s.work += len(text) + 16
 		}
 	}
+	if s.callFunction(src, n, w[0][0], w[1:]) {
+		return
+	}
 	for _, f := range forms {
 		if slices.Contains(f.programs, baseName(w[0][0])) {
 			s.addEffects(src, n, f.read(w[1:])...)
@@ -165,10 +201,16 @@ func (s *scanner) scanCommand(src *source, n textLine, c command, input string) 
 			return
 		}
 	}
-	if w[0][0] == "cd" && len(w) > 1 {
-		src.folder = w[1][0]
+	switch w[0][0] {
+	case "cd", "pushd", "popd":
+		src.changeFolder(w[1:])
+	case "shift":
+		src.vars.shiftArguments(w[1:])
+	case "getopts":
+		src.vars["getopts"] = []string{"$" + w.textAt(2)}
+	default:
+		s.followScript(src, n, all, w)
 	}
-	s.followScript(src, n, all, w.firstTexts())
 }
 
 // readBatch reads the file of ip -batch, whose lines are commands without the word ip.
@@ -191,6 +233,9 @@ func (s *scanner) readBatch(src *source, words []string) {
 
 // addWrites adds the files of sysfs that a command writes to: by > and by tee.
 func (s *scanner) addWrites(src *source, n textLine, all, targets []string, input string) {
+	if len(targets) == 0 && (len(all) == 0 || baseName(all[0]) != "tee") {
+		return
+	}
 	value := writtenText(all)
 	if len(all) > 0 && baseName(all[0]) == "tee" {
 		value = input
@@ -198,10 +243,7 @@ func (s *scanner) addWrites(src *source, n textLine, all, targets []string, inpu
 	}
 	values := src.vars.withoutGuesses().expandWord(value)
 	for _, t := range targets {
-		for _, file := range src.vars.expandWord(t) {
-			if src.folder != "" && !path.IsAbs(file) {
-				file = src.folder + "/" + file
-			}
+		for _, file := range src.placeFiles(src.vars.expandWord(t)) {
 			for _, v := range values {
 				if e, ok := effectOfWrite(file, v); ok {
 					if len(values) > 1 && e.setting == Count {
@@ -214,33 +256,61 @@ func (s *scanner) addWrites(src *source, n textLine, all, targets []string, inpu
 	}
 }
 
+// placeFiles returns files with the working directory before those that need it.
+func (src *source) placeFiles(files []string) (out []string) {
+	for _, file := range files {
+		if len(src.folders) == 0 || path.IsAbs(file) {
+			out = append(out, file)
+			continue
+		}
+		for _, folder := range src.folders {
+			out = append(out, folder+"/"+file)
+		}
+	}
+	return out[:min(len(out), maxValues)]
+}
+
+// changeFolder takes the folder of cd. Culvert does not know the one before, so that cd - and popd
+// leave it unknown.
+func (src *source) changeFolder(w words) {
+	w = dropOptions(w)
+	if len(w) == 0 {
+		src.folders = nil
+		return
+	}
+	src.folders = src.placeFiles(w[0])
+}
+
 // shells are the programs that run a script.
 var shells = []string{"sh", "bash", "dash", "ash", "ksh", "zsh", "su"}
 
 // followScript reads the script that a command names: the text after -c, the argument of a shell, a file
 // that is sourced, or the program itself. raw are the words before their variables are expanded.
-func (s *scanner) followScript(src *source, n textLine, raw, words []string) {
-	switch name := baseName(words[0]); {
+func (s *scanner) followScript(src *source, n textLine, raw []string, w words) {
+	texts := w.firstTexts()
+	switch name := baseName(texts[0]); {
 	case slices.Contains(shells, name):
-		for i := 1; i < len(words); i++ {
-			switch option := strings.HasPrefix(words[i], "-"); {
-			case option && strings.HasSuffix(words[i], "c") && i+1 < len(words):
-				s.scanText(src, n, raw[i+1], words[i+2:])
+		for i := 1; i < len(w); i++ {
+			switch option := strings.HasPrefix(texts[i], "-"); {
+			case option && strings.HasSuffix(texts[i], "c") && i+1 < len(w):
+				s.scanText(src, n, raw[i+1], w[i+2:])
 				return
 			case !option && name != "su":
-				s.readScript(src, words[i], words[i+1:], false)
+				s.readScript(src, texts[i], w[i+1:], false)
 				return
 			}
 		}
-	case (name == "." || name == "source") && len(words) > 1:
-		s.readSourced(src, words[1])
-	case path.IsAbs(words[0]):
-		s.readScript(src, words[0], words[1:], true)
+	case (name == "." || name == "source") && len(w) > 1:
+		for _, file := range w[1] {
+			s.readSourced(src, file)
+		}
+	case strings.Contains(texts[0], "/"):
+		s.readScript(src, texts[0], w[1:], true)
 	}
 }
 
 // scanText reads the script in an argument of a shell.
-func (s *scanner) scanText(src *source, n textLine, text string, arguments []string) {
+func (s *scanner) scanText(src *source, n textLine, text string, arguments words) {
 	if src.depth >= maxDepth {
 		return
 	}
@@ -254,22 +324,13 @@ func (s *scanner) scanText(src *source, n textLine, text string, arguments []str
 	}
 }
 
-// setArguments sets $1 and the following.
-func (v variables) setArguments(arguments []string) {
-	for i, a := range arguments[:min(len(arguments), 9)] {
-		v[fmt.Sprint(i+1)] = []string{a}
-	}
-	if len(arguments) > 0 {
-		v["@"], v["*"] = arguments, arguments
-	}
-}
-
 // readScript reads a script that a line names, once for each list of arguments. A program that
 // the kernel starts is a script only if it begins with #!.
-func (s *scanner) readScript(src *source, file string, arguments []string, isProgram bool) {
-	name := strings.TrimPrefix(path.Clean(file), "/")
-	id := name + "\x00" + strings.Join(arguments, "\x00")
-	if !path.IsAbs(file) || src.depth >= maxDepth || s.seen[id] || s.scripts >= maxScripts {
+func (s *scanner) readScript(src *source, file string, arguments words, isProgram bool) {
+	file = src.findScript(file)
+	name := strings.TrimPrefix(file, "/")
+	id := fmt.Sprintf("%s\x00%q", name, arguments)
+	if src.depth >= maxDepth || s.seen[id] || s.scripts >= maxScripts {
 		return
 	}
 	s.seen[id] = true
@@ -278,21 +339,32 @@ func (s *scanner) readScript(src *source, file string, arguments []string, isPro
 		return
 	}
 	s.scripts++
-	inner := source{file: "/" + name, manager: src.manager, depth: src.depth + 1, rule: src.rule, vars: variables{}}
+	inner := source{file: "/" + name, manager: src.manager, depth: src.depth + 1, rule: src.rule, folders: src.folders, vars: variables{}}
 	for _, known := range []string{"IFACE", "INTERFACE", "DEVPATH"} {
 		if values, ok := src.vars[known]; ok {
 			inner.vars[known] = values
 		}
 	}
-	inner.vars["0"] = []string{"/" + name}
 	inner.vars.setArguments(arguments)
 	s.scanScript(&inner, text)
 }
 
+// findScript returns the absolute path of a script that a line names. A relative path begins in the
+// working directory, or where that is not known in the folder of the file that has the line.
+func (src *source) findScript(file string) string {
+	switch {
+	case path.IsAbs(file):
+		return path.Clean(file)
+	case len(src.folders) > 0 && path.IsAbs(src.folders[0]):
+		return path.Join(src.folders[0], file)
+	}
+	return path.Join(path.Dir(src.file), file)
+}
+
 // readSourced reads a file whose variables become those of the script.
 func (s *scanner) readSourced(src *source, file string) {
-	name := strings.TrimPrefix(path.Clean(file), "/")
-	if !path.IsAbs(file) || src.depth >= maxDepth || s.scripts >= maxScripts {
+	name := strings.TrimPrefix(src.findScript(file), "/")
+	if src.depth >= maxDepth || s.scripts >= maxScripts {
 		return
 	}
 	s.scripts++

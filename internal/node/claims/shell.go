@@ -186,12 +186,14 @@ func (r *shellReader) readNested(w *strings.Builder) {
 // one, and words of the shell.
 var wrappers = []string{
 	"sudo", "doas", "env", "nohup", "exec", "command", "builtin", "time", "nice", "ionice", "timeout", "setsid", "systemd-run", "eval", "busybox",
+	"flock", "chroot", "nsenter", "unshare", "taskset", "chrt", "stdbuf", "python", "python3",
 	"if", "elif", "while", "until", "then", "do", "else", "!", "{",
 }
 
 // dropWrappers takes the wrappers with their options off the words of a command.
 func dropWrappers(words []string) []string {
 	for len(words) > 1 && slices.Contains(wrappers, baseName(words[0])) {
+		wrapper := baseName(words[0])
 		words = words[1:]
 		for len(words) > 1 && (strings.HasPrefix(words[0], "-") || isNumber(strings.TrimRight(words[0], "smhd"))) {
 			if (words[0] == "-u" || words[0] == "-g") && len(words) > 2 {
@@ -199,9 +201,18 @@ func dropWrappers(words []string) []string {
 			}
 			words = words[1:]
 		}
+		if slices.Contains(withArgument, wrapper) && len(words) > 1 {
+			words = words[1:]
+		}
+	}
+	if len(words) > 4 && baseName(words[0]) == "ip" && words[1] == "netns" && words[2] == "exec" {
+		return dropWrappers(words[4:])
 	}
 	return words
 }
+
+// withArgument are the wrappers whose first argument is not the command.
+var withArgument = []string{"flock", "chroot", "taskset"}
 
 // baseName returns the last part of a path.
 func baseName(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }

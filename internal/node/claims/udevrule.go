@@ -127,6 +127,12 @@ func (k udevKey) matchKey(d Device) answer {
 		if d.Name != "" && k.compareValue(d.Name) == yes || k.compareValue(d.PCI.String()) == yes {
 			return yes
 		}
+	case "SUBSYSTEM":
+		return k.excludeOthers("net", "pci", "infiniband")
+	case "ATTRclass", "ATTRdevice/class":
+		return k.excludeOthers("0x020000", "0x020700", "0x028000")
+	case "ENVPCI_CLASS":
+		return k.excludeOthers("20000", "20700", "28000")
 	case "DRIVER", "DRIVERS", "ENVID_NET_DRIVER", "ENVDRIVER":
 		return k.compareValue(d.Driver)
 	case "ATTRaddress", "ATTRSaddress":
@@ -143,6 +149,15 @@ func (k udevKey) matchKey(d Device) answer {
 		return k.compareValue(strings.ToUpper(model[0] + ":" + model[1]))
 	}
 	return unknown
+}
+
+// excludeOthers returns no if none of the values that NICs have meets the condition. One that does
+// identifies no device.
+func (k udevKey) excludeOthers(values ...string) answer {
+	if slices.ContainsFunc(values, func(s string) bool { return k.compareValue(s) == yes }) {
+		return unknown
+	}
+	return no
 }
 
 // compareValue matches the patterns of a condition, which | separates.

@@ -2,6 +2,7 @@ package claims
 
 import (
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +19,9 @@ const (
 // loop. A variable without values stays in the text as it is written.
 type variables map[string][]string
 
+// keyed matches an element [KEY]=VALUE of a list.
+var keyed = regexp.MustCompile(`^\[["']?([^\]"']+)["']?\]=(.*)$`)
+
 var assignment = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
 // takeAssignment takes an assignment NAME=VALUE or NAME=(A B), and reports whether the word is one.
@@ -27,11 +31,86 @@ func (v variables) takeAssignment(word string) bool {
 		return false
 	}
 	if list, ok := strings.CutPrefix(m[2], "("); ok {
-		v[m[1]] = v.expandList(strings.Fields(strings.TrimSuffix(list, ")")))
+		all := strings.Fields(strings.TrimSuffix(list, ")"))
+		var keys []string
+		for i, element := range all {
+			if e := keyed.FindStringSubmatch(element); e != nil {
+				keys, all[i] = append(keys, e[1]), e[2]
+			}
+		}
+		v[m[1]], v["!"+m[1]] = v.expandList(all), v.expandList(keys)
 		return true
 	}
 	v[m[1]] = v.expandWord(m[2])
 	return true
+}
+
+// mostArguments is how many arguments of a script or a function have a variable.
+const mostArguments = 9
+
+// setArguments sets $1 and the following.
+func (v variables) setArguments(arguments words) {
+	var all []string
+	for i, texts := range arguments {
+		if all = append(all, texts...); i < mostArguments {
+			v[strconv.Itoa(i+1)] = texts
+		}
+	}
+	if len(all) > 0 {
+		all = all[:min(len(all), maxValues)]
+		v["@"], v["*"] = all, all
+	}
+}
+
+// dropArguments removes $1 and the following with what is known of them, and returns them.
+func (v variables) dropArguments() variables {
+	out := variables{}
+	for key, values := range v {
+		if name := strings.TrimPrefix(key, "?"); name == "@" || name == "*" || isNumber(name) && name != "0" {
+			out[key] = values
+		}
+	}
+	for key := range out {
+		delete(v, key)
+	}
+	return out
+}
+
+// shiftArguments makes $2 the first argument, or a later one if the command shift has a number.
+func (v variables) shiftArguments(w words) {
+	by := 1
+	if len(w) > 0 {
+		by, _ = strconv.Atoi(w[0][0])
+	}
+	was := v.dropArguments()
+	if by < 1 {
+		maps.Copy(v, was)
+		return
+	}
+	var left words
+	for i := by + 1; i <= mostArguments && was[strconv.Itoa(i)] != nil; i++ {
+		left = append(left, was[strconv.Itoa(i)])
+	}
+	v.setArguments(left)
+}
+
+// splitArguments replaces the words $@ and $* of a command by the arguments.
+func (v variables) splitArguments(all []string) []string {
+	isAll := func(word string) bool { return slices.Contains([]string{"$@", "$*", "${@}", "${*}"}, word) }
+	if len(v["@"]) == 0 || !slices.ContainsFunc(all, isAll) {
+		return all
+	}
+	var out []string
+	for _, word := range all {
+		if !isAll(word) {
+			out = append(out, word)
+			continue
+		}
+		for i := 1; i <= mostArguments && v[strconv.Itoa(i)] != nil; i++ {
+			out = append(out, "$"+strconv.Itoa(i))
+		}
+	}
+	return out
 }
 
 // declarations are the words before an assignment.
@@ -50,51 +129,6 @@ func (v variables) takeAssignments(words []string) []string {
 		words = words[1:]
 	}
 	return words
-}
-
-// takeLoop sets the variable of "for NAME in A B", and reports whether the words are such a loop.
-func (v variables) takeLoop(words []string) bool {
-	if len(words) < 2 || words[0] != "for" {
-		return false
-	}
-	delete(v, words[1])
-	if len(words) > 3 && words[2] == "in" {
-		v[words[1]] = v.expandList(words[3:])
-	}
-	return true
-}
-
-// countingLoop matches the loop for ((i=0; i<4; i++)).
-var countingLoop = regexp.MustCompile(`\bfor\s*\(\(\s*([A-Za-z_]\w*)\s*=\s*(\d{1,4})\s*;\s*\w+\s*(<=?)\s*(\d{1,4}|\$?\{?\w+\}?)\s*;[^)]*\)\)`)
-
-// takeCounting sets the variable of a loop that counts, and returns the rest of the line.
-func (v variables) takeCounting(line string) string {
-	m := countingLoop.FindStringSubmatchIndex(line)
-	if m == nil {
-		return line
-	}
-	part := func(i int) string { return line[m[2*i]:m[2*i+1]] }
-	delete(v, part(1))
-	last := part(4)
-	if values := v[strings.Trim(last, "${}")]; len(values) == 1 {
-		last = values[0]
-	}
-	from, err1 := strconv.Atoi(part(2))
-	to, err2 := strconv.Atoi(last)
-	if part(3) == "<" {
-		to--
-	}
-	if err1 == nil && err2 == nil {
-		v[part(1)] = countNumbers(from, 1, to)
-	}
-	return line[:m[0]] + line[m[1]:]
-}
-
-func countNumbers(from, step, to int) (out []string) {
-	for i := from; step > 0 && i <= to && len(out) < maxValues; i += step {
-		out = append(out, strconv.Itoa(i))
-	}
-	return out
 }
 
 // comparison are the words of a test that compares.
@@ -142,11 +176,20 @@ func (v variables) lookUp(name string) []string {
 	return v["?"+name]
 }
 
-// reference matches $NAME, ${NAME}, ${NAME:-DEFAULT} and ${NAME[@]} at the beginning of a text.
-var reference = regexp.MustCompile(`^\$(?:([A-Za-z_][A-Za-z0-9_]*|[0-9@*])|\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(?:\[[@*]\])?(?::?-([^{}$]*))?\})`)
+// reference matches at the beginning of a text: $NAME, ${NAME}, ${NAME[@]}, ${NAME[0]}, ${NAME,,},
+// ${NAME[KEY]}, ${!NAME[@]}, ${NAME%/*}, ${NAME##*/}, ${NAME//TEXT/OTHER}, ${NAME:?TEXT},
+// ${NAME:-DEFAULT} and ${NAME:=DEFAULT}. A default may have a variable.
+var reference = regexp.MustCompile(`^\$(?:([A-Za-z_]\w*|[0-9@*])|\{(!?[A-Za-z_]\w*|[0-9]+|[@*])(?:\[(?:[@*]|(\d{1,4})|[^\]{}]+)\])?(?:` +
+	`(%/\*|##\*/|//?[^/{}]+/[^/{}]*)|,,?|\^\^?|:?\?` + plainText + `|:?[-=](` + plainText + `))?\})`)
+
+// plainText matches a text that may have variables ${NAME}.
+const plainText = `(?:[^{}]|\$\{[^{}]*\})*`
 
 // sum matches $((N-1)) and $(( $N + 1 )).
 var sum = regexp.MustCompile(`\$\(\(\s*(\$?\{?\w+\}?)\s*([-+])\s*(\d{1,4})\s*\)\)`)
+
+// plainSum matches $((N)).
+var plainSum = regexp.MustCompile(`\$\(\(\s*\$?\{?([A-Za-z_]\w*)\}?\s*\)\)`)
 
 // addSums replaces the sums of a word whose variable has one value.
 func (v variables) addSums(word string) string {
@@ -167,7 +210,7 @@ func (v variables) addSums(word string) string {
 
 // expandWord returns the texts that a word may stand for.
 func (v variables) expandWord(word string) []string {
-	word = v.addSums(word)
+	word = plainSum.ReplaceAllString(v.addSums(word), "$${$1}")
 	out := []string{""}
 	for word != "" {
 		i := strings.IndexByte(word, '$')
@@ -183,16 +226,61 @@ func (v variables) expandWord(word string) []string {
 			out, word = appendEach(out, []string{"$"}), word[1:]
 			continue
 		}
-		values := v.lookUp(m[1] + m[2])
-		switch {
-		case len(values) == 0 && m[3] != "":
-			values = []string{m[3]}
-		case len(values) == 0:
-			values = []string{m[0]}
-		}
-		out, word = appendEach(out, values), word[len(m[0]):]
+		out, word = appendEach(out, v.expandReference(m)), word[len(m[0]):]
+	}
+	for i := range out {
+		out[i] = readPaths(out[i])
 	}
 	return expandBraces(out)
+}
+
+// expandReference returns the values of a variable, given the parts that reference matches.
+func (v variables) expandReference(m []string) []string {
+	values, name, index, cut, def := v.lookUp(m[1]+m[2]), m[0], m[3], m[4], m[5]
+	if n, err := strconv.Atoi(index); err == nil && n > 0 {
+		values = values[min(n, len(values)):min(n+1, len(values))]
+	} else if err == nil {
+		values = values[:min(1, len(values))]
+	}
+	switch {
+	case len(values) == 0 && def != "":
+		return v.expandDefault(def)
+	case len(values) == 0:
+		return []string{name}
+	case cut == "":
+		return values
+	}
+	values = slices.Clone(values)
+	for i, value := range values {
+		switch {
+		case strings.ContainsAny(value, "$`"):
+			return []string{name}
+		case strings.HasPrefix(cut, "/"):
+			old, other, _ := strings.Cut(strings.TrimLeft(cut, "/"), "/")
+			if len(value)+strings.Count(value, old)*len(other) > maxExpanded {
+				return []string{name}
+			}
+			values[i] = strings.ReplaceAll(value, old, other)
+		case cut == "%/*":
+			values[i] = path.Dir(value)
+		default:
+			values[i] = path.Base(value)
+		}
+	}
+	return values
+}
+
+// expandDefault returns the texts that the default of a variable may stand for. It expands the variables
+// of the default, and not those of their defaults.
+func (v variables) expandDefault(text string) []string {
+	text = stripQuotes(text)
+	if m := reference.FindStringSubmatch(text); m != nil && m[0] == text {
+		if values := v.lookUp(m[1] + m[2]); len(values) > 0 {
+			return values
+		}
+		return []string{strings.Trim(m[5], `"'`)}
+	}
+	return []string{text}
 }
 
 // appendEach returns each of the texts with each of the ends, as far as the bounds allow.
@@ -217,9 +305,8 @@ func appendEach(texts, ends []string) []string {
 }
 
 var (
-	braces   = regexp.MustCompile(`^([^$]*)\{([^{}$\s]+)\}(.*)$`)
-	numbers  = regexp.MustCompile(`^(\d{1,4})\.\.(\d{1,4})$`)
-	sequence = regexp.MustCompile("^(?:\\$\\(|`)\\s*seq\\s+(?:-\\S+\\s+)*(\\d{1,4})(?:\\s+(\\d{1,4}))?(?:\\s+(\\d{1,4}))?\\s*[)`]$")
+	braces  = regexp.MustCompile(`^([^$]*)\{([^{}$\s]+)\}(.*)$`)
+	numbers = regexp.MustCompile(`^(\d{1,4})\.\.(\d{1,4})$`)
 )
 
 // expandBraces expands {1..3} and {a,b} of each text, one in each.
@@ -264,21 +351,4 @@ func (v variables) expandList(words []string) []string {
 		}
 	}
 	return out[:min(len(out), maxValues)]
-}
-
-// expandSequence returns the numbers of seq LAST, seq FIRST LAST or seq FIRST STEP LAST.
-func expandSequence(arguments []string) []string {
-	var n []int
-	for _, a := range arguments {
-		if i, err := strconv.Atoi(a); err == nil {
-			n = append(n, i)
-		}
-	}
-	switch len(n) {
-	case 1:
-		return countNumbers(1, 1, n[0])
-	case 2:
-		return countNumbers(n[0], 1, n[1])
-	}
-	return countNumbers(n[0], n[1], n[2])
 }

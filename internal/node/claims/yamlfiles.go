@@ -46,6 +46,10 @@ func (s *scanner) scanOSNetConfig(src *source, text []byte) {
 	s.scanMaps(src, text, osNetConfigEffects)
 }
 
+func (s *scanner) scanNMState(src *source, text []byte) { s.scanMaps(src, text, nmStateEffects) }
+
+func (s *scanner) scanShim(src *source, text []byte) { s.scanMaps(src, text, shimEffects) }
+
 // scanMaps adds the effects of all maps of a file. It follows no alias, so that a small file stays
 // small.
 func (s *scanner) scanMaps(src *source, text []byte, effects func(*yaml.Node) []effect) {
@@ -146,4 +150,34 @@ func instanceEffects(n *yaml.Node) []effect {
 // effectsOfParent returns the effects of a NIC of type sriov whose PF is parent.
 func effectsOfParent(parent []string) []effect {
 	return []effect{{setting: Count, objects: parent}, {setting: VFSettings, objects: parent}}
+}
+
+// nmStateEffects reads an interface of nmstate, with its number of VFs and the VFs that it sets up.
+func nmStateEffects(n *yaml.Node) (out []effect) {
+	name, sriov := textOf(n, "name"), childOf(childOf(n, "ethernet"), "sr-iov")
+	if name == "" || sriov == nil {
+		return nil
+	}
+	if total := textOf(sriov, "total-vfs"); total != "" {
+		out = append(out, effect{setting: Count, objects: []string{name}, value: total})
+	}
+	vfs := childOf(sriov, "vfs")
+	if vfs == nil || len(vfs.Content) == 0 {
+		return out
+	}
+	e := effect{setting: VFSettings, objects: []string{name}}
+	for _, v := range vfs.Content {
+		e.vfs = append(e.vfs, parseIndexes([]string{textOf(v, "id")})...)
+	}
+	return append(out, e)
+}
+
+// shimEffects reads the PFs of sriov-netplan-shim, the program that Ubuntu's charms install.
+func shimEffects(n *yaml.Node) (out []effect) {
+	eachPair(childOf(n, "interfaces"), func(k, v *yaml.Node) {
+		if count := textOf(v, "num_vfs"); count != "" {
+			out = append(out, effect{setting: Count, objects: []string{k.Value}, value: count})
+		}
+	})
+	return out
 }

@@ -49,9 +49,14 @@ func newReader(file string) *reader {
 	return &reader{strictyaml.Reader{File: file, Foreign: foreign}}
 }
 
-// newLenientReader returns a reader of a file that was written for a program in Go.
+// newLenientReader returns a reader of a file of the SR-IOV device plugin, whose first form had the
+// selectors beside the name of a pool.
 func newLenientReader(file string) *reader {
-	return &reader{strictyaml.Reader{File: file, Lenient: true}}
+	misplaced := map[string]string{}
+	for _, key := range selectorKeys {
+		misplaced[key] = "write it below selectors"
+	}
+	return &reader{strictyaml.Reader{File: file, Lenient: true, Foreign: misplaced}}
 }
 
 // errorsOf returns mistakes as errors of this package.

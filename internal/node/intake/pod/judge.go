@@ -21,10 +21,12 @@ import (
 // Definitions returns a network attachment definition, or an error that is vf.ErrNotFound.
 type Definitions func(namespace, name string) (api.NetworkDefinition, error)
 
-// Rules has what Judge needs to know: the networks that exist, and which of them pods may use.
+// Rules has what Judge needs to know: the networks that exist, which of them pods may use, and those
+// that pods get without asking.
 type Rules struct {
 	Find      Definitions
 	Isolation netannotation.Isolation
+	EveryPod  netannotation.EveryPod
 }
 
 // Judge reads the annotations of a pod as an ADD does, without a node: its pod has the devices
@@ -61,7 +63,7 @@ func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []stri
 		errs = append(errs, judge(e, runtimeName))
 		w.ignoreName(e, runtimeName)
 	}
-	elements, err := netannotation.Parse(p.Annotations[netannotation.Networks], p.Namespace)
+	elements, err := rules.EveryPod.Parse(p.Annotations[netannotation.Networks], p.Namespace)
 	errs = append(errs, err)
 	for i, e := range elements {
 		errs = append(errs, judge(e, cmp.Or(e.Interface, fmt.Sprintf("net%d", i+1))))
