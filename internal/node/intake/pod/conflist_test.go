@@ -53,7 +53,7 @@ func TestTake(t *testing.T) {
 		if (err == nil) != tc.taken {
 			t.Errorf("%s: %v", name, err)
 		}
-		if tc.taken && (list.CNIVersion != "1.1.0" || list.Name != "culvert" || !list.Plugins[0].Network.Capabilities["portMappings"] || list.Plugins[0].Network.Type != "culvert") {
+		if tc.taken && (list.CNIVersion != "1.1.0" || list.Name != "cbr0" || !list.Plugins[0].Network.Capabilities["portMappings"] || list.Plugins[0].Network.Type != "culvert") {
 			t.Errorf("%s: %+v", name, list)
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
