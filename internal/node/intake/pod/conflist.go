@@ -43,8 +43,9 @@ func ParseMode(s string) (Mode, error) {
 // formatConflist returns the content of Conflist, whose network has the name of the default network.
 // CRI-O keeps, by the network's name, the pods from before Culvert. When it starts, it calls GC of
 // each network and reports all pods as those of the first one: under another name it would take the
-// default network away from pods that run. A runtime that knows only version 1.0.0 of the
-// specification takes that version. The capabilities are those that a default network may have;
+// default network away from pods that run. It also calls CHECK for each pod when it starts, and a
+// pod whose CHECK fails, for instance because culvertd is away, gets a new sandbox: hence
+// disableCheck. A runtime that knows only version 1.0.0 of the specification takes that version. The capabilities are those that a default network may have;
 // each of its plugins gets only those that it declares itself.
 func formatConflist(name string) []byte {
 	capabilities := map[string]bool{}
@@ -52,7 +53,7 @@ func formatConflist(name string) []byte {
 		capabilities[c] = true
 	}
 	raw, _ := json.MarshalIndent(map[string]any{ // texts only
-		"cniVersion": "1.0.0", "cniVersions": []string{"1.0.0", api.CNINewest}, "name": name,
+		"cniVersion": "1.0.0", "cniVersions": []string{"1.0.0", api.CNINewest}, "name": name, "disableCheck": true,
 		"plugins": []any{map[string]any{"type": netconf.TypeCulvert, "podNetworks": true, "capabilities": capabilities}},
 	}, "", "  ")
 	return append(raw, '\n')
