@@ -33,8 +33,7 @@ type Options struct {
 	Names []string
 	// CPUs is the number of processors of each node; 0 means 1.
 	CPUs int
-	// Addition is what the nodes' image has besides that of all nodes. Guests cannot be combined
-	// with a Layer.
+	// Addition is what the nodes' image has besides that of all nodes.
 	Addition Addition
 	// AppArmor turns AppArmor on in the nodes' kernel. Only container runtimes load a profile
 	// there.
@@ -185,7 +184,7 @@ func (l *Lab) createLab(ctx context.Context, p *Steps, o Options) error {
 	}
 	base := o.base
 	if base == "" {
-		if base, err = software.Layer.findDisk(ctx, p, img); err != nil {
+		if base, err = software.Layer.findDisk(ctx, p, img, o.Addition); err != nil {
 			return err
 		}
 	}

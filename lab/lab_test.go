@@ -232,7 +232,7 @@ func testLayerKept(t *testing.T, l *Lab) {
 	again := &Layer{Name: testLayer, Install: func(context.Context, *Lab, string, func(string, ...any)) error {
 		return errors.New("it is installed again")
 	}}
-	if file, err := again.findDisk(t.Context(), nil, img); err != nil || file != img.layer(testLayer).diskPath() {
+	if file, err := again.findDisk(t.Context(), nil, img, ""); err != nil || file != img.layer(testLayer).diskPath() {
 		t.Errorf("asked for again: %s, %v", file, err)
 	}
 }

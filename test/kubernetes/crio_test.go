@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 var crio = flag.Bool("crio", false, "run TestCRIO, on a cluster of its own whose nodes run CRI-O")
@@ -26,8 +27,9 @@ var onCRIO = &site{names: []string{"worker1", "worker2"}, runtime: cluster.CRIO}
 // installation, R1's objects, restarts, a reboot, and the uninstallation with pods that run. The
 // steps build on each other.
 func TestCRIO(t *testing.T) {
+	soak.Only(t, "a cluster of its own, and CRI-O, which takes ten minutes to compile")
 	if !*crio {
-		t.Skip("make soak runs it with -args -crio: it needs a cluster of its own")
+		t.Skip("a job of its own runs it, with -args -crio")
 	}
 	need(t, onCRIO)
 	for _, step := range []struct {

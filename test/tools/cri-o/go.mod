@@ -4,11 +4,6 @@ go 1.24.6
 
 tool github.com/cri-o/cri-o/cmd/crio
 
-replace (
-	github.com/CloudNativeAI/model-spec => github.com/CloudNativeAI/model-spec v0.0.3
-	github.com/containerd/nri => github.com/containerd/nri v0.10.0
-)
-
 require (
 	capnproto.org/go/capnp/v3 v3.0.1-alpha.2 // indirect
 	dario.cat/mergo v1.0.1 // indirect
@@ -111,7 +106,7 @@ require (
 	github.com/kata-containers/kata-containers/src/runtime v0.0.0-20240208092920-b99f57452225 // indirect
 	github.com/klauspost/compress v1.18.0 // indirect
 	github.com/klauspost/pgzip v1.2.6 // indirect
-	github.com/knqyf263/go-plugin v0.9.0 // indirect
+	github.com/knqyf263/go-plugin v0.8.1-0.20241122101054-d8d42059d8f1 // indirect
 	github.com/letsencrypt/boulder v0.0.0-20240620165639-de9c06129bec // indirect
 	github.com/mailru/easyjson v0.9.0 // indirect
 	github.com/manifoldco/promptui v0.9.0 // indirect
@@ -163,7 +158,7 @@ require (
 	github.com/sylabs/sif/v2 v2.21.1 // indirect
 	github.com/syndtr/gocapability v0.0.0-20200815063812-42c35b437635 // indirect
 	github.com/tchap/go-patricia/v2 v2.3.2 // indirect
-	github.com/tetratelabs/wazero v1.9.0 // indirect
+	github.com/tetratelabs/wazero v1.8.2 // indirect
 	github.com/titanous/rocacheck v0.0.0-20171023193734-afe73141d399 // indirect
 	github.com/ulikunitz/xz v0.5.12 // indirect
 	github.com/uptrace/opentelemetry-go-extra/otellogrus v0.3.2 // indirect

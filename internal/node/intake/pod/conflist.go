@@ -40,13 +40,15 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("--pod-networks %q: %w: want auto, always or never", s, vf.ErrInvalid)
 }
 
-// formatConflist returns the content of Conflist, whose network has the name of the default network.
-// CRI-O keeps, by the network's name, the pods from before Culvert. When it starts, it calls GC of
-// each network and reports all pods as those of the first one: under another name it would take the
-// default network away from pods that run. It also calls CHECK for each pod when it starts, and a
-// pod whose CHECK fails, for instance because culvertd is away, gets a new sandbox: hence
-// disableCheck. A runtime that knows only version 1.0.0 of the specification takes that version. The capabilities are those that a default network may have;
+// formatConflist returns the content of Conflist. A runtime that knows only version 1.0.0 of the
+// specification takes that version. The capabilities are those that a default network may have;
 // each of its plugins gets only those that it declares itself.
+//
+// The network has the name of the default network, and no CHECK, for CRI-O (docs/design/0043-cri-o.md).
+// When CRI-O starts, it calls GC of each network in the folder, and reports all pods as those of the
+// first one. Under another name it would so take the default network away from pods of before
+// Culvert. It calls CHECK for each pod then, too, and a pod whose CHECK fails gets a new sandbox, for
+// instance because culvertd is away.
 func formatConflist(name string) []byte {
 	capabilities := map[string]bool{}
 	for _, c := range []string{"portMappings", "bandwidth", "ipRanges", "ips", "mac", "dns", "aliases", "cgroupPath", "infinibandGUID"} {
