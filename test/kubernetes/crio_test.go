@@ -39,7 +39,6 @@ func TestCRIO(t *testing.T) {
 		{"PodsOfBefore", crioPodsOfBefore},
 		{"I4ChelsioAsItStands", crioChelsio},
 		{"P1Restarts", crioRestarts},
-		{"I2Collected", crioCollected},
 		{"P1Reboot", crioReboot},
 		{"Uninstall", crioUninstall},
 	} {
@@ -175,11 +174,6 @@ func crioRestarts(t *testing.T) {
 	sameVFs(t, before, after)
 	feed(t, "", "delete", "pod", "from", "to", "--wait")
 	allFree(t, allVFs/2)
-}
-
-// crioCollected has CRI-O lose a sandbox, as after a power cut. The GC of its next start gives the VF
-// back.
-func crioCollected(t *testing.T) {
 }
 
 // crioReboot reboots a node: it has the same VFs again (P1), and the pods of a Deployment come back

@@ -89,8 +89,12 @@ func TestTakeFollowsTheDefaultNetwork(t *testing.T) {
 		if why, err := pod.Take(dir, pod.Auto); why != "" || err != nil {
 			t.Errorf("%q, %v", why, err)
 		}
-		if list, err := libcni.NetworkConfFromFile(filepath.Join(dir, pod.Conflist)); err != nil || list.Name != step.name {
-			t.Errorf("want %s: %+v, %v", step.name, list, err)
+		list, err := libcni.NetworkConfFromFile(filepath.Join(dir, pod.Conflist))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list.Name != step.name {
+			t.Errorf("the network's name is %s, want %s", list.Name, step.name)
 		}
 	}
 }
