@@ -3,7 +3,7 @@
 // Package kubernetes installs Culvert on real clusters of lab nodes, as people
 // do, and applies the manifests that they have. The tests of one kind of cluster
 // share it, in the order of the files: [bare], which becomes [twoNodes], then
-// [byHand], then [besideMultus]. [onCRIO] is that of a job of its own.
+// [byHand], then [besideMultus].
 package kubernetes
 
 import (
@@ -26,7 +26,6 @@ type site struct {
 	install func(ctx context.Context, c *cluster.Cluster) error // nil: nothing is
 	policy  string                                              // a file to apply afterwards, or nothing
 	joined  bool                                                // all PFs are on one segment
-	runtime cluster.Runtime                                     // containerd if it is empty
 }
 
 // labPolicy makes the VFs of the emulated NICs.
@@ -77,7 +76,7 @@ func enter(s *site) (err error) {
 		return err
 	}
 	name := fmt.Sprintf("kubernetes-%d", os.Getpid())
-	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Runtime: s.runtime, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
+	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
 	if err != nil {
 		return err
 	}

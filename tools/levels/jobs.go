@@ -45,9 +45,6 @@ var jobs = []job{
 	// again. The spare jobs run meanwhile.
 	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: allSlots, nodes: 2,
 		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
-	// The first run compiles CRI-O, which takes ten minutes.
-	{name: "kubernetes-crio", level: "kubernetes", needs: splitWords("image parts kubernetes"), slots: allSlots, nodes: 2, long: true,
-		argv: gotestArgs("kubernetes-crio", "tools/go test -tags kubernetes -count=1 -timeout 90m -v", "-tags kubernetes -count=1 -timeout 90m -v -run TestCRIO ./test/kubernetes -args -crio")},
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
 	{name: "unit", level: "unit", needs: splitWords("parts"), spare: true, nice: 15, argv: splitWords("tools/test-unit rest -short")}, // bench/place starts an API server
 	{name: "unit-plain", level: "unit", spare: true, nice: 15, argv: splitWords("tools/test-unit plain -short")},
