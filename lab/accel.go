@@ -24,7 +24,7 @@ type Acceleration struct {
 // boots the image's kernel under KVM, and remembers the outcome until the host's next boot. It
 // builds the image if there is none.
 func Accel(ctx context.Context) (Acceleration, error) {
-	img, err := findImage(ctx, nil, false)
+	img, err := findImage(ctx, nil, "")
 	if err != nil {
 		return Acceleration{}, err
 	}

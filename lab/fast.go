@@ -47,7 +47,7 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 	start := time.Now()
 	p, end := stepsTo(o.Progress)
 	defer end()
-	img, err := findImage(ctx, p, false)
+	img, err := findImage(ctx, p, "")
 	if err != nil {
 		return 0, err
 	}

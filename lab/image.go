@@ -42,10 +42,10 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "culvert"), nil
 }
 
-// findImage returns the image of nodes, or of nodes that run guests. It builds an image that is
+// findImage returns the image of nodes with an addition, or without one. It builds an image that is
 // not in the cache. When two callers come at once, one builds and the other waits for it.
-func findImage(ctx context.Context, p *Steps, guests bool) (image, error) {
-	r, err := newRecipe(guests)
+func findImage(ctx context.Context, p *Steps, a Addition) (image, error) {
+	r, err := newRecipe(a)
 	if err != nil {
 		return image{}, err
 	}
@@ -165,8 +165,9 @@ func bootstrapArgs(r recipe, uri string) ([]string, error) {
 		"upload recipe/container /lab-container",
 	}
 	hooks = append(hooks, customizeHooks("recipe/customize.sh")...)
-	if r.guests != nil {
-		hooks = append(append(hooks, "sync-in recipe/guests/tree /"), customizeHooks("recipe/guests/customize.sh")...)
+	if r.addition != "" {
+		place := "recipe/" + string(r.addition)
+		hooks = append(append(hooks, "sync-in "+place+"/tree /"), customizeHooks(place+"/customize.sh")...)
 	}
 	for _, hook := range append(hooks,
 		"copy-out /boot/lab .",

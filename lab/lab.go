@@ -33,9 +33,8 @@ type Options struct {
 	Names []string
 	// CPUs is the number of processors of each node; 0 means 1.
 	CPUs int
-	// Guests gives the nodes libvirt, QEMU and a small guest (/boot/guest), so that they can run
-	// guests of their own. It cannot be combined with a Layer.
-	Guests bool
+	// Addition is what the nodes' image has besides that of all nodes.
+	Addition Addition
 	// AppArmor turns AppArmor on in the nodes' kernel. Only container runtimes load a profile
 	// there.
 	AppArmor bool
@@ -160,8 +159,8 @@ func sameLab(st Status, o Options) error {
 	for _, n := range st.Nodes {
 		have = append(have, n.Name)
 	}
-	if o.Guests && !st.Guests {
-		return fmt.Errorf("bring up the lab %s: it is up with nodes that run no guests; take it down first, or give another --name", o.Name)
+	if o.Addition != "" && o.Addition != st.Addition {
+		return fmt.Errorf("bring up the lab %s: it is up with nodes of an image without %s; take it down first, or give another --name", o.Name, o.Addition)
 	}
 	if slices.Equal(have, o.Names) {
 		return nil
@@ -179,18 +178,18 @@ func (l *Lab) createLab(ctx context.Context, p *Steps, o Options) error {
 			return err
 		}
 	}
-	img, err := findImage(ctx, p, o.Guests)
+	img, err := findImage(ctx, p, o.Addition)
 	if err != nil {
 		return err
 	}
 	base := o.base
 	if base == "" {
-		if base, err = software.Layer.findDisk(ctx, p, img); err != nil {
+		if base, err = software.Layer.findDisk(ctx, p, img, o.Addition); err != nil {
 			return err
 		}
 	}
 	conf := config{
-		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Guests: o.Guests, AppArmor: o.AppArmor, Image: img.hash, Dir: img.dir, Base: base,
+		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Addition: o.Addition, AppArmor: o.AppArmor, Image: img.hash, Dir: img.dir, Base: base,
 		Run: l.paths.run, Disks: l.paths.disks, PCIRoots: max(o.PCIRoots, 1), Joined: o.JoinWires, KeepMemory: o.keepMemory,
 		Acceleration: probeAccel(ctx, img),
 	}

@@ -100,7 +100,7 @@ func (c config) findSnapshot(ctx context.Context, p *Steps, setup *Setup) (snaps
 func (c config) takeSnapshot(ctx context.Context, p *Steps, name string, s snapshot, setup *Setup) error {
 	p.Step("booting %s for a snapshot (%s; once, kept in %s)", strings.Join(c.Nodes, ", "), c.Accel, filepath.Dir(s.dir))
 	_, err := Up(ctx, Options{
-		Name: name, Names: c.Nodes, CPUs: c.CPUs, Guests: c.Guests, AppArmor: c.AppArmor, PCIRoots: c.PCIRoots, NoSnapshot: true, keepMemory: true, base: c.Base,
+		Name: name, Names: c.Nodes, CPUs: c.CPUs, Addition: c.Addition, AppArmor: c.AppArmor, PCIRoots: c.PCIRoots, NoSnapshot: true, keepMemory: true, base: c.Base,
 		Finish: func(ctx context.Context, l *Lab, _ func(string, ...any)) error {
 			if err := setup.runSetup(ctx, l, p.Step); err != nil {
 				return err

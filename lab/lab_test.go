@@ -187,7 +187,7 @@ func TestLab(t *testing.T) {
 	soak.Only(t, "a lab that boots and reboots; the other levels start labs too")
 	emptyCache(t) // other runs cannot use this lab's snapshot, since each run makes its layer anew
 	leavesNothing(t, "t-life", "layer-"+testLayer)
-	img, err := findImage(t.Context(), nil, false)
+	img, err := findImage(t.Context(), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,14 +225,14 @@ func testLayerKept(t *testing.T, l *Lab) {
 			t.Errorf("%s has %q of the layer", node, got)
 		}
 	}
-	img, err := findImage(t.Context(), nil, false)
+	img, err := findImage(t.Context(), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := &Layer{Name: testLayer, Install: func(context.Context, *Lab, string, func(string, ...any)) error {
 		return errors.New("it is installed again")
 	}}
-	if file, err := again.findDisk(t.Context(), nil, img); err != nil || file != img.layer(testLayer).diskPath() {
+	if file, err := again.findDisk(t.Context(), nil, img, ""); err != nil || file != img.layer(testLayer).diskPath() {
 		t.Errorf("asked for again: %s, %v", file, err)
 	}
 }
@@ -817,7 +817,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$1" XDG_RUNTIM
 	"$1/test" -test.v -test.run '^TestRootless$'`
 
 func asNobody(t *testing.T) {
-	img, err := findImage(t.Context(), nil, false)
+	img, err := findImage(t.Context(), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

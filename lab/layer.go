@@ -25,9 +25,9 @@ type Layer struct {
 var errKept = errors.New("the layer is kept")
 
 // findDisk returns the file that nodes' disks are layered on: the image's own, or the layer's.
-// It makes a layer that does not exist. When two callers come at once, one makes it and the
-// other waits for it.
-func (y *Layer) findDisk(ctx context.Context, p *Steps, img image) (string, error) {
+// a is the addition of the image. findDisk makes a layer that does not exist. When two callers come
+// at once, one makes it and the other waits for it.
+func (y *Layer) findDisk(ctx context.Context, p *Steps, img image, a Addition) (string, error) {
 	if y == nil {
 		return img.diskPath(), nil
 	}
@@ -39,7 +39,7 @@ func (y *Layer) findDisk(ctx context.Context, p *Steps, img image) (string, erro
 	p.Step("installing %s on a disk that nodes start from (once; kept in %s)", y.Name, filepath.Dir(img.dir))
 	node := nodeName(1)
 	_, err := Up(ctx, Options{
-		Name: "layer-" + y.Name, Nodes: 1, NoSnapshot: true,
+		Name: "layer-" + y.Name, Nodes: 1, Addition: a, NoSnapshot: true,
 		Prepare: func(context.Context, func(string, ...any)) (Software, error) {
 			if made.isBuilt() { // another caller made it while this one waited
 				return Software{}, errKept

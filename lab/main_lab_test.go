@@ -46,7 +46,7 @@ func runOwn() (exit int, err error) {
 	case os.Getenv(ownMark) == "done" || os.Geteuid() != 0:
 		return -1, nil
 	}
-	if _, err := findImage(context.Background(), nil, false); err != nil {
+	if _, err := findImage(context.Background(), nil, ""); err != nil {
 		return 0, err
 	}
 	if err := os.Mkdir(netnsFolder, 0o755); err == nil {

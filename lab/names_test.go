@@ -41,7 +41,7 @@ func TestNameNodes(t *testing.T) {
 func TestSameLab(t *testing.T) {
 	st := Status{Nodes: []Node{{Name: "a"}, {Name: "b"}}}
 	with := st
-	with.Guests = true
+	with.Addition = Guests
 	for _, c := range []struct {
 		st   Status
 		o    Options
@@ -49,8 +49,8 @@ func TestSameLab(t *testing.T) {
 	}{
 		{st, Options{Names: []string{"a", "b"}}, ""},
 		{with, Options{Names: []string{"a", "b"}}, ""},
-		{with, Options{Names: []string{"a", "b"}, Guests: true}, ""},
-		{st, Options{Names: []string{"a", "b"}, Guests: true}, "run no guests"},
+		{with, Options{Names: []string{"a", "b"}, Addition: Guests}, ""},
+		{st, Options{Names: []string{"a", "b"}, Addition: Guests}, "an image without guests"},
 		{st, Options{Names: []string{"a"}}, "it is up with a, b"},
 	} {
 		err := sameLab(c.st, c.o)

@@ -23,8 +23,8 @@ const diskSize = "16G"
 //go:embed all:image
 var imageFiles embed.FS
 
-//go:embed all:guests
-var guestFiles embed.FS
+//go:embed all:guests crio
+var additionFiles embed.FS
 
 //go:embed boot initramfs.go
 var bootFiles embed.FS
@@ -33,27 +33,35 @@ var bootFiles embed.FS
 // modules, tools, container, customize.sh, and tree/, which is laid over the root.
 type recipe struct {
 	files fs.FS
-	// guests has the packages, customize.sh and tree/ that are added for nodes which run guests
-	// of their own; it is nil for other nodes.
-	guests fs.FS
+	// addition, unless it is empty, names what added has: further packages, a customize.sh and a
+	// tree/.
+	addition Addition
+	added    fs.FS
 }
 
-func newRecipe(guests bool) (r recipe, err error) {
-	if r.files, err = fs.Sub(imageFiles, "image"); err == nil && guests {
-		r.guests, err = fs.Sub(guestFiles, "guests")
+// An Addition is what the image of some nodes has besides that of all nodes.
+type Addition string
+
+// The additions. Each is the name of its folder here.
+const (
+	Guests Addition = "guests" // libvirt, QEMU and a small guest (/boot/guest)
+	CRIO   Addition = "crio"   // conmon for CRI-O, and podman, which loads images for it
+)
+
+func newRecipe(a Addition) (r recipe, err error) {
+	r.addition = a
+	if r.files, err = fs.Sub(imageFiles, "image"); err == nil && a != "" {
+		r.added, err = fs.Sub(additionFiles, string(a))
 	}
 	return r, err
 }
 
-// guestsPlace is the path of guests below the folder that writeFiles makes.
-const guestsPlace = "guests"
-
-// fileTrees returns the trees of files, by their paths below that folder.
+// fileTrees returns the trees of files, by their paths below the folder that writeFiles makes.
 func (r recipe) fileTrees() map[string]fs.FS {
-	if r.guests == nil {
+	if r.addition == "" {
 		return map[string]fs.FS{".": r.files}
 	}
-	return map[string]fs.FS{".": r.files, guestsPlace: r.guests}
+	return map[string]fs.FS{".": r.files, string(r.addition): r.added}
 }
 
 // hashFiles identifies the recipe: 12 hex digits of SHA-256 over the names and
@@ -94,7 +102,7 @@ func (r recipe) walkFiles(do func(name string, body []byte) error) error {
 func (r recipe) readList(list string) ([]string, error) {
 	var out []string
 	err := r.walkFiles(func(name string, body []byte) error {
-		if name != list && name != path.Join(guestsPlace, list) {
+		if name != list && name != path.Join(string(r.addition), list) {
 			return nil
 		}
 		for line := range strings.Lines(string(body)) {

@@ -39,7 +39,7 @@ func TestRecipeHash(t *testing.T) {
 }
 
 func TestDefaultRecipe(t *testing.T) {
-	r, err := newRecipe(false)
+	r, err := newRecipe("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +67,11 @@ func TestDefaultRecipe(t *testing.T) {
 // TestGuestsRecipe: the image of nodes with guests is another one, and has
 // everything that the image of other nodes has.
 func TestGuestsRecipe(t *testing.T) {
-	plain, err := newRecipe(false)
+	plain, err := newRecipe("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newRecipe(true)
+	r, err := newRecipe(Guests)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func damage(t *testing.T, kind string) {
 // emptyCache gives the test a cache of its own that has the image of the real one and no snapshot.
 func emptyCache(t *testing.T) {
 	t.Helper()
-	img, err := findImage(t.Context(), nil, false)
+	img, err := findImage(t.Context(), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ type config struct {
 	Name     string   `json:"name"`
 	Nodes    []string `json:"nodes"` // their names
 	CPUs     int      `json:"cpus"`
-	Guests   bool     `json:"guests,omitempty"`
+	Addition Addition `json:"addition,omitempty"`
 	AppArmor bool     `json:"apparmor,omitempty"`
 	Image    string   `json:"image"`    // the hash
 	Dir      string   `json:"imageDir"` // its place in the cache

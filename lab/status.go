@@ -22,10 +22,10 @@ const (
 // Status is the state of a lab at one moment.
 type Status struct {
 	Name         string    `json:"name"`
-	Image        string    `json:"image"`            // the hash of the image's recipe
-	Guests       bool      `json:"guests,omitempty"` // its nodes run guests of their own
-	Supervisor   int       `json:"supervisor"`       // its process, in whose network namespace the lab is
-	RunDir       string    `json:"runDir"`           // where the nodes' consoles are
+	Image        string    `json:"image"`              // the hash of the image's recipe
+	Addition     Addition  `json:"addition,omitempty"` // what the image has besides
+	Supervisor   int       `json:"supervisor"`         // its process, in whose network namespace the lab is
+	RunDir       string    `json:"runDir"`             // where the nodes' consoles are
 	Since        time.Time `json:"since"`
 	Acceleration `json:"acceleration"`
 	Nodes        []Node    `json:"nodes"`

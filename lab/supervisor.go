@@ -317,7 +317,7 @@ func (s *supervisor) findNode(name string) (*node, error) {
 }
 
 func (s *supervisor) labStatus() Status {
-	st := Status{Name: s.conf.Name, Image: s.conf.Image, Guests: s.conf.Guests, Supervisor: os.Getpid(), Since: s.since, Acceleration: s.conf.Acceleration,
+	st := Status{Name: s.conf.Name, Image: s.conf.Image, Addition: s.conf.Addition, Supervisor: os.Getpid(), Since: s.since, Acceleration: s.conf.Acceleration,
 		RunDir: filepath.Clean(s.conf.Run)}
 	for _, n := range s.nodes {
 		st.Nodes = append(st.Nodes, n.currentStatus())

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -21,6 +22,8 @@ import (
 type Options struct {
 	Lab    lab.Options // without Prepare and Finish, which package cluster sets
 	Source string      // Culvert's source tree, which has tools/part
+	// Runtime is the nodes' container runtime; the default is containerd.
+	Runtime Runtime
 }
 
 // A Cluster is a lab with Kubernetes that is up.
@@ -43,9 +46,13 @@ const stateFile = "cluster.json"
 // calling process dies, the lab is removed.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	var parts Parts
+	o.Runtime = cmp.Or(o.Runtime, Containerd)
 	o.Lab.AppArmor = true // as on the nodes of Debian, Ubuntu and SUSE
+	if o.Runtime == CRIO {
+		o.Lab.Addition = lab.CRIO
+	}
 	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (s lab.Software, err error) {
-		if parts, err = FindParts(ctx, o.Source, step); err != nil {
+		if parts, err = FindParts(ctx, o.Source, o.Runtime, step); err != nil {
 			return s, err
 		}
 		if s.Layer, err = nodeSoftware(parts); err == nil {
@@ -61,6 +68,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c, err := openCluster(l)
+	if err == nil && c.Parts.Runtime != o.Runtime {
+		err = fmt.Errorf("bring up the cluster of the lab %s: it is up with %s; take it down first, or give another --name", l.Name(), c.Parts.Runtime)
+	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -6,7 +6,7 @@
 // kube-controller-manager) runs natively beside the nodes, in the lab's network
 // namespace, and ends with the lab. The host reaches the API server through a
 // port of its loopback that the lab's supervisor relays. On each node systemd
-// runs containerd, kubelet, kube-proxy and flanneld, so that they come back
+// runs containerd or CRI-O, kubelet, kube-proxy and flanneld, so that they come back
 // after a reboot; a node that goes down ends its containers before its drivers
 // are shut down. Flannel's VXLAN is the default network, over the first PF.
 // CoreDNS runs beside the control plane, behind the Service kube-dns.

@@ -14,9 +14,10 @@ import (
 	"text/template"
 )
 
-// nodeFiles are laid over the root of each node, as templates of nodeFacts.
+// nodeFiles are laid over the root of each node, as templates of nodeFacts: files/node, and the
+// folder of the runtime's unit.
 //
-//go:embed all:files/node
+//go:embed all:files/node all:files/containerd all:files/crio
 var nodeFiles embed.FS
 
 // nodeFacts holds the values that differ between nodes, and those that several templates use.
@@ -27,6 +28,9 @@ type nodeFacts struct {
 	UplinkAddress string // its address, with the prefix's length
 	Pods          string
 	DNS           string
+	Unit          string // the runtime's systemd unit, without its suffix
+	Socket        string // the runtime's
+	Cgroup        string // the folder of all containers
 }
 
 // uplink is the first PF: the overlay and the VFs share a wire, as on hosts
@@ -38,6 +42,7 @@ func (p *plan) factsOf(number int) nodeFacts {
 	return nodeFacts{
 		Node: n.Name, Address: n.Address, Uplink: uplink, UplinkAddress: fmt.Sprintf("172.31.0.%d/24", number),
 		Pods: podNetwork, DNS: serviceDNS,
+		Unit: p.Parts.Runtime.unit(), Socket: p.Parts.Runtime.socketPath(), Cgroup: p.Parts.Runtime.cgroup(),
 	}
 }
 
@@ -59,8 +64,8 @@ func (p *plan) joinNode(ctx context.Context, number int) error {
 	if err := runScript(ctx, p.Lab, n.Name, `
 		systemctl daemon-reload
 		udevadm control --reload
-		systemctl enable --quiet containerd lab-uplink flanneld kubelet kube-proxy
-		systemctl restart containerd
+		systemctl enable --quiet `+facts.Unit+` lab-uplink flanneld kubelet kube-proxy
+		systemctl restart `+facts.Unit+`
 		systemctl start --no-block lab-uplink kubelet kube-proxy flanneld`); err != nil {
 		return fmt.Errorf("start the kubelet on %s: %w", n.Name, err)
 	}
@@ -93,8 +98,12 @@ func (p *plan) writeIdentity(dir string, facts nodeFacts) error {
 	return nil
 }
 
+// writeTemplates fills the templates of all nodes and those of the runtime.
 func writeTemplates(dir string, facts nodeFacts) error {
-	const root = "files/node"
+	return errors.Join(writeFolder("files/node", dir, facts), writeFolder("files/"+facts.Unit, dir, facts))
+}
+
+func writeFolder(root, dir string, facts nodeFacts) error {
 	return fs.WalkDir(nodeFiles, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

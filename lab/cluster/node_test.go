@@ -16,7 +16,7 @@ import (
 // TestNodeFiles: every template is filled, and files of YAML or JSON stay
 // valid.
 func TestNodeFiles(t *testing.T) {
-	p := &plan{nodes: []lab.Node{{Name: "worker01", Address: "192.168.77.11"}, {Name: "worker1", Address: "192.168.77.12"}}}
+	p := &plan{Cluster: &Cluster{Parts: Parts{Runtime: CRIO}}, nodes: []lab.Node{{Name: "worker01", Address: "192.168.77.11"}, {Name: "worker1", Address: "192.168.77.12"}}}
 	dir := t.TempDir()
 	if err := writeTemplates(dir, p.factsOf(2)); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestNodeFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"--hostname-override=worker1 ", "--node-ip=192.168.77.12 ", "address replace 172.31.0.2/24 dev enp1s0", "NODE_NAME=worker1\n", `"Network": "10.244.0.0/16"`} {
+	for _, want := range []string{"--hostname-override=worker1 ", "--node-ip=192.168.77.12 ", "address replace 172.31.0.2/24 dev enp1s0", "NODE_NAME=worker1\n", "unix:///run/crio/crio.sock", "After=crio.service", `"Network": "10.244.0.0/16"`} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("no file has %q", want)
 		}

@@ -87,5 +87,5 @@ func (p *plan) routePods(ctx context.Context) error {
 func (p *plan) lastWords(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return runScript(ctx, p.Lab, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit containerd; exit 1`)
+	return runScript(ctx, p.Lab, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit `+p.Parts.Runtime.unit()+`; exit 1`)
 }

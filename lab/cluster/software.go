@@ -55,10 +55,7 @@ func nodeSoftware(parts Parts) (*lab.Layer, error) {
 				return fmt.Errorf("install Kubernetes: %w", err)
 			}
 			step("importing %d images", len(builtImages("")))
-			if err := installImages(ctx, l, node); err != nil {
-				return err
-			}
-			return runScript(ctx, l, node, "systemctl stop containerd")
+			return installImages(ctx, l, node, parts.Runtime)
 		},
 	}, nil
 }
@@ -71,6 +68,11 @@ func nodePrograms(parts Parts) (map[string]string, error) {
 		filepath.Join(parts.Kubernetes, "kube-proxy"): "usr/local/bin/kube-proxy",
 		filepath.Join(parts.Flannel, "flannel"):       "usr/local/bin/flanneld",
 		filepath.Join(parts.FlannelCNI, "flannel"):    "opt/cni/bin/flannel",
+	}
+	if parts.Runtime == CRIO {
+		for _, program := range []string{"crio", "pinns"} {
+			places[filepath.Join(parts.CRIO, program)] = "usr/local/bin/" + program
+		}
 	}
 	plugins, err := os.ReadDir(parts.CNI)
 	for _, plugin := range plugins {
@@ -91,8 +93,8 @@ func installPrograms(ctx context.Context, l *lab.Lab, node string, places map[st
 	return l.LayOver(ctx, node, stage)
 }
 
-// installImages makes the images and imports them.
-func installImages(ctx context.Context, l *lab.Lab, node string) error {
+// installImages makes the images and imports them. The runtime does not run afterwards.
+func installImages(ctx context.Context, l *lab.Lab, node string, runtime Runtime) error {
 	root, err := l.ContainerRoot()
 	if err != nil {
 		return err
@@ -107,10 +109,16 @@ func installImages(ctx context.Context, l *lab.Lab, node string) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+	if runtime == CRIO {
+		return loadImages(ctx, l, node, runtime, archive)
+	}
 	if err := runScript(ctx, l, node, "systemctl start containerd"); err != nil {
 		return err
 	}
-	return loadImages(ctx, l, node, archive)
+	if err := loadImages(ctx, l, node, runtime, archive); err != nil {
+		return err
+	}
+	return runScript(ctx, l, node, "systemctl stop containerd")
 }
 
 // LoadImages imports an archive of container images, as WriteImages or docker save make it,
@@ -127,19 +135,16 @@ func (c *Cluster) LoadImages(ctx context.Context, archive string, nodes ...strin
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range nodes {
-		g.Go(func() error { return loadImages(ctx, c.Lab, node, archive) })
+		g.Go(func() error { return loadImages(ctx, c.Lab, node, c.Parts.Runtime, archive) })
 	}
 	return g.Wait()
 }
 
-func loadImages(ctx context.Context, l *lab.Lab, node, archive string) error {
+func loadImages(ctx context.Context, l *lab.Lab, node string, runtime Runtime, archive string) error {
 	const place = "/var/tmp/images.tar"
 	err := l.Copy(ctx, node, archive, place)
 	if err == nil {
-		err = runScript(ctx, l, node, `
-			until ctr version >/dev/null 2>&1; do sleep 0.2; done
-			ctr --namespace k8s.io images import `+place+` >/dev/null
-			rm `+place)
+		err = runScript(ctx, l, node, runtime.loadScript(place)+"\nrm "+place)
 	}
 	if err != nil {
 		return fmt.Errorf("load the images %s on %s: %w", archive, node, err)

@@ -62,7 +62,7 @@ func onAll(ctx context.Context, l *lab.Lab, do func(node.Node, context.Context) 
 // hook of libvirt with it. A lab that is up with guests already is left as it is.
 func UpGuests(ctx context.Context, o lab.Options, source string) (*lab.Lab, error) {
 	var stage string
-	o.Guests = true
+	o.Addition = lab.Guests
 	o.Prepare = func(ctx context.Context, step func(string, ...any)) (lab.Software, error) {
 		parts, err := node.FindParts(ctx, source, func(s string) { step("%s", s) })
 		if err == nil {

@@ -78,7 +78,7 @@ func (t Table) Of(test string) []string {
 }
 
 // inline is a command in a sentence: one of these programs with an argument.
-var inline = regexp.MustCompile("`((?:\\S*/)?(?:apt-get|bootstrap|ctr|culvert|culvertd|helm|kubectl|make|systemctl|virsh) [^`]+)`")
+var inline = regexp.MustCompile("`((?:\\S*/)?(?:apt-get|bootstrap|ctr|culvert|culvertd|helm|kubectl|make|podman|systemctl|virsh) [^`]+)`")
 
 // Commands returns the shell commands of a page, without their comments and with single spaces:
 // those that its sentences quote, and each line of its code blocks that are indented, as

@@ -106,16 +106,16 @@ func (e *exam) checkResults() {
 	bad := slices.Concat(e.CNI.EmptyResults, e.CNI.BrokenResults)
 	if len(bad) == 0 {
 		if e.CNI.Results > 0 {
-			e.addOK("cni", ResultsDir, "the runtime can read the results of all %d attachments that it has", e.CNI.Results)
+			e.addOK("cni", netconf.ResultsDir, "the runtime can read the results of all %d attachments that it has", e.CNI.Results)
 		}
 		return
 	}
-	f := finding{check: "cni", severity: api.SeverityError, object: ResultsDir, why: "the runtime cannot take these containers down, and their pods do not start again"}
+	f := finding{check: "cni", severity: api.SeverityError, object: netconf.ResultsDir, why: "the runtime cannot take these containers down, and their pods do not start again"}
 	if len(e.CNI.EmptyResults) > 0 { // -mmin: not a file that the runtime is writing now
-		f.mend = append(f.mend, "find "+ResultsDir+" -type f -size 0 -mmin +1 -delete")
+		f.mend = append(f.mend, "find "+netconf.ResultsDir+" -type f -size 0 -mmin +1 -delete")
 	}
 	for _, name := range e.CNI.BrokenResults {
-		if path := ResultsDir + "/" + name; plainPath(path) {
+		if path := netconf.ResultsDir + "/" + name; plainPath(path) {
 			f.mend = append(f.mend, "rm "+path)
 		} else {
 			f.mend = append(f.mend, fmt.Sprintf("remove %q", path))

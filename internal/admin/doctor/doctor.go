@@ -67,14 +67,11 @@ type CNI struct {
 	Configs []CNIConfig
 	// DevicePlugin is the configuration of the SR-IOV device plugin, if there.
 	DevicePlugin string
-	// Results is how many results of ADD the runtimes keep in ResultsDir (libcni). EmptyResults and
+	// Results is how many results of ADD the runtimes keep in netconf.ResultsDir (libcni). EmptyResults and
 	// BrokenResults are the results that runtimes cannot read.
 	Results                     int
-	EmptyResults, BrokenResults []string // names in ResultsDir
+	EmptyResults, BrokenResults []string // names in netconf.ResultsDir
 }
-
-// ResultsDir is the folder in which libcni keeps the results of ADD, for DEL.
-const ResultsDir = "/var/lib/cni/results"
 
 // CNIConfig is a network configuration in a runtime's folder.
 type CNIConfig struct {

@@ -243,7 +243,7 @@ func (h Host) takePlugin() error {
 	if h.DryRun {
 		return nil
 	}
-	return place.Remove(dir)
+	return errors.Join(place.Remove(dir), place.ForgetResults(h.hostPath(netconf.ResultsDir)))
 }
 
 // hostPath returns the path of a file of the host.

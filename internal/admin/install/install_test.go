@@ -330,12 +330,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Uninstall removes the network configuration that culvertd wrote: with it the runtime would
-// look for a plugin that is gone.
+// Uninstall removes the network configuration that culvertd wrote, and the results that a runtime
+// keeps of it: with either, the runtime would look for a plugin that is gone.
 func TestUninstallTakesWhatCulvertdPut(t *testing.T) {
 	root := host(t, map[string]string{
 		"opt/cni/bin/culvert": "ours", "opt/cni/bin/sriov.before-culvert": "somebody's",
 		"etc/cni/net.d/00-culvert.conflist": "ours", "etc/cni/net.d/10-flannel.conflist": "theirs",
+		"var/lib/cni/results/cbr0-1-eth0": `{"config":"eyJuYW1lIjoiY2JyMCIsInBsdWdpbnMiOlt7InR5cGUiOiJjdWx2ZXJ0IiwicG9kTmV0d29ya3MiOnRydWV9XX0="}`,
+		"var/lib/cni/results/cbr0-2-eth0": "theirs",
 	})
 	if err := os.Symlink("culvert", filepath.Join(root, "opt/cni/bin/sriov")); err != nil {
 		t.Fatal(err)
@@ -347,6 +349,7 @@ func TestUninstallTakesWhatCulvertdPut(t *testing.T) {
 	for name, want := range map[string]string{
 		"opt/cni/bin/culvert": "", "opt/cni/bin/sriov.before-culvert": "", "opt/cni/bin/sriov": "-rw-r--r-- somebody's",
 		"etc/cni/net.d/00-culvert.conflist": "", "etc/cni/net.d/10-flannel.conflist": "-rw-r--r-- theirs",
+		"var/lib/cni/results/cbr0-1-eth0": "", "var/lib/cni/results/cbr0-2-eth0": "-rw-r--r-- theirs",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)

@@ -73,3 +73,16 @@ func Types(config []byte) ([]string, error) {
 	}
 	return types, nil
 }
+
+// ResultsDir is the folder in which libcni keeps the results of ADD and their configurations, for
+// DEL.
+const ResultsDir = "/var/lib/cni/results"
+
+// HasPodNetworks reports whether a configuration is the one by which a runtime has Culvert set up all
+// networks of a pod.
+func HasPodNetworks(config []byte) bool {
+	var list struct {
+		Plugins []Plugin `json:"plugins"`
+	}
+	return json.Unmarshal(config, &list) == nil && slices.ContainsFunc(list.Plugins, func(p Plugin) bool { return p.PodNetworks })
+}

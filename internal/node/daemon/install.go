@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/intake/cni/place"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 )
@@ -22,7 +23,7 @@ func InstallPlugin(dir string) error {
 }
 
 // leaveHost takes Culvert off a host whose DaemonSet was deleted. The runtime gets back the default
-// network's own configuration. The CNI plugin goes, and so do the tables and programs that balance
+// network's own configuration. The CNI plugin goes, and so do the results that would call it, and the tables and programs that balance
 // connections to Services. VFs and the ledger stay as they are, for the next installation of
 // Culvert. Everything stays unless culvertd has seen that the DaemonSet was deleted: an API server
 // that refuses culvertd's credential is no proof of that.
@@ -39,5 +40,5 @@ func (s *Server) leaveHost(ctx context.Context) error {
 		return nil
 	}
 	s.Log.Info("the DaemonSet was deleted: taking the CNI plugin away", "dir", s.PluginDir)
-	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir), s.removeServices())
+	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir), place.ForgetResults(netconf.ResultsDir), s.removeServices())
 }

@@ -70,12 +70,12 @@ func readCNI(root, build string) doctor.CNI {
 // readResults reads the results that libcni keeps, as libcni itself does: each is a JSON object
 // (libcni/api.go, getCachedConfig).
 func readResults(root string, c *doctor.CNI) {
-	entries, err := os.ReadDir(filepath.Join(root, doctor.ResultsDir))
+	entries, err := os.ReadDir(filepath.Join(root, netconf.ResultsDir))
 	if err != nil {
 		return // there are none, or only root may read them
 	}
 	for _, e := range entries {
-		text, err := readFile(root, filepath.Join(doctor.ResultsDir, e.Name()))
+		text, err := readFile(root, filepath.Join(netconf.ResultsDir, e.Name()))
 		if err != nil {
 			continue // deleted meanwhile, or a folder: libcni ignores both
 		}

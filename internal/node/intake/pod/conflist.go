@@ -43,13 +43,19 @@ func ParseMode(s string) (Mode, error) {
 // formatConflist returns the content of Conflist. A runtime that knows only version 1.0.0 of the
 // specification takes that version. The capabilities are those that a default network may have;
 // each of its plugins gets only those that it declares itself.
-func formatConflist() []byte {
+//
+// The network has the name of the default network, and no CHECK, for CRI-O (docs/design/0043-cri-o.md).
+// When CRI-O starts, it calls GC of each network in the folder, and reports all pods as those of the
+// first one. Under another name it would so take the default network away from pods of before
+// Culvert. It calls CHECK for each pod then, too, and a pod whose CHECK fails gets a new sandbox, for
+// instance because culvertd is away.
+func formatConflist(name string) []byte {
 	capabilities := map[string]bool{}
 	for _, c := range []string{"portMappings", "bandwidth", "ipRanges", "ips", "mac", "dns", "aliases", "cgroupPath", "infinibandGUID"} {
 		capabilities[c] = true
 	}
 	raw, _ := json.MarshalIndent(map[string]any{ // texts only
-		"cniVersion": "1.0.0", "cniVersions": []string{"1.0.0", api.CNINewest}, "name": "culvert",
+		"cniVersion": "1.0.0", "cniVersions": []string{"1.0.0", api.CNINewest}, "name": name, "disableCheck": true,
 		"plugins": []any{map[string]any{"type": netconf.TypeCulvert, "podNetworks": true, "capabilities": capabilities}},
 	}, "", "  ")
 	return append(raw, '\n')
@@ -94,17 +100,21 @@ func Take(dir string, mode Mode) (why string, err error) {
 	}
 	path := filepath.Join(dir, Conflist)
 	have, err := os.ReadFile(path)
-	switch {
-	case err == nil && bytes.Equal(have, formatConflist()):
-		return "", nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s: %w", path, err)
-	case err != nil:
-		if _, err := defaultIn(dir); err != nil {
-			return err.Error(), nil //nolint:nilerr // it is waited for
-		}
 	}
-	return "", writeFile(path, formatConflist())
+	there := err == nil
+	d, err := defaultIn(dir)
+	switch {
+	case err != nil && there: // pods that run are deleted by it
+		return "", nil
+	case err != nil:
+		return err.Error(), nil
+	}
+	if want := formatConflist(d.Name); !bytes.Equal(have, want) {
+		return "", writeFile(path, want)
+	}
+	return "", nil
 }
 
 // Leave removes Conflist, so that the runtime calls the default network itself again. Existing

@@ -53,7 +53,7 @@ func TestTake(t *testing.T) {
 		if (err == nil) != tc.taken {
 			t.Errorf("%s: %v", name, err)
 		}
-		if tc.taken && (list.CNIVersion != "1.1.0" || list.Name != "culvert" || !list.Plugins[0].Network.Capabilities["portMappings"] || list.Plugins[0].Network.Type != "culvert") {
+		if tc.taken && (list.CNIVersion != "1.1.0" || list.Name != "cbr0" || !list.DisableCheck || !list.Plugins[0].Network.Capabilities["portMappings"] || list.Plugins[0].Network.Type != "culvert") {
 			t.Errorf("%s: %+v", name, list)
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
@@ -64,6 +64,37 @@ func TestTake(t *testing.T) {
 		}
 		if err := pod.Leave(dir); err != nil { // again
 			t.Error(err)
+		}
+	}
+}
+
+// The network of pods has the name of the default network, also of another one that comes later. It
+// stays while there is none, since pods that run are deleted by it.
+func TestTakeFollowsTheDefaultNetwork(t *testing.T) {
+	dir := folder(t, map[string]string{"10-flannel.conflist": flannel})
+	for _, step := range []struct {
+		change func() error
+		name   string
+	}{
+		{func() error { return nil }, "cbr0"},
+		{func() error {
+			return os.WriteFile(filepath.Join(dir, "05-other.conflist"), []byte(strings.ReplaceAll(flannel, "cbr0", "other")), 0o644)
+		}, "other"},
+		{func() error { return os.Remove(filepath.Join(dir, "05-other.conflist")) }, "cbr0"},
+		{func() error { return os.Remove(filepath.Join(dir, "10-flannel.conflist")) }, "cbr0"},
+	} {
+		if err := step.change(); err != nil {
+			t.Fatal(err)
+		}
+		if why, err := pod.Take(dir, pod.Auto); why != "" || err != nil {
+			t.Errorf("%q, %v", why, err)
+		}
+		list, err := libcni.NetworkConfFromFile(filepath.Join(dir, pod.Conflist))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list.Name != step.name {
+			t.Errorf("the network's name is %s, want %s", list.Name, step.name)
 		}
 	}
 }
