@@ -21,7 +21,7 @@ const (
 func newUpCommand(name *string) *cobra.Command {
 	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
 	var kubernetes, guests bool
-	var wires string
+	var wires, cni string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a lab up, and wait until its nodes take commands",
@@ -35,6 +35,10 @@ Go modules if it is not in the cache (ten minutes or more, once); this needs
 Culvert's source tree. Prints the KUBECONFIG to use: kubectl, helm and other
 clients on this host reach the API server through a port of the loopback.
 
+--cni names the default network of the cluster's pods, with an MTU of 1450:
+flannel, calico (its own manifest for VXLAN, with its network policies), or
+calico-crosssubnet, which encapsulates nothing between nodes of one subnet.
+
 With --guests the nodes have libvirt and QEMU, a small guest to boot
 (/boot/guest), and Culvert installed, with a pool for guests and one for
 containers. Their image is another one, built once. This needs the source tree
@@ -43,6 +47,7 @@ with 'make build' done.`,
   culvert lab up --nodes 4 --name big
   culvert lab up --guests
   culvert lab up --kubernetes
+  culvert lab up --kubernetes --cni calico
   culvert lab up --kubernetes --names worker01,worker1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,6 +55,9 @@ with 'make build' done.`,
 			var err error
 			if o.Lab.JoinWires, err = parseWires(wires); err != nil {
 				return err
+			}
+			if o.CNI, err = cluster.ParseCNI(cni); err != nil {
+				return fmt.Errorf("--cni: %w", err)
 			}
 			if kubernetes {
 				return upKubernetes(cmd, o)
@@ -74,6 +82,7 @@ with 'make build' done.`,
 	cmd.Flags().IntVar(&o.Lab.PCIRoots, "pcie-roots", 1, "PCIe roots of each node: with 2 the PFs are enp1s0 and ens2, under one each")
 	cmd.Flags().StringVar(&wires, "wires", wiresApart, "\"apart\": a switch for each wire; \"joined\": the two switches are linked")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
+	cmd.Flags().StringVar(&cni, "cni", string(cluster.Flannel), "with --kubernetes: flannel, calico or calico-crosssubnet")
 	cmd.Flags().BoolVar(&guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
