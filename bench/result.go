@@ -410,7 +410,10 @@ type Machine struct {
 	MemoryMiB  int       `json:"memoryMiB"`
 	Governor   string    `json:"governor,omitempty"`
 	Hypervisor string    `json:"hypervisor,omitempty"` // "kvm" or "tcg"; empty on bare metal
-	Mitigated  []string  `json:"mitigated,omitempty"`  // /sys/devices/system/cpu/vulnerabilities
+	// OpenStack is whether it is a virtual machine of OpenStack with virtio NICs, whose ports pass
+	// only packets from addresses that they know.
+	OpenStack bool     `json:"openStack,omitempty"`
+	Mitigated []string `json:"mitigated,omitempty"` // /sys/devices/system/cpu/vulnerabilities
 	Sysctls    []Setting `json:"sysctls,omitempty"`
 	// Platform has other properties that change figures: the kernel's command line, SMT, idle
 	// states, turbo, IOMMU, drivers from outside the kernel's tree.

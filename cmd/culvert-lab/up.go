@@ -35,9 +35,9 @@ Go modules if it is not in the cache (ten minutes or more, once); this needs
 Culvert's source tree. Prints the KUBECONFIG to use: kubectl, helm and other
 clients on this host reach the API server through a port of the loopback.
 
---cni names the default network of the cluster's pods, with an MTU of 1450:
-flannel, calico (its own manifest for VXLAN, with its network policies), or
-calico-crosssubnet, which encapsulates nothing between nodes of one subnet.
+--cni names the default network of the cluster's pods: flannel or calico, both
+with VXLAN and an MTU of 1450. calico is its own manifest, with its network
+policies. calico-crosssubnet encapsulates nothing between nodes of one subnet.
 
 With --guests the nodes have libvirt and QEMU, a small guest to boot
 (/boot/guest), and Culvert installed, with a pool for guests and one for

@@ -47,6 +47,7 @@ type Host struct {
 	Swaps       []string // devices and files in use
 	Sysctls     map[string]string
 	SELinux     string // enforcing, permissive, or empty without SELinux
+	OpenStack   bool   // it is a virtual machine of OpenStack
 	Programs    []string
 
 	Errs []string
@@ -84,6 +85,7 @@ func Read(root Root) Host {
 		Sysctls:     map[string]string{},
 		IRQs:        ParseInterrupts(r.readText("proc/interrupts")),
 		HugePages:   r.hugePages(),
+		OpenStack:   IsOpenStack(root),
 	}
 	for _, n := range h.Nodes {
 		h.NodeCPUs[n] = r.readList(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
@@ -111,6 +113,20 @@ func Read(root Root) Host {
 	r.readAffinities(h.IRQs)
 	h.Errs = r.errs
 	return h
+}
+
+// IsOpenStack reports whether the host is a virtual machine of OpenStack, by the product and the asset
+// tag in its DMI tables. Public clouds on OpenStack have tags of their own (cloud-init,
+// DataSourceOpenStack).
+func IsOpenStack(root Root) bool {
+	r := reader{root: root}
+	for _, field := range []string{"sys_vendor", "product_name", "chassis_asset_tag"} {
+		value := r.readLine("sys/class/dmi/id/" + field)
+		if strings.Contains(value, "OpenStack") || slices.Contains([]string{"OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD"}, value) {
+			return true
+		}
+	}
+	return false
 }
 
 // Device holds what sysfs shows of one PCI function beyond inventory.
