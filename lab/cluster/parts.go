@@ -13,7 +13,7 @@ type Parts struct {
 	Flannel    string `json:"flannel,omitempty"`    // flannel, the daemon
 	FlannelCNI string `json:"flannelCNI,omitempty"` // flannel, the CNI plugin
 	Calico     string `json:"calico,omitempty"`     // calico, calico-node, and the manifest calico-vxlan.yaml
-	CNI        string `json:"cni"`        // bridge, host-local, loopback and more
+	CNI        string `json:"cni"`                  // bridge, host-local, loopback and more
 	CoreDNS    string `json:"coreDNS"`
 }
 

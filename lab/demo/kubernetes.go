@@ -58,6 +58,9 @@ type kubernetes struct {
 // R0's objects unchanged, and measures both networks. Also after a failure it leaves only its
 // report and the caches, or the lab if Keep is set.
 func RunKubernetes(ctx context.Context, o Options) (err error) {
+	if o.CNI, err = cluster.ParseCNI(string(o.CNI)); err != nil {
+		return err
+	}
 	d, err := beginDemo(o, kubernetesFiles)
 	if err != nil {
 		return err
@@ -91,7 +94,11 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 // bringClusterUp brings the demo's cluster up, or opens it if it is up.
 func (d *demo) bringClusterUp(ctx context.Context) (*cluster.Cluster, error) {
 	if d.Up {
-		return cluster.Open(d.Name)
+		c, err := cluster.Open(d.Name)
+		if err == nil && c.CNI != d.CNI {
+			err = errors.Join(fmt.Errorf("the cluster of the lab %s has %s: give --cni %s", d.Name, c.CNI.Title(), c.CNI), c.Close())
+		}
+		return c, err
 	}
 	return cluster.Up(ctx, cluster.Options{Source: d.Source, CNI: d.CNI, Lab: d.labOptions()})
 }

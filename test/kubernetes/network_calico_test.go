@@ -18,6 +18,18 @@ import (
 // after it.
 var besideCalico = &site{names: twoNodes.names, cni: cluster.Calico, install: twoNodes.install, policy: labPolicy}
 
+// bareCalico is that cluster before Culvert is installed.
+var bareCalico = &site{names: twoNodes.names, cni: cluster.Calico}
+
+// make demo-k8s CNI=calico sets Calico against the VF, as R0 did. It installs Culvert, and the other
+// tests continue with its installation.
+func TestDemoBesideCalico(t *testing.T) {
+	soak.Only(t, "a cluster of its own, measurements between pods, and a Service under load")
+	need(t, bareCalico)
+	playDemo(t, cluster.Calico)
+	there = besideCalico
+}
+
 func needCalico(t *testing.T) {
 	t.Helper()
 	soak.Only(t, "a cluster of its own; the other tests here run beside Flannel")
