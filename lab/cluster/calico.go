@@ -146,6 +146,7 @@ func calicoVariables(n CNI) map[string]string {
 		// The emulated NIC says that it can sum what is within a tunnel, and sums it wrong.
 		"FELIX_FEATUREDETECTOVERRIDE": "ChecksumOffloadBroken=true",
 		"FELIX_IGNORELOOSERPF":        "true", // systemd's default is loose
+		"FELIX_IPTABLESBACKEND":       "NFT",  // kube-proxy's on Debian, also before it has written a rule
 	}
 }
 

@@ -123,7 +123,7 @@ func Examine(f Facts) []Finding {
 			"seen without root, who also sees limits of processes, profiles of NetworkManager, what culvertd knows and whether its disk keeps what is written")
 	}
 	for _, check := range []func(*exam){
-		checkNICs, checkPorts, checkArguments, checkIOMMU, checkModules,
+		checkNICs, checkArguments, checkIOMMU, checkModules,
 		checkPFs, checkMTU, checkPeer, checkInterrupts,
 		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes, checkPools, checkIsolation,
 	} {

@@ -85,7 +85,8 @@ func Read(root Root) Host {
 		Sysctls:     map[string]string{},
 		IRQs:        ParseInterrupts(r.readText("proc/interrupts")),
 		HugePages:   r.hugePages(),
-		OpenStack:   IsOpenStack(root),
+		OpenStack: vf.IsOpenStack(r.readLine("sys/class/dmi/id/sys_vendor"), r.readLine("sys/class/dmi/id/product_name"),
+			r.readLine("sys/class/dmi/id/chassis_asset_tag")),
 	}
 	for _, n := range h.Nodes {
 		h.NodeCPUs[n] = r.readList(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
@@ -113,20 +114,6 @@ func Read(root Root) Host {
 	r.readAffinities(h.IRQs)
 	h.Errs = r.errs
 	return h
-}
-
-// IsOpenStack reports whether the host is a virtual machine of OpenStack, by the product and the asset
-// tag in its DMI tables. Public clouds on OpenStack have tags of their own (cloud-init,
-// DataSourceOpenStack).
-func IsOpenStack(root Root) bool {
-	r := reader{root: root}
-	for _, field := range []string{"sys_vendor", "product_name", "chassis_asset_tag"} {
-		value := r.readLine("sys/class/dmi/id/" + field)
-		if strings.Contains(value, "OpenStack") || slices.Contains([]string{"OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD"}, value) {
-			return true
-		}
-	}
-	return false
 }
 
 // Device holds what sysfs shows of one PCI function beyond inventory.
