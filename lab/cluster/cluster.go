@@ -56,6 +56,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	var parts Parts
 	o.Lab.AppArmor = true // as on the nodes of Debian, Ubuntu and SUSE
+	if n.isCalico() {
+		o.Lab.NoSnapshot = true // the token of its plugin is valid for a day only
+	}
 	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (s lab.Software, err error) {
 		if parts, err = FindParts(ctx, o.Source, n, step); err != nil {
 			return s, err
@@ -186,7 +189,7 @@ func (c *Cluster) openSaved(ctx context.Context, step func(string, ...any)) erro
 	}
 	if len(st.Programs) == 0 {
 		step("starting the control plane with what it had stored")
-		if err := errors.Join(p.resumeCluster(ctx), p.resumeNetwork(ctx)); err != nil {
+		if err := p.resumeCluster(ctx); err != nil {
 			return err
 		}
 	}

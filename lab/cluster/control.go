@@ -93,7 +93,7 @@ func (p *plan) resumeCluster(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range p.nodes {
 		g.Go(func() error {
-			if err := runScript(ctx, p.Lab, n.Name, "ss --kill '( dst "+controlAddress+" dport = "+apiPort+" )' or dst "+serviceAPI+" >/dev/null"); err != nil {
+			if err := runScript(ctx, p.Lab, n.Name, "ss --kill dst "+controlAddress+" dport = "+apiPort+" >/dev/null"); err != nil {
 				return fmt.Errorf("end the old connections of %s: %w", n.Name, err)
 			}
 			return p.awaitOK(ctx, client, p.outside+"/api/v1/nodes/"+n.Name+"/proxy/healthz")

@@ -71,18 +71,6 @@ func (p *plan) awaitNetwork(ctx context.Context) error {
 	return p.awaitBlocks(ctx)
 }
 
-// resumeNetwork renews what the default network of a snapshot cannot use any more: the credentials
-// of Calico's plugin are valid for a day.
-func (p *plan) resumeNetwork(ctx context.Context) error {
-	if !p.CNI.isCalico() {
-		return nil
-	}
-	if _, err := p.Kubectl(ctx, "--namespace", "kube-system", "delete", "pods", "--selector", "k8s-app=calico-node", "--wait"); err != nil {
-		return err
-	}
-	return p.awaitNetwork(ctx)
-}
-
 // awaitBlocks waits until each node has a block of pods' addresses.
 func (p *plan) awaitBlocks(ctx context.Context) error {
 	for {
