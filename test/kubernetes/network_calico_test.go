@@ -38,8 +38,8 @@ func needCalico(t *testing.T) {
 	offered(t, chelsio, "7")
 }
 
-// I2, I4: R0's objects apply unchanged beside Calico, as beside Flannel.
-func TestI4XL710BesideCalico(t *testing.T) {
+// R0's objects apply unchanged beside Calico, as beside Flannel.
+func TestXL710BesideCalico(t *testing.T) {
 	needCalico(t)
 	xl710AsItStands(t)
 }
