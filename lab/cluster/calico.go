@@ -87,7 +87,8 @@ func calicoObjects(manifest []byte, n CNI) ([]byte, error) {
 			continue
 		case "ConfigMap/calico-config":
 			data, _ := object["data"].(map[string]any)
-			data["veth_mtu"] = podMTU
+			config, _ := data["cni_network_config"].(string)
+			data["veth_mtu"], data["cni_network_config"] = podMTU, bandwidthPlugin.ReplaceAllString(config, "")
 			patched++
 		case "DaemonSet/calico-node":
 			if err := setUpNode(object, n); err != nil {
@@ -102,6 +103,9 @@ func calicoObjects(manifest []byte, n CNI) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": all})
 }
+
+// bandwidthPlugin matches the plugin in Calico's configuration that lab nodes do not have.
+var bandwidthPlugin = regexp.MustCompile(`,\s*\{\s*"type": "bandwidth",\s*"capabilities": \{"bandwidth": true\}\s*\}`)
 
 // podMTU is report R0's: the wire's 1500 bytes without VXLAN's header.
 const podMTU = "1450"

@@ -18,7 +18,26 @@ metadata: {name: calico-kube-controllers}
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: calico-config}
-data: {calico_backend: vxlan, veth_mtu: "0"}
+data:
+  calico_backend: vxlan
+  veth_mtu: "0"
+  cni_network_config: |-
+    {
+      "plugins": [
+        {
+          "type": "calico",
+          "mtu": __CNI_MTU__
+        },
+        {
+          "type": "portmap",
+          "capabilities": {"portMappings": true}
+        },
+        {
+          "type": "bandwidth",
+          "capabilities": {"bandwidth": true}
+        }
+      ]
+    }
 ---
 apiVersion: v1
 kind: ServiceAccount
@@ -89,6 +108,15 @@ func TestCalicoObjects(t *testing.T) {
 		}
 		if data := list.Items[0].Data; data["veth_mtu"] != "1450" || data["calico_backend"] != "vxlan" {
 			t.Errorf("%s: calico-config is %v", n, data)
+		}
+		var config struct {
+			Plugins []struct {
+				Type string `json:"type"`
+			} `json:"plugins"`
+		}
+		text := strings.ReplaceAll(list.Items[0].Data["cni_network_config"], "__CNI_MTU__", "1450")
+		if err := json.Unmarshal([]byte(text), &config); err != nil || len(config.Plugins) != 2 || config.Plugins[1].Type != "portmap" {
+			t.Errorf("%s: the plugins are %+v: %v: %s", n, config.Plugins, err, text)
 		}
 		pod := list.Items[2].Spec.Template.Spec
 		env := map[string]string{}
