@@ -8,6 +8,7 @@ SHELL := /bin/bash
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PODS    ?= 20
+CNI     ?= flannel
 
 # More arguments of the programs that demo, lab, bench, image and deb run. The tests of
 # test/promises run the targets in a short form with them.
@@ -41,8 +42,8 @@ help: ## list the targets (the default)
 demo: bootstrap build ## two lab nodes, VFs made, given to containers, measured, taken back
 	@$(BIN)/culvert lab demo --out build/demo $(DEMO)
 
-demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 min); times PODS (20) pods with a VF and without
-	@$(BIN)/culvert lab demo --kubernetes --attachments $(PODS) --out build/demo $(DEMO)
+demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 min); PODS (20) pods with a VF and without; CNI=calico
+	@$(BIN)/culvert lab demo --kubernetes --cni '$(CNI)' --attachments $(PODS) --out build/demo $(DEMO)
 
 demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nodes that run guests of their own
 	@$(BIN)/culvert lab demo --guests --out build/demo $(DEMO)

@@ -400,17 +400,20 @@ type Figure struct {
 // Machine is the fingerprint of a machine: the properties on which results depend. Two
 // results are comparable when their machines are alike.
 type Machine struct {
-	Name       string    `json:"name"` // a virtual machine has its host before it: "n1/db1"
-	Kernel     string    `json:"kernel"`
-	CPU        string    `json:"cpu"` // the model
-	CPUs       int       `json:"cpus"`
-	NUMANodes  int       `json:"numaNodes"`
-	NUMACPUs   []string  `json:"numaCPUs,omitempty"` // the processors of each node as in cpulist, "0-7"; on machines with several nodes
-	MemoryMiB  int       `json:"memoryMiB"`
-	Governor   string    `json:"governor,omitempty"`
-	Hypervisor string    `json:"hypervisor,omitempty"` // "kvm" or "tcg"; empty on bare metal
-	Mitigated  []string  `json:"mitigated,omitempty"`  // /sys/devices/system/cpu/vulnerabilities
-	Sysctls    []Setting `json:"sysctls,omitempty"`
+	Name       string   `json:"name"` // a virtual machine has its host before it: "n1/db1"
+	Kernel     string   `json:"kernel"`
+	CPU        string   `json:"cpu"` // the model
+	CPUs       int      `json:"cpus"`
+	NUMANodes  int      `json:"numaNodes"`
+	NUMACPUs   []string `json:"numaCPUs,omitempty"` // the processors of each node as in cpulist, "0-7"; on machines with several nodes
+	MemoryMiB  int      `json:"memoryMiB"`
+	Governor   string   `json:"governor,omitempty"`
+	Hypervisor string   `json:"hypervisor,omitempty"` // "kvm" or "tcg"; empty on bare metal
+	// OpenStack is whether it is a virtual machine of OpenStack with virtio NICs, whose ports pass
+	// only packets from addresses that they know.
+	OpenStack bool      `json:"openStack,omitempty"`
+	Mitigated []string  `json:"mitigated,omitempty"` // /sys/devices/system/cpu/vulnerabilities
+	Sysctls   []Setting `json:"sysctls,omitempty"`
 	// Platform has other properties that change figures: the kernel's command line, SMT, idle
 	// states, turbo, IOMMU, drivers from outside the kernel's tree.
 	Platform   []Setting   `json:"platform,omitempty"`

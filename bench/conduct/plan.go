@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
@@ -39,9 +40,27 @@ func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement
 	if unmanaged != "" {
 		m.plan.Notes = append(m.plan.Notes, unmanaged)
 	}
+	m.plan.Notes = append(m.plan.Notes, notePorts(c.Stations)...)
 	m.settlePlan()
 	m.Prepare()
 	return m, nil
+}
+
+// notePorts names the machines whose NICs are ports of OpenStack. Traffic without encapsulation from
+// addresses that the ports do not know, such as those of pods, gets no answer there.
+func notePorts(stations []*Station) []string {
+	var names []string
+	for _, s := range stations {
+		if s.Machine.OpenStack && !slices.Contains(names, s.Machine.Name) {
+			names = append(names, s.Machine.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []string{strings.Join(names, ", ") + ": ports of OpenStack drop packets from addresses that they do not know. " +
+		"Without encapsulation, allow the pods' subnet on each port: openstack port set --allowed-address ip-address=SUBNET PORT"}
 }
 
 // planPresets plans the order's presets for the paths and engines that are here.

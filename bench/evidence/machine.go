@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Machine reads the fingerprint of the machine, with the interfaces of this network
@@ -43,6 +44,8 @@ func (r Reader) Machine() (bench.Machine, error) {
 	}
 	m.CPU = parseModel(cpus)
 	m.Hypervisor = nameHypervisor(cpus, r.readLine("sys/class/dmi/id/sys_vendor"), r.readLine("sys/devices/system/clocksource/clocksource0/available_clocksource"))
+	// The bus lists the devices of all network namespaces: an agent in a pod has none of its own.
+	m.OpenStack = vf.IsOpenStack(r.readLine("sys/class/dmi/id/sys_vendor"), r.readLine("sys/class/dmi/id/product_name"), r.readLine("sys/class/dmi/id/chassis_asset_tag")) && len(r.listFiles("sys/bus/virtio/drivers/virtio_net/virtio[0-9]*")) > 0
 	for _, file := range r.listFiles("sys/devices/system/cpu/vulnerabilities/*") {
 		name := filepath.Base(file)
 		if text := r.readLine("sys/devices/system/cpu/vulnerabilities/" + name); text != "" && text != "Not affected" {

@@ -57,6 +57,25 @@ func TestReadNUMA(t *testing.T) {
 	}
 }
 
+// R3: a machine of OpenStack is known also from within a pod, where no virtio NIC is an interface.
+func TestMachineOfOpenStack(t *testing.T) {
+	const vendor, nic = "sys/class/dmi/id/sys_vendor", "sys/bus/virtio/drivers/virtio_net/virtio0/uevent"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"virtio on OpenStack": {map[string]string{vendor: "OpenStack Foundation\n", nic: ""}, true},
+		"virtio elsewhere":    {map[string]string{vendor: "QEMU\n", nic: ""}, false},
+		"VFs on OpenStack":    {map[string]string{vendor: "OpenStack Foundation\n"}, false},
+	} {
+		r := writeTree(t, "host.txtar")
+		writeFiles(t, r, c.files)
+		if m, err := r.Machine(); err != nil || m.OpenStack != c.want {
+			t.Errorf("%s: %t, %v", name, m.OpenStack, err)
+		}
+	}
+}
+
 func TestHypervisor(t *testing.T) {
 	for _, c := range []struct{ cpus, vendor, clocks, want string }{
 		{"model name : AMD EPYC\nflags : fpu\n", "Dell Inc.", "tsc hpet acpi_pm", ""},

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/admin/cli"
+	"github.com/culvert-net/culvert/lab/cluster"
 	"github.com/culvert-net/culvert/lab/demo"
 )
 
@@ -15,6 +17,7 @@ import (
 func newDemoCommand(name *string) *cobra.Command {
 	var o demo.Options
 	var kubernetes, guests bool
+	var cni string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: VFs made, given to containers, measured, taken back",
@@ -30,6 +33,7 @@ fails. It needs the source tree, with 'make build' done.
 With --kubernetes the nodes are a cluster's, Culvert is installed on it by its
 manifest, and report R0's objects are applied as they stand. It also times pods
 with a VF and without, starts and deletes many at once, and writes demo-k8s.json.
+--cni calico sets Calico against the VF, as report R0 did, in place of Flannel.
 
 With --guests each node runs a guest of libvirt with a VF, and a container beside
 it, on one VLAN. The demo shows that they reach each other, the owner of each VF,
@@ -37,11 +41,16 @@ and a refusal when the pool is used up. It shows that all VFs come back after QE
 was killed. It writes demo-vm.json.`,
 		Example: `  culvert lab demo --out build/demo
   culvert lab demo --kubernetes --attachments 100
+  culvert lab demo --kubernetes --cni calico
   culvert lab demo --out /tmp/demo --keep     # and look around afterwards`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Name = *name; !cmd.Flags().Changed("name") {
 				o.Name = demo.DefaultName
+			}
+			var err error
+			if o.CNI, err = cluster.ParseCNI(cni); err != nil {
+				return fmt.Errorf("--cni: %w", err)
 			}
 			o.Log = os.Stdout
 			screen := cli.ScreenOf(os.Stdout, os.Getenv)
@@ -63,6 +72,7 @@ was killed. It writes demo-vm.json.`,
 	cmd.Flags().BoolVar(&guests, "guests", false, "with guests of libvirt")
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "measure once and briefly: shows that everything works, and the figures say little")
 	cmd.Flags().IntVar(&o.Attachments, "attachments", 20, "with --kubernetes: how many pods of each kind")
+	cmd.Flags().StringVar(&cni, "cni", string(cluster.Flannel), "with --kubernetes: flannel, calico or calico-crosssubnet")
 	cmd.Flags().IntVar(&o.Guests, "guest-nodes", 2, "with --guests: how many of the two nodes run a guest")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
 	cmd.MarkFlagsMutuallyExclusive("up", "keep")

@@ -21,7 +21,7 @@ const (
 func newUpCommand(name *string) *cobra.Command {
 	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
 	var kubernetes, guests bool
-	var wires, runtime string
+	var wires, runtime, cni string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a lab up, and wait until its nodes take commands",
@@ -37,6 +37,9 @@ clients on this host reach the API server through a port of the loopback.
 
 With --runtime cri-o the nodes run CRI-O in place of containerd. It is built from
 its Go module too, and the nodes' image is another one (ten minutes more, once).
+--cni names the default network of the cluster's pods: flannel or calico, both
+with VXLAN and an MTU of 1450. calico is its own manifest, with its network
+policies. calico-crosssubnet encapsulates nothing between nodes of one subnet.
 
 With --guests the nodes have libvirt and QEMU, a small guest to boot
 (/boot/guest), and Culvert installed, with a pool for guests and one for
@@ -47,6 +50,7 @@ with 'make build' done.`,
   culvert lab up --guests
   culvert lab up --kubernetes
   culvert lab up --kubernetes --runtime cri-o
+  culvert lab up --kubernetes --cni calico
   culvert lab up --kubernetes --names worker01,worker1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,6 +61,9 @@ with 'make build' done.`,
 			}
 			if o.Runtime, err = cluster.ParseRuntime(runtime); err != nil {
 				return err
+			}
+			if o.CNI, err = cluster.ParseCNI(cni); err != nil {
+				return fmt.Errorf("--cni: %w", err)
 			}
 			if kubernetes {
 				return upKubernetes(cmd, o)
@@ -82,6 +89,7 @@ with 'make build' done.`,
 	cmd.Flags().StringVar(&wires, "wires", wiresApart, "\"apart\": a switch for each wire; \"joined\": the two switches are linked")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
 	cmd.Flags().StringVar(&runtime, "runtime", string(cluster.Containerd), "with --kubernetes: the nodes' container runtime, containerd or cri-o")
+	cmd.Flags().StringVar(&cni, "cni", string(cluster.Flannel), "with --kubernetes: flannel, calico or calico-crosssubnet")
 	cmd.Flags().BoolVar(&guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")

@@ -34,8 +34,8 @@ const (
 
 // Finding is the result of one check by the doctor.
 type Finding struct {
-	// Check names the check by one word: root, sriov, link, numa, mtu, path, interrupts, queues,
-	// arguments, iommu, modules, claims, culvertd, limits, ledger, cni, libvirt, kubernetes,
+	// Check names the check by one word: root, sriov, ports, link, numa, mtu, path, interrupts,
+	// queues, arguments, iommu, modules, claims, culvertd, limits, ledger, cni, libvirt, kubernetes,
 	// isolation; of a guest: guest, virtio, hugepages, pinning, placement, memlock, spread.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`

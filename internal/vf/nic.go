@@ -1,5 +1,10 @@
 package vf
 
+import (
+	"slices"
+	"strings"
+)
+
 // NIC is a network function on the PCI bus that is no VF of this host, with the answer whether it
 // can have VFs. It serves to explain a host to people: Culvert itself works with PFs.
 type NIC struct {
@@ -35,3 +40,15 @@ const (
 	// SRIOVUnknown: its files could not be read.
 	SRIOVUnknown SRIOV = "unknown"
 )
+
+// IsOpenStack reports whether a machine is a virtual machine of OpenStack, by its vendor, product and
+// asset tag in the DMI tables. Public clouds on OpenStack have tags of their own (cloud-init,
+// DataSourceOpenStack).
+func IsOpenStack(vendor, product, tag string) bool {
+	for _, value := range []string{vendor, product, tag} {
+		if strings.Contains(value, "OpenStack") {
+			return true
+		}
+	}
+	return slices.Contains([]string{"OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD"}, tag)
+}

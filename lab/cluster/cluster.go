@@ -20,10 +20,10 @@ import (
 
 // Options describes the cluster to bring up.
 type Options struct {
-	Lab    lab.Options // without Prepare and Finish, which package cluster sets
-	Source string      // Culvert's source tree, which has tools/part
-	// Runtime is the nodes' container runtime; the default is containerd.
-	Runtime Runtime
+	Lab     lab.Options // without Prepare and Finish, which package cluster sets
+	Source  string      // Culvert's source tree, which has tools/part
+	Runtime Runtime     // the nodes' container runtime; empty: containerd
+	CNI     CNI         // the default network of pods; empty: Flannel
 }
 
 // A Cluster is a lab with Kubernetes that is up.
@@ -31,6 +31,7 @@ type Cluster struct {
 	Lab        *lab.Lab
 	Kubeconfig string // a file for clients on this host, as a member of system:masters
 	AuditLog   string // a file of audit.k8s.io/v1 events, a line each: every request, at level Metadata
+	CNI        CNI
 	Parts      Parts
 }
 
@@ -41,27 +42,40 @@ const folder = "kubernetes"
 // file has a cluster that was ready once.
 const stateFile = "cluster.json"
 
+// state is the content of stateFile.
+type state struct {
+	CNI   CNI   `json:"cni"`
+	Parts Parts `json:"parts"`
+}
+
 // Up brings up a lab and its cluster, and returns when all nodes are Ready and have their images.
 // If that lab is up with Kubernetes already, it is returned as it is. If ctx ends first, or the
 // calling process dies, the lab is removed.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
+	n, err := ParseCNI(string(o.CNI))
+	if err != nil {
+		return nil, err
+	}
 	var parts Parts
 	o.Runtime = cmp.Or(o.Runtime, Containerd)
 	o.Lab.AppArmor = true // as on the nodes of Debian, Ubuntu and SUSE
 	if o.Runtime == CRIO {
 		o.Lab.Addition = lab.CRIO
 	}
+	if n.isCalico() {
+		o.Lab.NoSnapshot = true // the token of its plugin is valid for a day only
+	}
 	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (s lab.Software, err error) {
-		if parts, err = FindParts(ctx, o.Source, o.Runtime, step); err != nil {
+		if parts, err = FindParts(ctx, o.Source, o.Runtime, n, step); err != nil {
 			return s, err
 		}
-		if s.Layer, err = nodeSoftware(parts); err == nil {
-			s.Setup, err = newSetup(parts)
+		if s.Layer, err = nodeSoftware(parts, n); err == nil {
+			s.Setup, err = newSetup(parts, n)
 		}
 		return s, err
 	}
 	o.Lab.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-		return newCluster(l, parts).openSaved(ctx, step)
+		return newCluster(l, parts, n).openSaved(ctx, step)
 	}
 	l, err := lab.Up(ctx, o.Lab)
 	if err != nil {
@@ -73,6 +87,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
+	}
+	if c.CNI != n {
+		return nil, errors.Join(fmt.Errorf("bring up the lab %s with %s: it is up with %s: take it down first, or give another --name", l.Name(), n.Title(), c.CNI.Title()), c.Close())
 	}
 	return c, nil
 }
@@ -93,10 +110,10 @@ func Open(name string) (*Cluster, error) {
 	return c, nil
 }
 
-func newCluster(l *lab.Lab, parts Parts) *Cluster {
+func newCluster(l *lab.Lab, parts Parts, n CNI) *Cluster {
 	dir := filepath.Join(l.Folder(), folder)
 	return &Cluster{
-		Lab: l, Parts: parts,
+		Lab: l, Parts: parts, CNI: n,
 		Kubeconfig: filepath.Join(dir, "kubeconfig"), AuditLog: filepath.Join(dir, "audit.log"),
 	}
 }
@@ -106,14 +123,14 @@ func openCluster(l *lab.Lab) (*Cluster, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("open the cluster of the lab %s: %w", l.Name(), ErrNone)
 	}
-	var parts Parts
+	var s state
 	if err == nil {
-		err = json.Unmarshal(body, &parts)
+		err = json.Unmarshal(body, &s)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the cluster of the lab %s: %w", l.Name(), err)
 	}
-	return newCluster(l, parts), nil
+	return newCluster(l, s.Parts, s.CNI), nil
 }
 
 // Close drops the connections to the lab, which stays up.
@@ -126,15 +143,15 @@ var sources embed.FS
 
 // newSetup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the running
 // kubelets, and the data of the control plane.
-func newSetup(parts Parts) (*lab.Setup, error) {
+func newSetup(parts Parts, n CNI) (*lab.Setup, error) {
 	sum, err := lab.HashFiles(sources)
 	if err != nil {
 		return nil, err
 	}
 	return &lab.Setup{
-		Key: fmt.Sprintf("kubernetes %s %+v", sum, parts), Folder: folder,
+		Key: fmt.Sprintf("kubernetes %s %s %+v", n, sum, parts), Folder: folder,
 		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-			return newCluster(l, parts).createCluster(ctx, step)
+			return newCluster(l, parts, n).createCluster(ctx, step)
 		},
 	}, nil
 }
@@ -161,7 +178,10 @@ func (c *Cluster) createCluster(ctx context.Context, step func(string, ...any)) 
 		return err
 	}
 	step("waiting for Ready nodes")
-	return p.awaitNodes(ctx, step)
+	if err := p.awaitNodes(ctx, step); err != nil {
+		return err
+	}
+	return p.awaitNetwork(ctx)
 }
 
 // openSaved completes a cluster that createCluster made in this lab, or in the lab that the
@@ -185,7 +205,7 @@ func (c *Cluster) openSaved(ctx context.Context, step func(string, ...any)) erro
 	if err := p.routePods(ctx); err != nil {
 		return err
 	}
-	body, err := json.Marshal(c.Parts)
+	body, err := json.Marshal(state{c.CNI, c.Parts})
 	if err != nil {
 		return err
 	}

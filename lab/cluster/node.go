@@ -15,16 +15,16 @@ import (
 )
 
 // nodeFiles are laid over the root of each node, as templates of nodeFacts: files/node, and the
-// folder of the runtime's unit.
+// folder of the runtime's unit. The folder flannel-node is for nodes whose pods have Flannel.
 //
-//go:embed all:files/node all:files/containerd all:files/crio
+//go:embed all:files/node all:files/containerd all:files/crio all:files/flannel-node
 var nodeFiles embed.FS
 
 // nodeFacts holds the values that differ between nodes, and those that several templates use.
 type nodeFacts struct {
 	Node          string
 	Address       string // on the management network
-	Uplink        string // the interface that Flannel's tunnel takes
+	Uplink        string // the interface that the tunnel of the pod network takes
 	UplinkAddress string // its address, with the prefix's length
 	Pods          string
 	DNS           string
@@ -51,7 +51,11 @@ func (p *plan) factsOf(number int) nodeFacts {
 func (p *plan) joinNode(ctx context.Context, number int) error {
 	n, facts := p.nodes[number-1], p.factsOf(number)
 	stage := filepath.Join(p.dir, "stage", n.Name)
-	err := writeTemplates(stage, facts)
+	trees, services := []string{"files/node"}, "lab-uplink kubelet kube-proxy"
+	if !p.CNI.isCalico() { // Calico runs in pods
+		trees, services = append(trees, "files/flannel-node"), services+" flanneld"
+	}
+	err := writeTemplates(stage, facts, trees...)
 	if err == nil {
 		err = p.writeIdentity(filepath.Join(stage, "etc/kubernetes"), facts)
 	}
@@ -64,9 +68,9 @@ func (p *plan) joinNode(ctx context.Context, number int) error {
 	if err := runScript(ctx, p.Lab, n.Name, `
 		systemctl daemon-reload
 		udevadm control --reload
-		systemctl enable --quiet `+facts.Unit+` lab-uplink flanneld kubelet kube-proxy
+		systemctl enable --quiet `+facts.Unit+` `+services+`
 		systemctl restart `+facts.Unit+`
-		systemctl start --no-block lab-uplink kubelet kube-proxy flanneld`); err != nil {
+		systemctl start --no-block `+services); err != nil {
 		return fmt.Errorf("start the kubelet on %s: %w", n.Name, err)
 	}
 	return nil
@@ -86,7 +90,11 @@ func (p *plan) writeIdentity(dir string, facts nodeFacts) error {
 	if err != nil {
 		return err
 	}
-	for file, user := range map[string]string{"kube-proxy.conf": "system:kube-proxy", "flannel.conf": "flannel"} {
+	users := map[string]string{"kube-proxy.conf": "system:kube-proxy"}
+	if !p.CNI.isCalico() {
+		users["flannel.conf"] = "flannel"
+	}
+	for file, user := range users {
 		client, err := p.ca.issuePair(user, "")
 		if err != nil {
 			return err
@@ -98,32 +106,38 @@ func (p *plan) writeIdentity(dir string, facts nodeFacts) error {
 	return nil
 }
 
-// writeTemplates fills the templates of all nodes and those of the runtime.
-func writeTemplates(dir string, facts nodeFacts) error {
-	return errors.Join(writeFolder("files/node", dir, facts), writeFolder("files/"+facts.Unit, dir, facts))
+// writeTemplates writes trees of nodeFiles to a folder, one over the other.
+func writeTemplates(dir string, facts nodeFacts, trees ...string) error {
+	for _, root := range trees {
+		err := fs.WalkDir(nodeFiles, root, func(name string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			to := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, root)))
+			if d.IsDir() {
+				return os.MkdirAll(to, 0o755)
+			}
+			return writeTemplate(to, name, facts)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func writeFolder(root, dir string, facts nodeFacts) error {
-	return fs.WalkDir(nodeFiles, root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, root)))
-		if d.IsDir() {
-			return os.MkdirAll(to, 0o755)
-		}
-		text, err := nodeFiles.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		t, err := template.New(path.Base(name)).Option("missingkey=error").Parse(string(text))
-		if err != nil {
-			return err
-		}
-		var out bytes.Buffer
-		if err := t.Execute(&out, facts); err != nil {
-			return err
-		}
-		return os.WriteFile(to, out.Bytes(), 0o644)
-	})
+func writeTemplate(to, name string, facts nodeFacts) error {
+	text, err := nodeFiles.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	t, err := template.New(path.Base(name)).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, facts); err != nil {
+		return err
+	}
+	return os.WriteFile(to, out.Bytes(), 0o644)
 }

@@ -21,7 +21,10 @@ var coreDNSManifest string
 // joinAll makes all nodes join the cluster.
 func (p *plan) joinAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if _, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest+"---\n"+coreDNSManifest), "apply", "-f", "-"); err != nil {
+	if _, err := p.KubectlIn(ctx, strings.NewReader(coreDNSManifest), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if err := p.InstallNetwork(ctx); err != nil {
 		return err
 	}
 	for i := range p.nodes {
@@ -60,23 +63,52 @@ func (p *plan) awaitNode(ctx context.Context, node string) error {
 	return nil
 }
 
-// routePods gives the control plane routes to the pods of all nodes.
-func (p *plan) routePods(ctx context.Context) error {
-	var nodes struct {
+// A podRoute leads to the pods of one node.
+type podRoute struct {
+	node string
+	pods netip.Prefix
+}
+
+// podRoutes returns the addresses that the pods of each node have: the node's pod CIDR, or its
+// blocks of Calico's.
+func (p *plan) podRoutes(ctx context.Context) (all []podRoute, err error) {
+	var list struct {
 		Items []struct {
 			Metadata struct {
 				Name string `json:"name"`
 			} `json:"metadata"`
 			Spec struct {
-				PodCIDR netip.Prefix `json:"podCIDR"`
+				PodCIDR netip.Prefix `json:"podCIDR"` // of a Node
+				Node    string       `json:"node"`    // of a BlockAffinity
+				CIDR    netip.Prefix `json:"cidr"`
 			} `json:"spec"`
 		} `json:"items"`
 	}
-	if err := p.Get(ctx, &nodes, "nodes"); err != nil {
+	kind := "nodes"
+	if p.CNI.isCalico() {
+		kind = "blockaffinities.crd.projectcalico.org"
+	}
+	if err := p.Get(ctx, &list, kind); err != nil {
+		return nil, err
+	}
+	for _, one := range list.Items {
+		if p.CNI.isCalico() {
+			all = append(all, podRoute{one.Spec.Node, one.Spec.CIDR})
+		} else {
+			all = append(all, podRoute{one.Metadata.Name, one.Spec.PodCIDR})
+		}
+	}
+	return all, nil
+}
+
+// routePods gives the control plane routes to the pods of all nodes.
+func (p *plan) routePods(ctx context.Context) error {
+	routes, err := p.podRoutes(ctx)
+	if err != nil {
 		return err
 	}
-	for _, n := range nodes.Items {
-		if err := p.Lab.Route(ctx, n.Spec.PodCIDR, n.Metadata.Name); err != nil {
+	for _, r := range routes {
+		if err := p.Lab.Route(ctx, r.pods, r.node); err != nil {
 			return err
 		}
 	}
@@ -87,5 +119,6 @@ func (p *plan) routePods(ctx context.Context) error {
 func (p *plan) lastWords(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return runScript(ctx, p.Lab, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit `+p.Parts.Runtime.unit()+`; exit 1`)
+	return errors.Join(p.networkLog(ctx, node),
+		runScript(ctx, p.Lab, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit `+p.Parts.Runtime.unit()+`; exit 1`))
 }

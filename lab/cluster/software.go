@@ -34,15 +34,26 @@ func builtImages(root string) []Image {
 	}
 }
 
-// nodeSoftware returns the software on the disks of all nodes: Kubernetes, Flannel, the CNI
-// project's plugins, and the images.
-func nodeSoftware(parts Parts) (*lab.Layer, error) {
-	places, err := nodePrograms(parts)
+// nodeSoftware returns the software on the disks of all nodes: Kubernetes, the default network, the
+// CNI project's plugins, and the images.
+func nodeSoftware(parts Parts, n CNI) (*lab.Layer, error) {
+	places, err := nodePrograms(parts, n)
+	if err != nil {
+		return nil, err
+	}
+	images := func(root string) ([]Image, error) {
+		if !n.isCalico() {
+			return builtImages(root), nil
+		}
+		calico, err := calicoImages(parts, root)
+		return append(builtImages(root), calico...), err
+	}
+	without, err := images("")
 	if err != nil {
 		return nil, err
 	}
 	// The names of the parts' folders depend on their content.
-	body, err := json.Marshal([]any{places, builtImages("")})
+	body, err := json.Marshal([]any{places, without})
 	if err != nil {
 		return nil, err
 	}
@@ -50,24 +61,26 @@ func nodeSoftware(parts Parts) (*lab.Layer, error) {
 	return &lab.Layer{
 		Name: "kubernetes-" + hex.EncodeToString(sum[:6]),
 		Install: func(ctx context.Context, l *lab.Lab, node string, step func(string, ...any)) error {
-			step("copying Kubernetes, Flannel and plugins to it")
+			step("copying Kubernetes and plugins to it")
 			if err := installPrograms(ctx, l, node, places); err != nil {
 				return fmt.Errorf("install Kubernetes: %w", err)
 			}
-			step("importing %d images", len(builtImages("")))
-			return installImages(ctx, l, node, parts.Runtime)
+			step("importing %d images", len(without))
+			return installImages(ctx, l, node, parts.Runtime, images)
 		},
 	}, nil
 }
 
 // nodePrograms returns the programs of all nodes: from a file of this host to a place of
 // the node.
-func nodePrograms(parts Parts) (map[string]string, error) {
+func nodePrograms(parts Parts, n CNI) (map[string]string, error) {
 	places := map[string]string{
 		filepath.Join(parts.Kubernetes, "kubelet"):    "usr/local/bin/kubelet",
 		filepath.Join(parts.Kubernetes, "kube-proxy"): "usr/local/bin/kube-proxy",
-		filepath.Join(parts.Flannel, "flannel"):       "usr/local/bin/flanneld",
-		filepath.Join(parts.FlannelCNI, "flannel"):    "opt/cni/bin/flannel",
+	}
+	if !n.isCalico() { // Calico's come in images
+		places[filepath.Join(parts.Flannel, "flannel")] = "usr/local/bin/flanneld"
+		places[filepath.Join(parts.FlannelCNI, "flannel")] = "opt/cni/bin/flannel"
 	}
 	if parts.Runtime == CRIO {
 		for _, program := range []string{"crio", "pinns"} {
@@ -94,8 +107,12 @@ func installPrograms(ctx context.Context, l *lab.Lab, node string, places map[st
 }
 
 // installImages makes the images and imports them. The runtime does not run afterwards.
-func installImages(ctx context.Context, l *lab.Lab, node string, runtime Runtime) error {
+func installImages(ctx context.Context, l *lab.Lab, node string, runtime Runtime, images func(root string) ([]Image, error)) error {
 	root, err := l.ContainerRoot()
+	if err != nil {
+		return err
+	}
+	all, err := images(root)
 	if err != nil {
 		return err
 	}
@@ -105,7 +122,7 @@ func installImages(ctx context.Context, l *lab.Lab, node string, runtime Runtime
 		return err
 	}
 	defer os.Remove(archive)
-	err = WriteImages(f, builtImages(root)...)
+	err = WriteImages(f, all...)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}

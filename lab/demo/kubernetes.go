@@ -31,6 +31,7 @@ var demoPolicy []byte
 // KubernetesResult is demo-k8s.json.
 type KubernetesResult struct {
 	*Result
+	CNI                cluster.CNI        `json:"cni"`                     // the default network of pods: the overlay
 	WithoutVF          bench.Percentiles  `json:"without_vf_ms"`           // the same ADD without the VF network
 	Floor              bench.Percentiles  `json:"floor_ms"`                // the bare kernel work of the VF network
 	Attachments        int                `json:"attachments"`             // of each kind
@@ -57,12 +58,15 @@ type kubernetes struct {
 // R0's objects unchanged, and measures both networks. Also after a failure it leaves only its
 // report and the caches, or the lab if Keep is set.
 func RunKubernetes(ctx context.Context, o Options) (err error) {
+	if o.CNI, err = cluster.ParseCNI(string(o.CNI)); err != nil {
+		return err
+	}
 	d, err := beginDemo(o, kubernetesFiles)
 	if err != nil {
 		return err
 	}
 	defer d.Steps.Close()
-	if _, err := cluster.FindParts(ctx, o.Source, cluster.Containerd, d.Step); err != nil {
+	if _, err := cluster.FindParts(ctx, o.Source, cluster.Containerd, o.CNI, d.Step); err != nil {
 		return err
 	}
 	floor, err := buildFloor(ctx, o.Source)
@@ -79,7 +83,7 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	if err := d.noteNodes(c.Lab); err != nil {
 		return err
 	}
-	k := &kubernetes{demo: d, cluster: c, found: KubernetesResult{Result: &d.result, NodesReady: time.Since(start).Seconds()}}
+	k := &kubernetes{demo: d, cluster: c, found: KubernetesResult{Result: &d.result, CNI: c.CNI, NodesReady: time.Since(start).Seconds()}}
 	if err := k.play(ctx, floor); err != nil {
 		k.lastWords(ctx)
 		return err
@@ -90,9 +94,13 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 // bringClusterUp brings the demo's cluster up, or opens it if it is up.
 func (d *demo) bringClusterUp(ctx context.Context) (*cluster.Cluster, error) {
 	if d.Up {
-		return cluster.Open(d.Name)
+		c, err := cluster.Open(d.Name)
+		if err == nil && c.CNI != d.CNI {
+			err = errors.Join(fmt.Errorf("the cluster of the lab %s has %s: give --cni %s", d.Name, c.CNI.Title(), c.CNI), c.Close())
+		}
+		return c, err
 	}
-	return cluster.Up(ctx, cluster.Options{Source: d.Source, Lab: d.labOptions()})
+	return cluster.Up(ctx, cluster.Options{Source: d.Source, CNI: d.CNI, Lab: d.labOptions()})
 }
 
 // lastWords shows the pods, the warnings and culvertd's last log lines, after a failure.
@@ -386,7 +394,8 @@ func (k *kubernetes) weigh(ctx context.Context) error {
 func (r KubernetesResult) formatText(l screen.Look) string {
 	var b strings.Builder
 	b.WriteString(report.Brief(r.measured, l))
-	fmt.Fprintf(&b, "\nADD     as containerd sees it: %s with the VF; %d without it,\n"+
+	fmt.Fprintf(&b, "\noverlay %s\n", r.CNI.Title())
+	fmt.Fprintf(&b, "ADD     as containerd sees it: %s with the VF; %d without it,\n"+
 		"        p50 %.0f ms: the VF adds %.0f ms; its bare kernel work is %.0f ms\n",
 		r.Attach, r.Attachments, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50)
 	fmt.Fprintf(&b, "API     %.2f requests an attach that its answer waits for, %.2f behind it (%.2f of them NodeStates)\n", r.APIRequests, r.APIWrites, r.APIStates)

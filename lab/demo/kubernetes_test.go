@@ -29,7 +29,7 @@ import (
 func TestKubernetesResultFields(t *testing.T) {
 	wantFields(t, KubernetesResult{Result: &Result{VF: Way{Gbps: []float64{1}}, Overlay: Way{Gbps: []float64{2}}}},
 		"vf.gbps", "overlay.gbps", "attach_ms.p50", "attach_ms.p99", "attach_ms.max", "without_vf_ms.p50", "floor_ms.p50",
-		"api_requests_per_attach", "duplicate_addresses", "leaked", "nodes_ready_s")
+		"cni", "api_requests_per_attach", "duplicate_addresses", "leaked", "nodes_ready_s")
 }
 
 func TestKubernetesReportFitsAHundredColumns(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/screen"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/cluster"
 	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
@@ -45,6 +46,9 @@ type Options struct {
 	// Attachments is how many pods RunKubernetes times with a VF, how many
 	// without, and how many it starts in bursts.
 	Attachments int
+
+	// CNI is the default network of the pods of RunKubernetes. Empty means Flannel.
+	CNI cluster.CNI
 
 	// Guests is the number of nodes on which RunGuests runs a guest. 0 means all nodes.
 	Guests int

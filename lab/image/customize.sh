@@ -35,8 +35,11 @@ echo "$kernel" >"$out/kernel"
 cp "$root/usr/bin/busybox" "$out/busybox"
 # pick LIST: the programs of a list with their libraries, in a tree of its own.
 pick() {
-	list "$1" | while read -r tool; do
-		{ echo "$tool"; chroot "$root" ldd "$tool" | grep -o '/[^ ]*'; }
+	list "$1" | while read -r pattern; do
+		for tool in "$root"$pattern; do
+			echo "${tool#"$root"}"
+			chroot "$root" ldd "${tool#"$root"}" | grep -o '/[^ ]*' || :
+		done
 	done | sort -u | while read -r file; do
 		mkdir -p "$out/$1/${file%/*}"
 		cp -L "$root/$file" "$out/$1/$file"
@@ -54,6 +57,9 @@ chroot "$root" busybox --list | while read -r applet; do
 		ln -s busybox "$out/container/bin/$applet"
 done
 ln -sf /usr/bin/bash "$out/container/bin/bash"
+for end in '' -save -restore; do # in the root these are links to Debian's alternatives
+	ln -s "iptables-nft$end" "$out/container/usr/sbin/iptables$end"
+done
 echo 'root:x:0:0:root:/root:/bin/sh' >"$out/container/etc/passwd"
 echo 'root:x:0:' >"$out/container/etc/group"
 echo 'Hello Kubernetes!' >"$out/container/srv/index.html"

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/lab/cluster"
 	"github.com/culvert-net/culvert/test/promises"
 	"github.com/culvert-net/culvert/test/soak"
 )
@@ -21,8 +22,16 @@ var bare = &site{names: twoNodes.names}
 func TestDemo(t *testing.T) {
 	soak.Only(t, "measurements between pods, and a Service under load; the other tests install Culvert by themselves")
 	need(t, bare)
+	playDemo(t, cluster.Flannel)
+	there = twoNodes
+}
+
+// playDemo runs make demo-k8s on the cluster that is up, without Culvert, and leaves Culvert installed
+// with the policy of the other tests.
+func playDemo(t *testing.T, cni cluster.CNI) {
+	t.Helper()
 	dir := t.TempDir()
-	cmd := promises.Make(t.Context(), top, "demo-k8s", "PODS=2", "DEMO=--quick --up --name "+k8s.Lab.Name()+" --out "+dir)
+	cmd := promises.Make(t.Context(), top, "demo-k8s", "CNI="+string(cni), "PODS=2", "DEMO=--quick --up --name "+k8s.Lab.Name()+" --out "+dir)
 	if out, err := promises.Run(cmd); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -31,9 +40,10 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found struct {
-		Pods    int `json:"pods"`
-		VFs     int `json:"vfs_created"`
-		Leaked  int `json:"leaked"`
+		CNI     cluster.CNI `json:"cni"`
+		Pods    int         `json:"pods"`
+		VFs     int         `json:"vfs_created"`
+		Leaked  int         `json:"leaked"`
 		FloorMS struct {
 			P50 float64 `json:"p50"`
 		} `json:"floor_ms"`
@@ -48,7 +58,7 @@ func TestDemo(t *testing.T) {
 	if err := json.Unmarshal(body, &found); err != nil {
 		t.Fatal(err)
 	}
-	if found.Pods != 2 || found.VFs != allVFs || found.Leaked != 0 || found.FloorMS.P50 <= 0 {
+	if found.CNI != cni || found.Pods != 2 || found.VFs != allVFs || found.Leaked != 0 || found.FloorMS.P50 <= 0 {
 		t.Errorf("%s", body)
 	}
 	service := found.Service
@@ -59,5 +69,4 @@ func TestDemo(t *testing.T) {
 	kubectl(t, "delete", "net-attach-def", "first", "second")
 	kubectl(t, "delete", "nodepolicy", "demo")
 	kubectl(t, "apply", "-f", "testdata/policy.yaml")
-	there = twoNodes
 }

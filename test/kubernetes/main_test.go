@@ -3,7 +3,7 @@
 // Package kubernetes installs Culvert on real clusters of lab nodes, as people
 // do, and applies the manifests that they have. The tests of one kind of cluster
 // share it, in the order of the files: [bare], which becomes [twoNodes], then
-// [byHand], then [besideMultus].
+// [byHand], then [besideMultus]. A job of its own runs those of [besideCalico].
 package kubernetes
 
 import (
@@ -23,6 +23,7 @@ import (
 // A site is a cluster with Culvert installed in one way, or without it.
 type site struct {
 	names   []string                                            // of its nodes
+	cni     cluster.CNI                                         // of its pods; empty: Flannel
 	install func(ctx context.Context, c *cluster.Cluster) error // nil: nothing is
 	policy  string                                              // a file to apply afterwards, or nothing
 	joined  bool                                                // all PFs are on one segment
@@ -76,7 +77,7 @@ func enter(s *site) (err error) {
 		return err
 	}
 	name := fmt.Sprintf("kubernetes-%d", os.Getpid())
-	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
+	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, CNI: s.cni, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,12 @@ func awaitOwnAddresses(t *testing.T, want int) {
 func TestI4XL710AsItStands(t *testing.T) {
 	need(t, twoNodes)
 	offered(t, intel, "7")
+	xl710AsItStands(t)
+}
+
+// xl710AsItStands runs R0's pods on the cluster that is up, and deletes them.
+func xl710AsItStands(t *testing.T) {
+	t.Helper()
 	const file = top + "/lab/demo/testdata/r0-xl710.yaml"
 	kubectl(t, "apply", "-f", file)
 	subnet := netip.MustParsePrefix("172.16.91.0/24")

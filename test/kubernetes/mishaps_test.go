@@ -33,12 +33,18 @@ var bothNetworks = []string{"first", "second"}
 func networks(t *testing.T) {
 	t.Helper()
 	need(t, twoNodes)
+	offered(t, intel, "7")
+	offered(t, chelsio, "7")
+	applyNetworks(t)
+}
+
+// applyNetworks applies the two networks to the cluster that is up.
+func applyNetworks(t *testing.T) {
+	t.Helper()
 	objects, err := os.ReadFile("testdata/networks.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	offered(t, intel, "7")
-	offered(t, chelsio, "7")
 	apply(t, string(objects))
 }
 

@@ -190,7 +190,7 @@ func TestEveryFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "libvirt", "kubernetes", "pools", "isolation",
+	checks := []string{"root", "sriov", "ports", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "libvirt", "kubernetes", "pools", "isolation",
 		"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "slots", "spread", "windows", "inside"}
 	seen := map[string]map[api.Severity]bool{}
 	for _, file := range files {

@@ -41,6 +41,9 @@ func (e *exam) checkNIC(n vf.NIC) {
 	if n.Name != "" {
 		object = "NIC " + n.Name
 	}
+	if isPort(n, e.Facts) {
+		e.addFinding(warnOfPort(object), "it is a port of OpenStack, which drops packets from addresses that it does not know")
+	}
 	switch n.SRIOV {
 	case vf.SRIOVYes:
 		if n.Driver == "" {

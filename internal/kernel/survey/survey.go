@@ -47,6 +47,7 @@ type Host struct {
 	Swaps       []string // devices and files in use
 	Sysctls     map[string]string
 	SELinux     string // enforcing, permissive, or empty without SELinux
+	OpenStack   bool   // it is a virtual machine of OpenStack
 	Programs    []string
 
 	Errs []string
@@ -84,6 +85,8 @@ func Read(root Root) Host {
 		Sysctls:     map[string]string{},
 		IRQs:        ParseInterrupts(r.readText("proc/interrupts")),
 		HugePages:   r.hugePages(),
+		OpenStack: vf.IsOpenStack(r.readLine("sys/class/dmi/id/sys_vendor"), r.readLine("sys/class/dmi/id/product_name"),
+			r.readLine("sys/class/dmi/id/chassis_asset_tag")),
 	}
 	for _, n := range h.Nodes {
 		h.NodeCPUs[n] = r.readList(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
