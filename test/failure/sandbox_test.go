@@ -13,7 +13,6 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // sandboxID is the pod whose networks Culvert sets up itself: the default network,

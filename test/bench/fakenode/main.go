@@ -31,7 +31,6 @@ import (
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/node/status/gather"
 	"github.com/culvert-net/culvert/internal/rpc"
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 const hostYAML = `pfs:
