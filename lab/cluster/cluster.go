@@ -21,6 +21,9 @@ import (
 type Options struct {
 	Lab    lab.Options // without Prepare and Finish, which package cluster sets
 	Source string      // Culvert's source tree, which has tools/part
+	// Bare leaves the nodes as their image has them. The control plane runs, and takes nodes with
+	// a bootstrap token.
+	Bare bool
 }
 
 // A Cluster is a lab with Kubernetes that is up.
@@ -29,6 +32,8 @@ type Cluster struct {
 	Kubeconfig string // a file for clients on this host, as a member of system:masters
 	AuditLog   string // a file of audit.k8s.io/v1 events, a line each: every request, at level Metadata
 	Parts      Parts
+
+	bare bool // see Options; only Up knows it
 }
 
 // folder is the name of the cluster's folder on the host, within the lab's.
@@ -48,13 +53,18 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		if parts, err = FindParts(ctx, o.Source, step); err != nil {
 			return s, err
 		}
-		if s.Layer, err = nodeSoftware(parts); err == nil {
-			s.Setup, err = newSetup(parts)
+		if !o.Bare {
+			if s.Layer, err = nodeSoftware(parts); err != nil {
+				return s, err
+			}
 		}
+		s.Setup, err = newSetup(parts, o.Bare)
 		return s, err
 	}
 	o.Lab.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-		return newCluster(l, parts).openSaved(ctx, step)
+		c := newCluster(l, parts)
+		c.bare = o.Bare
+		return c.openSaved(ctx, step)
 	}
 	l, err := lab.Up(ctx, o.Lab)
 	if err != nil {
@@ -116,15 +126,17 @@ var sources embed.FS
 
 // newSetup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the running
 // kubelets, and the data of the control plane.
-func newSetup(parts Parts) (*lab.Setup, error) {
+func newSetup(parts Parts, bare bool) (*lab.Setup, error) {
 	sum, err := lab.HashFiles(sources)
 	if err != nil {
 		return nil, err
 	}
 	return &lab.Setup{
-		Key: fmt.Sprintf("kubernetes %s %+v", sum, parts), Folder: folder,
+		Key: fmt.Sprintf("kubernetes %s %+v %t", sum, parts, bare), Folder: folder,
 		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-			return newCluster(l, parts).createCluster(ctx, step)
+			c := newCluster(l, parts)
+			c.bare = bare
+			return c.createCluster(ctx, step)
 		},
 	}, nil
 }
@@ -145,6 +157,9 @@ func (c *Cluster) createCluster(ctx context.Context, step func(string, ...any)) 
 	step("starting etcd and the control plane")
 	if err := p.startControlPlane(ctx); err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
+	}
+	if c.bare {
+		return nil
 	}
 	step("joining %s", joinNames(nodes))
 	if err := p.joinAll(ctx); err != nil {

@@ -81,6 +81,11 @@ func (p *plan) writeIdentity(dir string, facts nodeFacts) error {
 	if err != nil {
 		return err
 	}
+	return p.writeClients(dir)
+}
+
+// writeClients writes the kubeconfigs of the programs of a node's network.
+func (p *plan) writeClients(dir string) error {
 	for file, user := range map[string]string{"kube-proxy.conf": "system:kube-proxy", "flannel.conf": "flannel"} {
 		client, err := p.ca.issuePair(user, "")
 		if err != nil {
