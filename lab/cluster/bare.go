@@ -142,3 +142,18 @@ func (p *plan) layNetwork(ctx context.Context, n lab.Node, facts nodeFacts) (err
 	}
 	return p.Lab.LayOver(ctx, n.Name, stage)
 }
+
+// WriteSandboxImage writes an archive with the image of sandboxes, the only one that a kubelet needs
+// by itself.
+func (c *Cluster) WriteSandboxImage(archive string) (err error) {
+	root, err := c.Lab.ContainerRoot()
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return WriteImages(f, builtImages(root)[0])
+}
