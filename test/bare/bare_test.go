@@ -132,7 +132,7 @@ func newAnsible(t *testing.T, h host) ansible {
 	from := absolute(t, top)
 	home, tree := t.TempDir(), filepath.Join(h.debian, "ansible/usr")
 	a := ansible{h, append(os.Environ(),
-		"PATH="+filepath.Join(tree, "bin")+":"+os.Getenv("PATH"), "PYTHONPATH="+filepath.Join(tree, "lib/python3/dist-packages"), "HOME="+home,
+		"PATH="+filepath.Join(tree, "bin")+":"+os.Getenv("PATH"), "PYTHONPATH="+filepath.Join(tree, "lib/python3/dist-packages"), "ANSIBLE_HOME="+home,
 		"ANSIBLE_NOCOLOR=1", "ANSIBLE_PIPELINING=1", "ANSIBLE_SSH_TRANSFER_METHOD=piped", "ANSIBLE_LOCALHOST_WARNING=false",
 		"ANSIBLE_SSH_EXECUTABLE="+filepath.Join(from, "test/bare/testdata/ssh"),
 		"CULVERT="+filepath.Join(from, "build/bin/culvert"), "CULVERT_LAB="+h.Lab.Name(),
@@ -157,9 +157,7 @@ var recap = regexp.MustCompile(`(?m)^\S+ +: ok=(\d+) +changed=(\d+) +unreachable
 // play runs a playbook of the collection on the node.
 func (a ansible) play(t *testing.T, playbook string, args ...string) (c counts, out string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ansible-playbook", append([]string{"culvert_net.culvert." + playbook, "--inventory", a.name + ","}, args...)...)
-	cmd.Path, cmd.Env = filepath.Join(a.debian, "ansible/usr/bin/ansible-playbook"), a.env
-	out, err := promises.Run(cmd)
+	out, err := promises.Run(a.playbook(t, playbook, args...))
 	m := recap.FindStringSubmatch(out)
 	if err != nil || m == nil {
 		t.Fatalf("ansible-playbook %s: %v\n%s", playbook, err, out)
@@ -171,6 +169,25 @@ func (a ansible) play(t *testing.T, playbook string, args ...string) (c counts, 
 		t.Fatalf("ansible-playbook %s fails:\n%s", playbook, out)
 	}
 	return c, out
+}
+
+// fail runs a playbook that has to fail, and returns its output.
+func (a ansible) fail(t *testing.T, playbook string, args ...string) string {
+	t.Helper()
+	out, err := promises.Run(a.playbook(t, playbook, args...))
+	if err == nil {
+		t.Errorf("ansible-playbook %s does not fail:\n%s", playbook, out)
+	}
+	return out
+}
+
+// playbook returns the command that runs a playbook of the collection on the node.
+func (a ansible) playbook(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	program := filepath.Join(a.debian, "ansible/usr/bin/ansible-playbook")
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"culvert_net.culvert." + name, "--inventory", a.name + ","}, args...)...)
+	cmd.Env = a.env
+	return cmd
 }
 
 // newHost brings a lab of one node up.

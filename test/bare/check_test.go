@@ -31,7 +31,7 @@ func TestFreshNode(t *testing.T) {
 		dpkg --purge --force-depends socat`)
 	const state = `cat /etc/fstab /proc/swaps /proc/sys/net/ipv4/ip_forward; ls /etc/modules-load.d /etc/sysctl.d; lsmod | cut -d ' ' -f 1`
 	before := h.sh(t, state)
-	if c, out := a.play(t, "node", "--check", "--tags", "prepare"); c.changed < 6 {
+	if c, out := a.play(t, "node", "--check", "--diff", "--tags", "prepare"); c.changed < 6 {
 		t.Errorf("a check of a fresh node would change %d things:\n%s", c.changed, out)
 	}
 	if after := h.sh(t, state); after != before {
@@ -44,6 +44,9 @@ func TestFreshNode(t *testing.T) {
 func doctor(t *testing.T, h host) {
 	h.copyTo(t, top+"/build/bin/culvert", "/usr/local/bin/culvert")
 	const examine = `culvert doctor --role kubernetes -o json `
+	if out, exit := h.try(t, examine); exit != 1 {
+		t.Errorf("a host that is not prepared: exit status %d\n%s", exit, out)
+	}
 	out, _ := h.try(t, examine+"--fix 2>/dev/null")
 	var r api.DoctorReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {

@@ -169,13 +169,18 @@ type finding struct {
 const host = "host"
 
 func (e *exam) addFinding(f finding, format string, args ...any) {
-	e.found = append(e.found, Finding{
+	e.found = append(e.found, f.describe(format, args...))
+}
+
+// describe returns the finding with a text.
+func (f finding) describe(format string, args ...any) Finding {
+	return Finding{
 		Finding: api.Finding{
 			Check: f.check, Severity: f.severity, Object: f.object, What: fmt.Sprintf(format, args...), Why: f.why, Mend: f.mend,
 			Fixable: f.change != nil,
 		},
 		Change: f.change,
-	})
+	}
 }
 
 func (e *exam) addOK(check, object, format string, args ...any) {

@@ -32,7 +32,7 @@ func checkKubernetes(e *exam) {
 	fine := "swap, modules, forwarding and SELinux are as a node needs them"
 	if e.Role == RoleKubernetes {
 		fine = "swap, modules, forwarding, SELinux, programs, runtime and firewall are as a node needs them"
-		e.checkPrepared()
+		e.found = append(e.found, examinePreparation(e.Host)...)
 	}
 	if len(e.found) == before {
 		e.addOK("kubernetes", host, "%s", fine)

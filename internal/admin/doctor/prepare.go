@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
 )
 
 // nodePrograms are the programs that kubeadm, the kubelet, kube-proxy and CNI plugins execute on a
@@ -21,70 +22,71 @@ var nodePrograms = []struct {
 	{"socat", map[string]string{aptGet: "socat", dnf: "socat", zypper: "socat"}},
 }
 
-// checkPrepared checks what a host needs before kubeadm makes it a node, beyond the kernel's
+// examinePreparation finds out what a host lacks before kubeadm makes it a node, beyond the kernel's
 // settings.
-func (e *exam) checkPrepared() {
-	installer := Installer(e.Host)
+func examinePreparation(h survey.Host) []Finding {
+	return slices.Concat(findMissingPrograms(h), findMissingRuntime(h), findClosedPorts(h), findMissingKubernetes(h))
+}
+
+func findMissingPrograms(h survey.Host) []Finding {
+	installer := Installer(h)
 	var missing, packages []string
 	for _, p := range nodePrograms {
-		if !hasProgram(e.Host, p.name) {
+		if !hasProgram(h, p.name) {
 			missing, packages = append(missing, p.name), append(packages, p.packages[installer])
 		}
 	}
-	if len(missing) > 0 {
-		e.addMissing(strings.Join(packages, " "), "kubeadm's preflight looks for them; kube-proxy and CNI plugins execute them",
-			"programs that a node needs are not there: %s", strings.Join(missing, ", "))
+	if len(missing) == 0 {
+		return nil
 	}
-	e.checkRuntime(installer)
-	e.checkFirewall()
+	f := finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: "kubeadm's preflight looks for them; kube-proxy and CNI plugins execute them"}
+	if installer != "" {
+		f.mend, f.change = []string{installCommand(h, strings.Join(packages, " "))}, &Change{Packages: strings.Join(packages, " ")}
+	}
+	return []Finding{f.describe("programs that a node needs are not there: %s", strings.Join(missing, ", "))}
+}
+
+// findMissingRuntime finds out whether the host has a container runtime. Only Debian's family has
+// a package of one.
+func findMissingRuntime(h survey.Host) []Finding {
+	if hasOneOf(h, "containerd", "crio", "k3s") {
+		return nil
+	}
+	f := finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: "the kubelet does not start without one"}
+	if Installer(h) == aptGet {
+		f.mend, f.change = []string{installCommand(h, "containerd")}, &Change{Packages: "containerd"}
+	} else {
+		f.mend = []string{installCommand(h, "cri-o") + "    # or containerd, from a repository that has it"}
+	}
+	return []Finding{f.describe("there is no container runtime")}
+}
+
+// findMissingKubernetes finds out whether the host has the programs of a cluster's version.
+func findMissingKubernetes(h survey.Host) (found []Finding) {
 	for _, name := range []string{"kubelet", "kubeadm"} {
-		if !hasProgram(e.Host, name) && !hasProgram(e.Host, "k3s") {
-			e.addFinding(finding{check: "kubernetes", severity: api.SeverityNote, object: host, why: "distributions do not have it: it comes from a repository of Kubernetes, in the version of the cluster",
-				mend: []string{"install kubeadm and kubelet of one version    # or let dist/ansible do so"}}, "%s is not there", name)
+		if !hasOneOf(h, name, "k3s") {
+			f := finding{check: "kubernetes", severity: api.SeverityNote, object: host, why: "distributions do not have it: it comes from a repository of Kubernetes, in the version of the cluster",
+				mend: []string{"install kubeadm and kubelet of one version    # or let dist/ansible do so"}}
+			found = append(found, f.describe("%s is not there", name))
 		}
 	}
-}
-
-// addMissing adds a finding about programs that packages of the distribution have.
-func (e *exam) addMissing(packages, why, format string, args ...any) {
-	f := finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: why}
-	if Installer(e.Host) != "" {
-		f.mend, f.change = []string{installCommand(e.Host, packages)}, &Change{Packages: packages}
-	}
-	e.addFinding(f, format, args...)
-}
-
-// checkRuntime checks that the host has a container runtime.
-func (e *exam) checkRuntime(installer string) {
-	if hasOneOf(e.Host, "containerd", "crio", "k3s") {
-		return
-	}
-	const why, what = "the kubelet does not start without one", "there is no container runtime"
-	if installer == aptGet {
-		e.addMissing("containerd", why, what)
-		return
-	}
-	e.addFinding(finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: why,
-		mend: []string{installCommand(e.Host, "cri-o") + "    # or containerd, from a repository that has it"}}, what)
+	return found
 }
 
 // nodePorts are the ports that other nodes and clients reach on a node: the kubelet, NodePorts, and
 // VXLAN as Flannel sends it.
-var nodePorts = []string{"10250/tcp", "30000-32767/tcp", "8472/udp"}
+func nodePorts() []string { return []string{"10250/tcp", "30000-32767/tcp", "8472/udp"} }
 
-// checkFirewall checks that firewalld lets the traffic of a node in.
-func (e *exam) checkFirewall() {
-	if _, runs := findRunning(e.Host, "firewalld"); !runs {
-		return
+// findClosedPorts finds out whether firewalld lets the traffic of a node in.
+func findClosedPorts(h survey.Host) []Finding {
+	if _, runs := findRunning(h, "firewalld"); !runs {
+		return nil
 	}
-	var closed []string
-	for _, port := range nodePorts {
-		if !slices.ContainsFunc(e.Host.OpenPorts, func(open string) bool { return coversPort(open, port) }) {
-			closed = append(closed, port)
-		}
-	}
+	closed := slices.DeleteFunc(nodePorts(), func(port string) bool {
+		return slices.ContainsFunc(h.OpenPorts, func(open string) bool { return coversPort(open, port) })
+	})
 	if len(closed) == 0 {
-		return
+		return nil
 	}
 	f := finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: "the control plane does not reach the kubelet, and pods do not reach those of other nodes",
 		change: &Change{Ports: strings.Join(closed, " ")}}
@@ -92,7 +94,7 @@ func (e *exam) checkFirewall() {
 		f.mend = append(f.mend, "firewall-cmd --permanent --add-port="+port)
 	}
 	f.mend = append(f.mend, "firewall-cmd --reload")
-	e.addFinding(f, "firewalld runs, and its default zone does not open %s", strings.Join(closed, ", "))
+	return []Finding{f.describe("firewalld runs, and its default zone does not open %s", strings.Join(closed, ", "))}
 }
 
 // coversPort reports whether an entry of firewalld, such as 10000-20000/tcp, opens a port or a range
