@@ -105,7 +105,7 @@ func coversPort(open, wanted string) bool {
 	return protocol == of && first <= from && to <= last
 }
 
-// parsePorts parses 10250/tcp or 30000-32767/tcp. Of a text that is neither it returns a range that
+// parsePorts parses 10250/tcp or 30000-32767/tcp. For any other text it returns a range that
 // is empty.
 func parsePorts(s string) (first, last int, protocol string) {
 	numbers, protocol, _ := strings.Cut(s, "/")
