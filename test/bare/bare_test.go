@@ -47,7 +47,7 @@ func (h host) sh(t *testing.T, script string) string {
 func (h host) try(t *testing.T, script string) (out string, exit int) {
 	t.Helper()
 	var said bytes.Buffer
-	exit, err := h.Exec(t.Context(), h.name, lab.Cmd{Argv: []string{"sh", "-euc", script}, Stdout: &said, Stderr: &said})
+	exit, err := h.Exec(t.Context(), h.name, lab.Cmd{Argv: []string{"sh", "-euc", "exec 2>&1\n" + script}, Stdout: &said})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
