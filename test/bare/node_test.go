@@ -37,7 +37,7 @@ func TestBareNode(t *testing.T) {
 	a.play(t, "node", append(vars, "--tags", "culvert")...)
 	for _, one := range []string{"condition=Ready node/", "condition=Ready nodestate/", "condition=PoliciesApplied nodestate/", "jsonpath={.status.allocatable.culvert\\.dev/fast}=4 node/"} {
 		what, object, _ := strings.Cut(one, " ")
-		if _, err := c.Kubectl(t.Context(), "wait", "--for="+what, object+h.name, "--timeout=5m"); err != nil {
+		if _, err := c.Kubectl(t.Context(), "wait", "--for="+what, object+h.name, "--timeout=15m"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,6 +105,8 @@ culvert_cluster_image: IMAGE
 culvert_cluster_manifests: MANIFESTS
 culvert_cluster_kubeconfig: KUBECONFIG
 culvert_cluster_kubectl: KUBECTL
+culvert_cluster_patience: 30m
+culvert_kubeadm_patience: 30m0s
 culvert_cluster_objects:
 - apiVersion: culvert.dev/v1alpha1
   kind: NodePolicy
