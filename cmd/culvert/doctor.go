@@ -93,6 +93,18 @@ warning or an error. As another user than root it sees less, and says so.`,
 	}
 	out := addOutput(cmd, false)
 	p.addClusterFlags(cmd)
+	d.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.runDoctor(cmd, p, out) }
+	return cmd
+}
+
+// doctorFlags has the flags that select what culvert doctor examines.
+type doctorFlags struct {
+	fix               bool
+	peer, guest, role string
+}
+
+func (d *doctorFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&d.fix, "fix", false, "do the repairs that are safe, and say how to undo them")
 	cmd.Flags().StringVar(&d.peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
 	cmd.Flags().StringVar(&d.guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
@@ -102,14 +114,6 @@ warning or an error. As another user than root it sees less, and says so.`,
 	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{doctor.RoleKubernetes}, cobra.ShellCompDirectiveNoFileComp)))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.runDoctor(cmd, p, out) }
-	return cmd
-}
-
-// doctorFlags has the flags that select what culvert doctor examines.
-type doctorFlags struct {
-	fix               bool
-	peer, guest, role string
 }
 
 func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error {
