@@ -29,6 +29,9 @@ import (
 // most of it.
 const doctorBound = 2 * time.Minute
 
+// prepareBound is doctorBound where packages are installed too.
+const prepareBound = 20 * time.Minute
+
 // Variables that show that there is a cluster: kubectl's, and the kubelet's in pods.
 const (
 	clientConfig = "KUBECONFIG"
@@ -77,11 +80,17 @@ changes nothing there.
 and at every boot, one file for each below /etc. It touches no NIC, no VF and no
 container, reads back its changes, and prints the commands that undo them.
 
+--role kubernetes examines a host that is to become a node of Kubernetes, before
+it has a kubelet: also the programs that kubeadm needs, a container runtime and
+firewalld. With --fix it then also turns swap off, installs the distribution's
+packages and opens ports.
+
 Exit status is 0 when there is nothing but "ok" and notes, and 1 when there is a
 warning or an error. As another user than root it sees less, and says so.`,
 		Example: `  sudo culvert doctor
   sudo culvert doctor --peer 172.16.91.2     # does a jumbo frame get there?
   sudo culvert doctor --fix
+  sudo culvert doctor --role kubernetes --fix
   sudo culvert doctor --kubeconfig /etc/kubernetes/admin.conf
   virsh dumpxml db1 | sudo culvert doctor --guest -
   virsh dumpxml db1 | sudo culvert doctor --guest - --by "ssh root@192.0.2.7 sh"
@@ -92,26 +101,37 @@ warning or an error. As another user than root it sees less, and says so.`,
 	}
 	out := addOutput(cmd, false)
 	p.addClusterFlags(cmd)
-	cmd.Flags().BoolVar(&d.fix, "fix", false, "do the repairs that are safe, and say how to undo them")
-	cmd.Flags().StringVar(&d.peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
-	cmd.Flags().StringVar(&d.guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
-	cmd.Flags().StringVar(&d.by, "by", "", "with --guest, the `COMMAND` that opens a shell in the guest, or agent")
-	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
-	cmd.MarkFlagsMutuallyExclusive("by", "fix")
-	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
+	d.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.runDoctor(cmd, p, out) }
 	return cmd
 }
 
 // doctorFlags has the flags that select what culvert doctor examines.
 type doctorFlags struct {
-	fix             bool
-	peer, guest, by string
+	fix                   bool
+	peer, guest, by, role string
+}
+
+func (d *doctorFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&d.fix, "fix", false, "do the repairs that are safe, and say how to undo them")
+	cmd.Flags().StringVar(&d.peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
+	cmd.Flags().StringVar(&d.guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
+	cmd.Flags().StringVar(&d.by, "by", "", "with --guest, the `COMMAND` that opens a shell in the guest, or agent")
+	cmd.Flags().StringVar(&d.role, "role", "", "examine the host for a `ROLE` that it is to get: kubernetes")
+	cmd.MarkFlagsMutuallyExclusive("guest", "role")
+	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
+	cmd.MarkFlagsMutuallyExclusive("by", "fix")
+	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{doctor.RoleKubernetes}, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error {
+	if d.role != "" && d.role != doctor.RoleKubernetes {
+		return fmt.Errorf("--role %q: want %s", d.role, doctor.RoleKubernetes)
+	}
 	o, err := doctorOptions(&p.node, d.peer)
+	o.Role = d.role
 	if err == nil && d.guest == "" {
 		o.Cluster, err = p.podNetworks()
 	}
@@ -124,7 +144,11 @@ func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error 
 	if d.fix && !o.IsRoot {
 		return errors.New("doctor --fix loads modules and writes to /etc: use sudo")
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), doctorBound)
+	bound := doctorBound
+	if d.fix && d.role != "" {
+		bound = prepareBound
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), bound)
 	defer cancel()
 	var report api.DoctorReport
 	if d.guest != "" {
@@ -192,7 +216,7 @@ func examineHost(ctx context.Context, o gather.Options, fix bool, say func(strin
 		for _, c := range changes {
 			say("will %s\n", c)
 		}
-		repairs = mend.Host{Root: o.Root, Load: survey.LoadModule}.Apply(ctx, changes)
+		repairs = mend.Host{Root: o.Root, Load: survey.LoadModule, Run: survey.RunProgram}.Apply(ctx, changes)
 		found = doctor.Examine(gather.Facts(ctx, o))
 	}
 	r := reportOf(o, found)

@@ -217,7 +217,7 @@ func (k *Kernel) findOpeners() ([]opener, error) {
 			continue
 		}
 		comm, _ := readLine(filepath.Join(k.proc, name, "comm")) // it may have ended: then it has no name
-		o.process = vf.Process{PID: pid, Name: comm}
+		o.process = vf.Process{PID: pid, Name: comm, Guest: k.readGuest(name)}
 		out = append(out, o)
 	}
 	return out, err

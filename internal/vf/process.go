@@ -7,11 +7,17 @@ import "fmt"
 type Process struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"` // as the kernel has it, at most 15 bytes (proc(5), comm)
+	// Guest is the guest that the process runs, if it is a QEMU whose arguments name one: the number
+	// that Proxmox VE gives it, if it does, and the name, as "100 web".
+	Guest string `json:"guest,omitempty"`
 }
 
 func (p Process) String() string {
-	if p == (Process{}) {
+	switch {
+	case p == Process{}:
 		return "a process that culvertd could not find in time"
+	case p.Guest != "":
+		return fmt.Sprintf("%s %s (%s, process %d)", OwnerGuest, p.Guest, p.Name, p.PID)
 	}
 	return fmt.Sprintf("%s (process %d)", p.Name, p.PID)
 }
@@ -30,6 +36,8 @@ func (u Use) String() string {
 		return "given by the kubelet to pod " + u.Pod
 	case u.How != "":
 		return u.How
+	case u.By.Guest != "":
+		return u.By.String()
 	}
 	return "open by " + u.By.String()
 }

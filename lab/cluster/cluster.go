@@ -24,6 +24,9 @@ type Options struct {
 	Source  string      // Culvert's source tree, which has tools/part
 	Runtime Runtime     // the nodes' container runtime; empty: containerd
 	CNI     CNI         // the default network of pods; empty: Flannel
+	// Bare leaves the nodes as their image has them. The control plane runs, and takes nodes with
+	// a bootstrap token.
+	Bare bool
 }
 
 // A Cluster is a lab with Kubernetes that is up.
@@ -33,6 +36,8 @@ type Cluster struct {
 	AuditLog   string // a file of audit.k8s.io/v1 events, a line each: every request, at level Metadata
 	CNI        CNI
 	Parts      Parts
+
+	bare bool // see Options; only Up knows it
 }
 
 // folder is the name of the cluster's folder on the host, within the lab's.
@@ -69,13 +74,18 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		if parts, err = FindParts(ctx, o.Source, o.Runtime, n, step); err != nil {
 			return s, err
 		}
-		if s.Layer, err = nodeSoftware(parts, n); err == nil {
-			s.Setup, err = newSetup(parts, n)
+		if !o.Bare {
+			if s.Layer, err = nodeSoftware(parts, n); err != nil {
+				return s, err
+			}
 		}
+		s.Setup, err = newSetup(parts, n, o.Bare)
 		return s, err
 	}
 	o.Lab.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-		return newCluster(l, parts, n).openSaved(ctx, step)
+		c := newCluster(l, parts, n)
+		c.bare = o.Bare
+		return c.openSaved(ctx, step)
 	}
 	l, err := lab.Up(ctx, o.Lab)
 	if err != nil {
@@ -143,15 +153,17 @@ var sources embed.FS
 
 // newSetup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the running
 // kubelets, and the data of the control plane.
-func newSetup(parts Parts, n CNI) (*lab.Setup, error) {
+func newSetup(parts Parts, n CNI, bare bool) (*lab.Setup, error) {
 	sum, err := lab.HashFiles(sources)
 	if err != nil {
 		return nil, err
 	}
 	return &lab.Setup{
-		Key: fmt.Sprintf("kubernetes %s %s %+v", n, sum, parts), Folder: folder,
+		Key: fmt.Sprintf("kubernetes %s %s %+v %t", n, sum, parts, bare), Folder: folder,
 		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-			return newCluster(l, parts, n).createCluster(ctx, step)
+			c := newCluster(l, parts, n)
+			c.bare = bare
+			return c.createCluster(ctx, step)
 		},
 	}, nil
 }
@@ -172,6 +184,9 @@ func (c *Cluster) createCluster(ctx context.Context, step func(string, ...any)) 
 	step("starting etcd and the control plane")
 	if err := p.startControlPlane(ctx); err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
+	}
+	if c.bare {
+		return nil
 	}
 	step("joining %s", joinNames(nodes))
 	if err := p.joinAll(ctx); err != nil {

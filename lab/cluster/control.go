@@ -90,6 +90,9 @@ func (p *plan) resumeCluster(ctx context.Context) error {
 		return err
 	}
 	defer client.CloseIdleConnections()
+	if p.bare {
+		return nil
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range p.nodes {
 		g.Go(func() error {
@@ -200,7 +203,7 @@ func (p *plan) controlPrograms() []lab.Program {
 			"--kubelet-certificate-authority="+p.pkiPath("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file="+p.pkiPath("service-accounts.pub"), "--service-account-signing-key-file="+p.pkiPath("service-accounts.key"),
-			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+			"--authorization-mode=Node,RBAC", "--enable-bootstrap-token-auth=true", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 			// No kube-proxy is here: webhooks are called at their pods.
 			"--enable-aggregator-routing=true",
 			"--audit-policy-file="+filepath.Join(p.dir, "audit-policy.yaml"), "--audit-log-path="+p.AuditLog, "--audit-log-mode=blocking",
@@ -210,7 +213,7 @@ func (p *plan) controlPrograms() []lab.Program {
 			"--kubeconfig="+p.pkiPath("kube-controller-manager.conf"), "--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",
 			"--allocate-node-cidrs=true", "--cluster-cidr="+podNetwork, "--service-cluster-ip-range="+serviceNetwork,
 			"--root-ca-file="+p.pkiPath("ca.crt"), "--service-account-private-key-file="+p.pkiPath("service-accounts.key"),
-			"--cluster-signing-cert-file="+p.pkiPath("ca.crt"), "--cluster-signing-key-file="+p.pkiPath("ca.key"), "--cert-dir="+p.pkiPath(""),
+			"--controllers=*,bootstrapsigner,tokencleaner", "--cluster-signing-cert-file="+p.pkiPath("ca.crt"), "--cluster-signing-key-file="+p.pkiPath("ca.key"), "--cert-dir="+p.pkiPath(""),
 		),
 		kubernetes("kube-scheduler",
 			"--kubeconfig="+p.pkiPath("kube-scheduler.conf"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+p.pkiPath(""),

@@ -26,12 +26,20 @@ func (c *Cluster) LoadCulvert(ctx context.Context, top string) error {
 	}
 	defer os.RemoveAll(dir)
 	archive := filepath.Join(dir, "culvert.tar")
+	if err := BuildCulvert(ctx, top, archive); err != nil {
+		return err
+	}
+	return c.LoadImages(ctx, archive)
+}
+
+// BuildCulvert builds Culvert's image for lab nodes from the source tree at top.
+func BuildCulvert(ctx context.Context, top, archive string) error {
 	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-go", "any", "-version", describeTree(ctx, top), "-out", archive)
 	build.Dir = top
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the image: %w\n%s", err, out)
 	}
-	return c.LoadImages(ctx, archive)
+	return nil
 }
 
 // describeTree returns the version of a source tree as the Makefile has it.

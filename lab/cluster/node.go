@@ -90,6 +90,11 @@ func (p *plan) writeIdentity(dir string, facts nodeFacts) error {
 	if err != nil {
 		return err
 	}
+	return p.writeClients(dir)
+}
+
+// writeClients writes the kubeconfigs of the programs of a node's network.
+func (p *plan) writeClients(dir string) error {
 	users := map[string]string{"kube-proxy.conf": "system:kube-proxy"}
 	if !p.CNI.isCalico() {
 		users["flannel.conf"] = "flannel"

@@ -5,11 +5,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -146,4 +148,17 @@ users:
     client-certificate-data: %[4]s
     client-key-data: %[5]s
 `, name, url, b64(a.pem), b64(client.cert), b64(client.key))
+}
+
+// hashKey returns the hash of a CA's public key in the form that kubeadm compares.
+func hashKey(cert []byte) (string, error) {
+	block, _ := pem.Decode(cert)
+	if block == nil {
+		return "", errors.New("the CA is no certificate in PEM")
+	}
+	ca, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(ca.RawSubjectPublicKeyInfo)), nil
 }

@@ -49,7 +49,14 @@ type Facts struct {
 
 	// KubeletSwap says that the kubelet's configuration allows swap.
 	KubeletSwap bool
+
+	// Role is RoleKubernetes for a host that is to become a node of Kubernetes. Without a role, the
+	// doctor finds out by itself whether the host is one.
+	Role string
 }
+
+// RoleKubernetes is the role of a node of Kubernetes.
+const RoleKubernetes = "kubernetes"
 
 // CNI is the content of the folders of container runtimes.
 type CNI struct {
@@ -91,17 +98,28 @@ type Peer struct {
 	Err     string
 }
 
-// Change is a safe repair: it disturbs no other program, and a command can undo it.
+// Change is a repair that a command can undo. Examine offers repairs that disturb another program
+// only for a host with a role.
 type Change struct {
-	Module string // to load, now and at every boot
-	Key    string // sysctl to set, now and at every boot
-	Value  string
+	Module   string // to load, now and at every boot
+	Key      string // sysctl to set, now and at every boot
+	Value    string
+	Swap     bool   // turn it off, now and at every boot
+	Packages string // to install, with a blank between them
+	Ports    string // to open in firewalld, such as 10250/tcp, with a blank between them
 }
 
 // String describes the change.
 func (c Change) String() string {
-	if c.Module != "" {
+	switch {
+	case c.Module != "":
 		return "load module " + c.Module
+	case c.Swap:
+		return "turn swap off"
+	case c.Packages != "":
+		return "install " + c.Packages
+	case c.Ports != "":
+		return "open " + c.Ports + " in firewalld"
 	}
 	return fmt.Sprintf("set %s to %s", c.Key, c.Value)
 }
@@ -148,13 +166,18 @@ type finding struct {
 const host = "host"
 
 func (e *exam) addFinding(f finding, format string, args ...any) {
-	e.found = append(e.found, Finding{
+	e.found = append(e.found, f.describe(format, args...))
+}
+
+// describe returns the finding with a text.
+func (f finding) describe(format string, args ...any) Finding {
+	return Finding{
 		Finding: api.Finding{
 			Check: f.check, Severity: f.severity, Object: f.object, What: fmt.Sprintf(format, args...), Why: f.why, Mend: f.mend,
 			Fixable: f.change != nil,
 		},
 		Change: f.change,
-	})
+	}
 }
 
 func (e *exam) addOK(check, object, format string, args ...any) {
@@ -203,12 +226,24 @@ func hasOneOf(h survey.Host, names ...string) bool {
 
 // installCommand returns the command that installs a package on this host's distribution.
 func installCommand(h survey.Host, pkg string) string {
-	for _, tool := range []string{"apt-get", "dnf", "zypper"} {
-		if hasProgram(h, tool) {
-			return tool + " install " + pkg
-		}
+	if tool := Installer(h); tool != "" {
+		return tool + " install " + pkg
 	}
 	return "install " + pkg
 }
+
+// Installer returns the name of the program that installs packages on this host; "" if it has none
+// that the doctor knows.
+func Installer(h survey.Host) string {
+	for _, tool := range []string{aptGet, dnf, zypper} {
+		if hasProgram(h, tool) {
+			return tool
+		}
+	}
+	return ""
+}
+
+// Programs that install packages.
+const aptGet, dnf, zypper = "apt-get", "dnf", "zypper"
 
 func pfName(pf vf.PF) string { return "PF " + pf.Label() }

@@ -85,6 +85,9 @@ func load(t *testing.T, file string) scene {
 		Root: layOut(t, a), Kernel: hw, Status: status, HostFile: "/etc/culvert/host.yaml",
 		Ledger: "/var/lib/culvert/ledger.db", Version: "v1", IsRoot: true,
 	}
+	if role := s.part("role"); role != nil {
+		s.options.Role = strings.TrimSpace(string(role.Data))
+	}
 	if cluster != nil {
 		s.options.Cluster = func(context.Context) (doctor.Cluster, error) { return *cluster, nil }
 	}

@@ -12,7 +12,7 @@ import (
 // (P20).
 func checkKubernetes(e *exam) {
 	_, running := findRunning(e.Host, "kubelet", "containerd", "crio", "k3s-server", "k3s-agent")
-	if !running && !hasOneOf(e.Host, "kubelet", "containerd", "crio", "k3s") {
+	if e.Role != RoleKubernetes && !running && !hasOneOf(e.Host, "kubelet", "containerd", "crio", "k3s") {
 		e.addNote("kubernetes", host, "not a Kubernetes node: not checked")
 		return
 	}
@@ -29,24 +29,40 @@ func checkKubernetes(e *exam) {
 		e.checkSysctl(survey.BridgeCall, "kube-proxy does not see packets that a bridge passes, so Services fail between pods of one node")
 		e.checkSysctl(survey.BridgeCallV6, "the same, for IPv6")
 	}
+	fine := "swap, modules, forwarding and SELinux are as a node needs them"
+	if e.Role == RoleKubernetes {
+		fine = "swap, modules, forwarding, SELinux, programs, runtime and firewall are as a node needs them"
+		e.found = append(e.found, examinePreparation(e.Host)...)
+	}
+	if len(e.found) == before {
+		e.addOK("kubernetes", host, "%s", fine)
+	}
 	if e.Host.SELinux == "enforcing" {
 		e.addNote("kubernetes", host, "SELinux is enforcing: a container that opens /dev/vfio needs a policy or privileged (seLinuxOptions)")
-	}
-	if len(e.found) == before || e.found[len(e.found)-1].Severity == api.SeverityNote && len(e.found) == before+1 && e.Host.SELinux == "enforcing" {
-		e.addOK("kubernetes", host, "swap, modules, forwarding and SELinux are as a node needs them")
 	}
 }
 
 func (e *exam) checkSwap() {
-	if len(e.Host.Swaps) == 0 {
+	swaps := e.Host.Swaps
+	if e.Role == RoleKubernetes && len(swaps) == 0 {
+		swaps = e.Host.SwapsAtBoot
+	}
+	if len(swaps) == 0 {
 		return
 	}
 	f := finding{check: "kubernetes", severity: api.SeverityWarning, object: host, why: "the kubelet does not start with swap on, unless failSwapOn is false",
 		mend: []string{"swapoff -a", "comment the swap line in /etc/fstab out"}}
-	if e.KubeletSwap {
-		f.severity, f.why, f.mend = api.SeverityNote, "the kubelet accepts swap (failSwapOn: false)", nil
+	if e.Role == RoleKubernetes {
+		f.change = &Change{Swap: true}
 	}
-	e.addFinding(f, "swap is on: %s", strings.Join(e.Host.Swaps, ", "))
+	if e.KubeletSwap {
+		f.severity, f.why, f.mend, f.change = api.SeverityNote, "the kubelet accepts swap (failSwapOn: false)", nil, nil
+	}
+	state := "is on"
+	if len(e.Host.Swaps) == 0 {
+		state = "comes back at the next boot (/etc/fstab)"
+	}
+	e.addFinding(f, "swap %s: %s", state, strings.Join(swaps, ", "))
 }
 
 func (e *exam) nodeModule(name, why string) {

@@ -20,6 +20,21 @@ func LoadModule(ctx context.Context, name string) error {
 	return nil
 }
 
+// mostOutput bounds what an error of RunProgram has of the program's output, in bytes.
+const mostOutput = 2000
+
+// RunProgram runs a program of the host, such as swapoff or apt-get, which asks no questions.
+func RunProgram(ctx context.Context, argv ...string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		end := strings.TrimSpace(string(out[max(0, len(out)-mostOutput):]))
+		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, end)
+	}
+	return nil
+}
+
 // SetSysctl sets a value until the next boot, reads it back, and returns the former value.
 func SetSysctl(root Root, key, value string) (before string, err error) {
 	file := filepath.Join(string(root), sysctlFile(key))

@@ -104,6 +104,23 @@ func ParseSwaps(text []byte) []string {
 	return out
 }
 
+// ParseFstabSwaps reads /etc/fstab (fstab(5)): the devices and files that are swap at every boot.
+func ParseFstabSwaps(text []byte) []string {
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		if IsFstabSwap(line) {
+			out = append(out, strings.Fields(line)[0])
+		}
+	}
+	return out
+}
+
+// IsFstabSwap reports whether a line of /etc/fstab makes swap at boot.
+func IsFstabSwap(line string) bool {
+	fields := strings.Fields(line)
+	return len(fields) > 2 && !strings.HasPrefix(fields[0], "#") && fields[2] == "swap"
+}
+
 // parseFileSystems reads /proc/filesystems: "nodev" or nothing, then a name.
 func parseFileSystems(text []byte) []string {
 	var out []string

@@ -29,7 +29,7 @@ const Unlimited = math.MaxInt64
 var wanted = []string{
 	"culvertd", "irqbalance", "NetworkManager", "systemd-network",
 	"kubelet", "k3s-server", "k3s-agent", "containerd", "crio", "dockerd",
-	"libvirtd", "virtqemud",
+	"libvirtd", "virtqemud", "firewalld",
 	"sriovdp", "sriov-network-c", // the SR-IOV device plugin, the SR-IOV operator's config daemon
 }
 

@@ -1,8 +1,8 @@
 // Package survey reads the kernel's description of the host around its NICs: command line, IOMMU,
 // modules, processors, interrupts, processes and their limits, file systems, sysctls. Its input is
 // the root of the host's files ("/" outside of tests), and its results are values, which culvert
-// doctor judges. Parsers of the kernel's files are pure and fuzzed. LoadModule and SetSysctl are
-// the only functions that change the host.
+// doctor judges. Parsers of the kernel's files are pure and fuzzed. LoadModule, SetSysctl and
+// RunProgram are the only functions that change the host.
 package survey
 
 import (
@@ -45,10 +45,12 @@ type Host struct {
 	IRQs        map[int]IRQ
 	FileSystems []string // registered
 	Swaps       []string // devices and files in use
+	SwapsAtBoot []string // those of /etc/fstab
 	Sysctls     map[string]string
 	SELinux     string // enforcing, permissive, or empty without SELinux
 	OpenStack   bool   // it is a virtual machine of OpenStack
 	Programs    []string
+	OpenPorts   []string // that firewalld's default zone opens, such as 10250/tcp or 30000-32767/tcp
 
 	Errs []string
 }
@@ -65,7 +67,8 @@ var programs = []string{
 	"usr/bin/kubelet", "usr/local/bin/kubelet", "usr/bin/containerd", "usr/local/bin/containerd", "usr/bin/crio", "usr/local/bin/crio",
 	"usr/sbin/update-grub", "usr/sbin/grubby", "usr/sbin/irqbalance", "usr/bin/apt-get", "usr/bin/dnf", "usr/bin/zypper",
 	"usr/lib/systemd/system/culvertd.service", "usr/local/lib/systemd/system/culvertd.service", "etc/systemd/system/culvertd.service",
-	"usr/local/bin/k3s", "run/systemd/system",
+	"usr/local/bin/k3s", "run/systemd/system", "usr/bin/kubeadm", "usr/local/bin/kubeadm",
+	"usr/sbin/tc", "usr/sbin/conntrack", "usr/sbin/iptables", "usr/sbin/ethtool", "usr/bin/socat",
 }
 
 // Read reads the host. It never fails: a value that does not exist is the zero value.
@@ -85,8 +88,10 @@ func Read(root Root) Host {
 		Sysctls:     map[string]string{},
 		IRQs:        ParseInterrupts(r.readText("proc/interrupts")),
 		HugePages:   r.hugePages(),
+		SwapsAtBoot: ParseFstabSwaps(r.readText("etc/fstab")),
 		OpenStack: vf.IsOpenStack(r.readLine("sys/class/dmi/id/sys_vendor"), r.readLine("sys/class/dmi/id/product_name"),
 			r.readLine("sys/class/dmi/id/chassis_asset_tag")),
+		OpenPorts: r.openPorts(),
 	}
 	for _, n := range h.Nodes {
 		h.NodeCPUs[n] = r.readList(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))

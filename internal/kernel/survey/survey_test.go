@@ -140,6 +140,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("kernel/a.ko.xz: b.ko\nblacklist a\ninstall a /bin/false\n"))
 	f.Add([]byte("0x00 0x1f 0x1\n0x0 0x0 0x0\n"))
+	f.Add([]byte("/dev/a none swap sw\n<zone><port port='1-2' protocol='tcp'/></zone>DefaultZone=a\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for n, irq := range ParseInterrupts(text) {
 			if n < 0 || len(irq.Counts) > len(text) {
@@ -164,5 +165,10 @@ func FuzzParse(f *testing.F) {
 		cpuVendor(text)
 		parseFileSystems(text)
 		noMemory(text)
+		if zone := defaultZone(text); zone == "" || strings.Contains(zone, "/") {
+			t.Errorf("zone %q", zone)
+		}
+		ParseZone(text)
+		ParseFstabSwaps(text)
 	})
 }

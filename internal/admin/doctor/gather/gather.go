@@ -44,12 +44,13 @@ type Options struct {
 	Build    string     // revision of the doctor's own program; empty: unknown
 	Peer     netip.Addr // to send probes to; the zero value: none
 	IsRoot   bool
+	Role     string // doctor.RoleKubernetes, or empty
 }
 
 // Facts collects the facts. It never fails.
 func Facts(ctx context.Context, o Options) doctor.Facts {
 	f := doctor.Facts{
-		Version: o.Version, Root: o.IsRoot,
+		Version: o.Version, Root: o.IsRoot, Role: o.Role,
 		Host:        survey.Read(survey.Root(o.Root)),
 		Ledger:      survey.ReadDisk(filepath.Join(o.Root, filepath.Dir(o.Ledger))),
 		CNI:         readCNI(o.Root, o.Build),

@@ -1,13 +1,15 @@
 // Package mend carries out the repairs of `culvert doctor --fix`: modules that are loaded and
-// sysctls that are set, now and at every boot. Each disturbs no other program, is read back, and
-// can be undone with the command that it returns. A file is written as a whole or not at all, one
-// for each repair, so that an undo is one rm.
+// sysctls that are set, now and at every boot. For a host with a role it also turns swap off,
+// installs packages and opens ports. Each repair is read back, and can be undone with the command
+// that it returns. A file is written as a whole or not at all. Modules and sysctls have a file for
+// each repair, so that an undo is one rm.
 package mend
 
 import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/admin/doctor"
 	"github.com/culvert-net/culvert/internal/api"
@@ -20,6 +22,8 @@ type Host struct {
 	Root string // "/" outside of tests
 	// Load loads a module: survey.LoadModule outside of tests.
 	Load func(ctx context.Context, name string) error
+	// Run runs a program of the host: survey.RunProgram outside of tests.
+	Run func(ctx context.Context, argv ...string) error
 }
 
 // Changes returns the repairs of the findings, each once.
@@ -40,18 +44,27 @@ func (h Host) Apply(ctx context.Context, changes []doctor.Change) []api.Repair {
 	out := []api.Repair{}
 	for _, c := range changes {
 		r := api.Repair{What: c.String()}
-		var err error
-		if c.Module != "" {
-			err = h.loadModule(ctx, c.Module, &r)
-		} else {
-			err = h.setSysctl(c.Key, c.Value, &r)
-		}
+		err := h.applyOne(ctx, c, &r)
 		if r.Done = err == nil; err != nil {
 			r.Error = err.Error()
 		}
 		out = append(out, r)
 	}
 	return out
+}
+
+func (h Host) applyOne(ctx context.Context, c doctor.Change, r *api.Repair) error {
+	switch {
+	case c.Module != "":
+		return h.loadModule(ctx, c.Module, r)
+	case c.Swap:
+		return h.turnSwapOff(ctx, r)
+	case c.Packages != "":
+		return h.installPackages(ctx, strings.Fields(c.Packages), r)
+	case c.Ports != "":
+		return h.openPorts(ctx, strings.Fields(c.Ports), r)
+	}
+	return h.setSysctl(c.Key, c.Value, r)
 }
 
 func (h Host) loadModule(ctx context.Context, name string, r *api.Repair) error {
