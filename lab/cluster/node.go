@@ -51,7 +51,7 @@ func (p *plan) factsOf(number int) nodeFacts {
 func (p *plan) joinNode(ctx context.Context, number int) error {
 	n, facts := p.nodes[number-1], p.factsOf(number)
 	stage := filepath.Join(p.dir, "stage", n.Name)
-	trees, services := []string{"files/node"}, "lab-uplink kubelet kube-proxy"
+	trees, services := []string{"files/node", "files/" + facts.Unit}, "lab-uplink kubelet kube-proxy"
 	if !p.CNI.isCalico() { // Calico runs in pods
 		trees, services = append(trees, "files/flannel-node"), services+" flanneld"
 	}

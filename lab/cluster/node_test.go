@@ -18,7 +18,7 @@ import (
 func TestNodeFiles(t *testing.T) {
 	p := &plan{Cluster: &Cluster{Parts: Parts{Runtime: CRIO}}, nodes: []lab.Node{{Name: "worker01", Address: "192.168.77.11"}, {Name: "worker1", Address: "192.168.77.12"}}}
 	dir := t.TempDir()
-	if err := writeTemplates(dir, p.factsOf(2), "files/node", "files/flannel-node"); err != nil {
+	if err := writeTemplates(dir, p.factsOf(2), "files/node", "files/crio", "files/flannel-node"); err != nil {
 		t.Fatal(err)
 	}
 	var all strings.Builder
