@@ -13,7 +13,6 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // sandboxID is the pod whose networks Culvert sets up itself: the default network,
@@ -96,7 +95,7 @@ func (w *world) newMeta() *pod.Handler {
 	must(w, os.WriteFile(filepath.Join(conf, "10-lan.conf"), []byte(`{"cniVersion":"1.0.0","name":"cbr0","type":"flannel"}`), 0o644))
 	return pod.New(pod.Config{
 		Networks: w.cni, Ledger: w.node.Ledger, Resets: w.node.Resets, Kernel: mortalKernel{w.fault, w.gate, w.reads, w.mayRemake, w.k.CutAddBond}, Hardware: w.node.Inventory,
-		Cluster: cluster{}, Devices: func(context.Context, string, string, string) ([]vf.PCIAddr, error) { return nil, nil },
+		Cluster: cluster{}, Devices: func(context.Context, string, string, string) ([]string, error) { return nil, nil },
 		ConfDir: conf, DeviceInfo: filepath.Join(dir, "devinfo"),
 	})
 }

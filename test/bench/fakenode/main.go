@@ -31,7 +31,6 @@ import (
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/node/status/gather"
 	"github.com/culvert-net/culvert/internal/rpc"
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 const hostYAML = `pfs:
@@ -121,7 +120,7 @@ func runNode(ctx context.Context, dir string, cluster []string) error {
 func networksOfPods(dir string, k *fake.Kernel, n *node.Node, client *kube.Client) *pod.Handler {
 	return pod.New(pod.Config{
 		Networks: cni.New(cni.Parts{Engine: n.Engine, Resets: n.Resets, VFs: n.VFs}), Ledger: n.Ledger, Resets: n.Resets, Kernel: k, Hardware: n.Inventory, Cluster: client,
-		Devices: func(context.Context, string, string, string) ([]vf.PCIAddr, error) { return nil, nil },
+		Devices: func(context.Context, string, string, string) ([]string, error) { return nil, nil },
 		ConfDir: filepath.Join(dir, "net.d"), DeviceInfo: filepath.Join(dir, "devinfo"),
 	})
 }
