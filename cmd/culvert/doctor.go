@@ -35,12 +35,8 @@ const (
 	inPod        = "KUBERNETES_SERVICE_HOST"
 )
 
-func newDoctorCommand(p *place) *cobra.Command {
-	d := &doctorFlags{}
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Examine this host: is it fit for VFs, and what would mend it",
-		Long: `Examines this host without changing anything, with or without culvertd:
+// doctorHelp is the description of culvert doctor.
+const doctorHelp = `Examines this host without changing anything, with or without culvertd:
 
   NICs         the NICs that can have VFs, and the reason why others cannot.
                Driver, link, NUMA node, interrupts and queues.
@@ -78,7 +74,14 @@ and at every boot, one file for each below /etc. It touches no NIC, no VF and no
 container, reads back its changes, and prints the commands that undo them.
 
 Exit status is 0 when there is nothing but "ok" and notes, and 1 when there is a
-warning or an error. As another user than root it sees less, and says so.`,
+warning or an error. As another user than root it sees less, and says so.`
+
+func newDoctorCommand(p *place) *cobra.Command {
+	d := &doctorFlags{}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine this host: is it fit for VFs, and what would mend it",
+		Long:  doctorHelp,
 		Example: `  sudo culvert doctor
   sudo culvert doctor --peer 172.16.91.2     # does a jumbo frame get there?
   sudo culvert doctor --fix
