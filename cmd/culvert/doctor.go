@@ -38,12 +38,8 @@ const (
 	inPod        = "KUBERNETES_SERVICE_HOST"
 )
 
-func newDoctorCommand(p *place) *cobra.Command {
-	d := &doctorFlags{}
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Examine this host: is it fit for VFs, and what would mend it",
-		Long: `Examines this host without changing anything, with or without culvertd:
+// doctorHelp is the description of culvert doctor.
+const doctorHelp = `Examines this host without changing anything, with or without culvertd:
 
   NICs         the NICs that can have VFs, and the reason why others cannot.
                Driver, link, NUMA node, interrupts and queues.
@@ -86,7 +82,14 @@ firewalld. With --fix it then also turns swap off, installs the distribution's
 packages and opens ports.
 
 Exit status is 0 when there is nothing but "ok" and notes, and 1 when there is a
-warning or an error. As another user than root it sees less, and says so.`,
+warning or an error. As another user than root it sees less, and says so.`
+
+func newDoctorCommand(p *place) *cobra.Command {
+	d := &doctorFlags{}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine this host: is it fit for VFs, and what would mend it",
+		Long:  doctorHelp,
 		Example: `  sudo culvert doctor
   sudo culvert doctor --peer 172.16.91.2     # does a jumbo frame get there?
   sudo culvert doctor --fix

@@ -96,16 +96,21 @@ sends, not what it receives.`,
 		if err := rpc.Call(cmd.Context(), n.socket, api.MethodGuestXML, req, &out); err != nil {
 			return err
 		}
-		if len(out.Notes) > 0 {
-			fmt.Fprintln(cmd.ErrOrStderr(), "For Windows (from public documents; not run here):")
-		}
-		for _, note := range out.Notes {
-			fmt.Fprintln(cmd.ErrOrStderr(), "- "+excerpt.Clean(note))
-		}
-		_, err = io.WriteString(cmd.OutOrStdout(), map[string]string{printDefinition: out.Definition, printDevice: out.Device, printNetwork: out.Network}[part])
-		return err
+		return printGuestXML(cmd, out, part)
 	}
 	return cmd
+}
+
+// printGuestXML prints the requested form of the XML, and notes about the guest to standard error.
+func printGuestXML(cmd *cobra.Command, out api.GuestXML, part string) error {
+	if len(out.Notes) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "For Windows (from public documents; not run here):")
+	}
+	for _, note := range out.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "- "+excerpt.Clean(note))
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), map[string]string{printDefinition: out.Definition, printDevice: out.Device, printNetwork: out.Network}[part])
+	return err
 }
 
 // addRequest adds the flags that select the VF of a guest and the way in which
