@@ -42,7 +42,7 @@ func (c *converter) checkFields(o Object) (ok bool) {
 		case value == nil:
 		case mistake != "":
 			refuse(at, mistake)
-		case isEmpty(value) && len(keysBelow(known, path+".")) > 0: // nicSelector: {}
+		case isEmpty(value) && len(keysBelow(known, path+".")) > 0: // an empty nicSelector
 		case !isKnown && strict:
 			refuse(describeUnknown(known, o.Spec, path))
 		case isEmpty(value) && (!isMap(value) || path == f.Path):

@@ -60,8 +60,8 @@ func cutBody(lines []textLine) (body []textLine, used int) {
 		if m := hereWord.FindStringSubmatch(n.text); m != nil {
 			ends = m[1]
 		}
-		end := 0
-		if depth, end = countBraces(n.text, depth); depth == 0 {
+		after, end := countBraces(n.text, depth)
+		if depth = after; depth == 0 {
 			if before := strings.TrimSpace(n.text[:end]); before != "" {
 				body = append(body, textLine{n.number, before})
 			}

@@ -56,7 +56,7 @@ var whileLoop = regexp.MustCompile(`\b(while|until)\s*(?:\[\[?|\(\(|test)\s*"?\$
 // takeWhile sets the variable of a loop that counts from its value.
 func (v variables) takeWhile(line string) {
 	m := whileLoop.FindStringSubmatch(line)
-	if m == nil || len(v[m[2]]) != 1 {
+	if len(m) == 0 || len(v[m[2]]) != 1 {
 		return
 	}
 	from, err1 := strconv.Atoi(v[m[2]][0])

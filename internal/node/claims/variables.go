@@ -274,7 +274,7 @@ func (v variables) expandReference(m []string) []string {
 // of the default, and not those of their defaults.
 func (v variables) expandDefault(text string) []string {
 	text = stripQuotes(text)
-	if m := reference.FindStringSubmatch(text); m != nil && m[0] == text {
+	if m := reference.FindStringSubmatch(text); len(m) > 0 && m[0] == text {
 		if values := v.lookUp(m[1] + m[2]); len(values) > 0 {
 			return values
 		}
