@@ -8,8 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"syscall"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/esxi/file"
 )
@@ -28,7 +27,7 @@ func (r *Run) Hold(ctx context.Context, spec file.Spec) (release func(), err err
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
 	}
-	list, err := hold("list "+path, "the list "+r.Path)
+	list, err := hold(ctx, "list "+path, "the list "+r.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func (r *Run) Hold(ctx context.Context, spec file.Spec) (release func(), err err
 	if key == "" {
 		key = spec.Server + " " + spec.Host
 	}
-	host, err := hold("host "+key, "host "+h.Name)
+	host, err := hold(ctx, "host "+key, "host "+h.Name)
 	if err != nil {
 		list.Close()
 		return nil, err
@@ -54,11 +53,11 @@ func (r *Run) Hold(ctx context.Context, spec file.Spec) (release func(), err err
 
 // hold takes the abstract Unix socket of a key (unix(7)). The kernel gives it to one process of the
 // machine, whoever that belongs to, and takes it back when the process ends.
-func hold(key, object string) (net.Listener, error) {
+func hold(ctx context.Context, key, object string) (net.Listener, error) {
 	name := fmt.Sprintf("@culvert-esxi-%x", sha256.Sum256([]byte(key)))
-	l, err := net.Listen("unix", name)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", name)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: it has %s%s: wait until it has ended", ErrBusy, object, describeHolder(name))
+		return nil, fmt.Errorf("%w: it has %s%s: wait until it has ended", ErrBusy, object, describeHolder(ctx, name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keep other runs away from %s: %w", object, err)
@@ -67,8 +66,8 @@ func hold(key, object string) (net.Listener, error) {
 }
 
 // describeHolder returns the process that has a socket, or "" if it has ended since.
-func describeHolder(name string) (text string) {
-	conn, err := net.Dial("unix", name)
+func describeHolder(ctx context.Context, name string) (text string) {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", name)
 	if err != nil {
 		return ""
 	}
@@ -78,7 +77,7 @@ func describeHolder(name string) (text string) {
 		return ""
 	}
 	_ = raw.Control(func(fd uintptr) {
-		if c, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && c.Pid > 0 {
+		if c, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil && c.Pid > 0 {
 			text = fmt.Sprintf(" (process %d)", c.Pid)
 		}
 	})

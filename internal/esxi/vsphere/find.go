@@ -46,8 +46,7 @@ func (c *Conn) findHost(ctx context.Context) (place, error) {
 		}
 	}
 	host.Name = unescapeName(host.Name)
-	switch {
-	case host.ConfigManager.PciPassthruSystem == nil || host.ConfigManager.NetworkSystem == nil || host.Parent == nil:
+	if host.ConfigManager.PciPassthruSystem == nil || host.ConfigManager.NetworkSystem == nil || host.Parent == nil {
 		return place{}, fmt.Errorf("%s does not give access to the PCI devices and the network of host %s: the user needs the privilege System.Read on the host, and the host must be connected", c.target.Server, host.Name)
 	}
 	at := place{host: host.Self, network: *host.ConfigManager.NetworkSystem, passthru: *host.ConfigManager.PciPassthruSystem, name: host.Name}
