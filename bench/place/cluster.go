@@ -161,8 +161,15 @@ func (p *Pods) listPods(namespace string) []string {
 // podPrefix begins the pods of Pods.objects.
 const podPrefix = "pod/"
 
-// isTaken reports whether kubectl failed since another object has the name.
-func isTaken(err error) bool { return err != nil && strings.Contains(err.Error(), "(AlreadyExists)") }
+// isTaken reports whether kubectl failed since another object has the name. kubectl's text is all
+// that there is of the reason.
+func isTaken(err error) bool {
+	if err == nil {
+		return false
+	}
+	said := err.Error()
+	return strings.Contains(said, "(AlreadyExists)")
+}
 
 // isRefusal reports whether kubectl failed since the API server, or a policy or webhook of the
 // cluster, does not admit the object. All of them say "forbidden" or "denied". An API server that

@@ -94,7 +94,7 @@ func bringUp(ctx context.Context) (l *lab.Lab, fresh bool, err error) {
 		return l, false, err
 	}
 	l, err = lab.Up(ctx, lab.Options{
-		Name: labs.Name(labName), Nodes: 2, Guests: true, Progress: os.Stderr, Bound: true,
+		Name: labs.Name(labName), Nodes: 2, Addition: lab.Guests, Progress: os.Stderr, Bound: true,
 		Prepare: func(context.Context, func(string, ...any)) (lab.Software, error) {
 			return lab.Software{Setup: demo.GuestSetup()}, nil
 		},
