@@ -103,7 +103,7 @@ func headline(r bench.Result) (best bench.Pair, found bool) {
 		if p.N[0] == 0 || p.N[1] == 0 || math.IsNaN(p.Ratio.Value) {
 			continue
 		}
-		if primary == nil || compare(p, primary[0]) < 0 {
+		if len(primary) == 0 || compare(p, primary[0]) < 0 {
 			primary = []bench.Pair{p}
 		} else if compare(p, primary[0]) == 0 {
 			primary = append(primary, p)

@@ -16,8 +16,7 @@ import (
 // names another.
 func newDemoCommand(name *string) *cobra.Command {
 	var o demo.Options
-	var kubernetes, guests bool
-	var cni string
+	kubernetes, guests, cni := false, false, ""
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: VFs made, given to containers, measured, taken back",
@@ -44,11 +43,10 @@ was killed. It writes demo-vm.json.`,
   culvert lab demo --kubernetes --cni calico
   culvert lab demo --out /tmp/demo --keep     # and look around afterwards`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Name = *name; !cmd.Flags().Changed("name") {
 				o.Name = demo.DefaultName
 			}
-			var err error
 			if o.CNI, err = cluster.ParseCNI(cni); err != nil {
 				return fmt.Errorf("--cni: %w", err)
 			}

@@ -18,10 +18,15 @@ const (
 	wiresJoined = "joined"
 )
 
+// upFlags are the flags of culvert lab up.
+type upFlags struct {
+	o                   cluster.Options
+	kubernetes, guests  bool
+	wires, runtime, cni string
+}
+
 func newUpCommand(name *string) *cobra.Command {
-	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
-	var kubernetes, guests bool
-	var wires, runtime, cni string
+	f := upFlags{o: cluster.Options{Lab: lab.Options{Progress: os.Stderr}}}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a lab up, and wait until its nodes take commands",
@@ -53,47 +58,52 @@ with 'make build' done.`,
   culvert lab up --kubernetes --cni calico
   culvert lab up --kubernetes --names worker01,worker1`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Lab.Name = *name
-			var err error
-			if o.Lab.JoinWires, err = parseWires(wires); err != nil {
-				return err
-			}
-			if o.Runtime, err = cluster.ParseRuntime(runtime); err != nil {
-				return err
-			}
-			if o.CNI, err = cluster.ParseCNI(cni); err != nil {
-				return fmt.Errorf("--cni: %w", err)
-			}
-			if kubernetes {
-				return upKubernetes(cmd, o)
-			}
-			up := lab.Up
-			if guests {
-				up = func(ctx context.Context, labOptions lab.Options) (*lab.Lab, error) {
-					return demo.UpGuests(ctx, labOptions, o.Source)
-				}
-			}
-			l, err := up(cmd.Context(), o.Lab)
-			if err != nil {
-				return err
-			}
-			return l.Close()
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.bringUp(cmd, *name) },
 	}
-	cmd.Flags().IntVar(&o.Lab.Nodes, "nodes", 0, "how many nodes, 1 to 4 (2 unless they are named)")
-	cmd.Flags().StringSliceVar(&o.Lab.Names, "names", nil, "the nodes' names (worker01 and up)")
-	cmd.Flags().IntVar(&o.Lab.CPUs, "cpus", 1, "processors of each node")
-	cmd.Flags().BoolVar(&o.Lab.NoSnapshot, "no-snapshot", false, "boot the nodes: neither use nor take a snapshot")
-	cmd.Flags().IntVar(&o.Lab.PCIRoots, "pcie-roots", 1, "PCIe roots of each node: with 2 the PFs are enp1s0 and ens2, under one each")
-	cmd.Flags().StringVar(&wires, "wires", wiresApart, "\"apart\": a switch for each wire; \"joined\": the two switches are linked")
-	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
-	cmd.Flags().StringVar(&runtime, "runtime", string(cluster.Containerd), "with --kubernetes: the nodes' container runtime, containerd or cri-o")
-	cmd.Flags().StringVar(&cni, "cni", string(cluster.Flannel), "with --kubernetes: flannel, calico or calico-crosssubnet")
-	cmd.Flags().BoolVar(&guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
-	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
-	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
+	f.addFlags(cmd)
 	return cmd
+}
+
+func (f *upFlags) bringUp(cmd *cobra.Command, name string) (err error) {
+	f.o.Lab.Name = name
+	if f.o.Lab.JoinWires, err = parseWires(f.wires); err != nil {
+		return err
+	}
+	if f.o.Runtime, err = cluster.ParseRuntime(f.runtime); err != nil {
+		return err
+	}
+	if f.o.CNI, err = cluster.ParseCNI(f.cni); err != nil {
+		return fmt.Errorf("--cni: %w", err)
+	}
+	if f.kubernetes {
+		return upKubernetes(cmd, f.o)
+	}
+	up := lab.Up
+	if f.guests {
+		up = func(ctx context.Context, labOptions lab.Options) (*lab.Lab, error) {
+			return demo.UpGuests(ctx, labOptions, f.o.Source)
+		}
+	}
+	l, err := up(cmd.Context(), f.o.Lab)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+func (f *upFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.o.Lab.Nodes, "nodes", 0, "how many nodes, 1 to 4 (2 unless they are named)")
+	cmd.Flags().StringSliceVar(&f.o.Lab.Names, "names", nil, "the nodes' names (worker01 and up)")
+	cmd.Flags().IntVar(&f.o.Lab.CPUs, "cpus", 1, "processors of each node")
+	cmd.Flags().BoolVar(&f.o.Lab.NoSnapshot, "no-snapshot", false, "boot the nodes: neither use nor take a snapshot")
+	cmd.Flags().IntVar(&f.o.Lab.PCIRoots, "pcie-roots", 1, "PCIe roots of each node: with 2 the PFs are enp1s0 and ens2, under one each")
+	cmd.Flags().StringVar(&f.wires, "wires", wiresApart, "\"apart\": a switch for each wire; \"joined\": the two switches are linked")
+	cmd.Flags().BoolVar(&f.kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
+	cmd.Flags().StringVar(&f.runtime, "runtime", string(cluster.Containerd), "with --kubernetes: the nodes' container runtime, containerd or cri-o")
+	cmd.Flags().StringVar(&f.cni, "cni", string(cluster.Flannel), "with --kubernetes: flannel, calico or calico-crosssubnet")
+	cmd.Flags().BoolVar(&f.guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
+	cmd.Flags().StringVar(&f.o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
+	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
 }
 
 // parseWires reports whether the wires' switches are linked.

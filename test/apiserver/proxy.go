@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -67,18 +68,18 @@ func (s *Server) relay(path string) {
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return nil // the test ends
+				return nil //nolint:nilerr // the test ends
 			}
-			g.Go(func() error { return relayOne(c, address) })
+			g.Go(func() error { return relayOne(s.t.Context(), c, address) })
 		}
 	})
 	s.t.Cleanup(func() { _ = l.Close() })
 }
 
 // relayOne copies between a connection and an address until either ends.
-func relayOne(c net.Conn, address string) error {
+func relayOne(ctx context.Context, c net.Conn, address string) error {
 	defer c.Close()
-	to, err := net.Dial("tcp", address)
+	to, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err // the API server is away
 	}

@@ -52,7 +52,7 @@ var budgets = map[string]budget{
 	// conversions of operator files name what they lose: 0.2 MB. guest/shell, by which culvert doctor
 	// looks into guests, and strictyaml, the reader of host.yaml, are one package each. What scripts do
 	// and what Windows guests need are 0.1 MB.
-	"culvert": {200, 18,  slices.Concat(nodeOnly, ebpf)}, // with the parsers of networks, for culvert migrate
+	"culvert": {200, 18, slices.Concat(nodeOnly, ebpf)}, // with the parsers of networks, for culvert migrate
 	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
 	// For Services it loads eBPF programs, 13 packages and 0.9 MB, and writes nftables, 16
 	// packages and 0.6 MB. Bonds of VFs and duplicate address detection added 0.3 MB. The fail-over of

@@ -66,9 +66,14 @@ func isPodInfo(m corev1.VolumeMount) bool {
 // hidesPodInfo reports whether a container has a mount or a device of its own at podInfoPath, above or
 // below.
 func hidesPodInfo(c corev1.Container) bool {
+	const own = podInfoPath + "/"
 	meets := func(at string) bool {
 		at = strings.TrimSuffix(path.Clean(at), "/") + "/"
-		return strings.HasPrefix(at, podInfoPath+"/") || strings.HasPrefix(podInfoPath+"/", at)
+		longer, shorter := at, own
+		if len(own) > len(at) {
+			longer, shorter = own, at
+		}
+		return strings.HasPrefix(longer, shorter)
 	}
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return !isPodInfo(m) && meets(m.MountPath) }) ||
 		slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return meets(d.DevicePath) })

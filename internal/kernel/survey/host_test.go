@@ -161,7 +161,7 @@ func TestHostOfFiles(t *testing.T) {
 // R3: OpenStack shows in the vendor, the product or the tag of the machine.
 func TestReadOpenStack(t *testing.T) {
 	for file, want := range map[string]bool{"sys_vendor": true, "product_name": true, "chassis_asset_tag": true, "board_serial": false} {
-		if got := Read(Root(rootOf(t, map[string]string{"sys/class/dmi/id/" + file: "OpenStack Nova\n"}))).OpenStack; got != want {
+		if got := Read(rootOf(t, map[string]string{"sys/class/dmi/id/" + file: "OpenStack Nova\n"})).OpenStack; got != want {
 			t.Errorf("%s: %t", file, got)
 		}
 	}

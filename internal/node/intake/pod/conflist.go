@@ -109,7 +109,7 @@ func Take(dir string, mode Mode) (why string, err error) {
 	case err != nil && there: // pods that run are deleted by it
 		return "", nil
 	case err != nil:
-		return err.Error(), nil
+		return err.Error(), nil //nolint:nilerr // the reason why there is no file
 	}
 	if want := formatConflist(d.Name); !bytes.Equal(have, want) {
 		return "", writeFile(path, want)
