@@ -109,6 +109,7 @@ func TestTracesAreOwn(t *testing.T) {
 		t.Skip("only root makes what traces sees")
 	}
 	made, at := fmt.Sprintf("traces%d", os.Getpid()), t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir()) // other tests make files in the usual one
 	before := traces(t)
 	for where, asked := range map[string][]string{
 		"in the host's namespaces": {"nsenter", "--target", fmt.Sprint(os.Getppid()), "--mount", "--net", "sh", "-ec"},
