@@ -213,7 +213,6 @@ func (d *Difference) setBounds(chance float64) {
 		return
 	}
 	d.Ratio.Low, d.Ratio.High = d.boundsAt(chance)
-	d.ratios = nil // there may be many
 	if !d.Significant() {
 		d.Ratio.Low, d.Ratio.High = math.Min(d.Ratio.Low, 1), math.Max(d.Ratio.High, 1)
 	}

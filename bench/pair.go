@@ -39,16 +39,18 @@ func (r Result) Pairs() []Pair {
 			out = append(out, Pair{Arm: j, Base: i})
 		}
 	}
-	return r.CompareFamily(out)
+	for k := range out {
+		out[k].compareRounds(r, len(out))
+	}
+	return AsFamily(out)
 }
 
-// CompareFamily returns the same pairs of arms, compared as one family. What belongs to a family
+// AsFamily returns pairs with p and bounds corrected for these pairs alone. What belongs to a family
 // must not depend on the figures.
-func (r Result) CompareFamily(pairs []Pair) []Pair {
+func AsFamily(pairs []Pair) []Pair {
 	out := slices.Clone(pairs)
 	family, costs := make([]*Difference, len(out)), make([]*Difference, len(out))
 	for k := range out {
-		out[k].compareRounds(r, len(out))
 		family[k], costs[k] = &out[k].Difference, &out[k].CPU
 	}
 	adjustHolm(family)
