@@ -110,6 +110,13 @@ func TestChelsioAsItStandsBesideMultus(t *testing.T) {
 	allFree(t, allVFs/2)
 }
 
+// I9: as TestI9PodsChooseTheirAddresses, with Multus, which copies what the pod asks for into
+// CNI_ARGS.
+func TestI9PodsChooseTheirAddressesBesideMultus(t *testing.T) {
+	need(t, besideMultus)
+	chooseAddresses(t, "worker1")
+}
+
 // helm upgrade keeps the installation. helm uninstall leaves the node as it was before: it has no
 // plugin and no configuration, and pods still get their default network. Services are as their
 // owners wrote them.
