@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func wantChosen(t *testing.T) {
 		}
 		has = append(has, one)
 	}
+	slices.SortFunc(has, func(a, b chosenStatus) int { return strings.Compare(a.Interface, b.Interface) })
 	if len(status) != 3 || len(has) != 2 {
 		t.Fatalf("pod chooser has the interfaces %+v, and the network-status %+v", has, status)
 	}
