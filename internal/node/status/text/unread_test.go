@@ -55,7 +55,7 @@ func TestNothingToShow(t *testing.T) {
 	}
 }
 
-// A VF that somebody uses outside Culvert, and one whose next retry is far away, are shown so.
+// VF shows who uses a VF outside Culvert, and the time of the next retry.
 func TestPhasesOfAVF(t *testing.T) {
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
