@@ -24,8 +24,8 @@ func (c Change) Part() float64 { return c.Ratio.Value - 1 }
 // Verdict is the outcome of the comparison of one figure.
 type Verdict string
 
-// The verdicts. A change that is not significant is unclear if its bounds include a loss of
-// Change.Margin or more.
+// The verdicts. A change that is not significant is unclear if the bounds of it alone include a loss
+// of Change.Margin or more.
 const (
 	Better   Verdict = "better"
 	Worse    Verdict = "worse"

@@ -72,8 +72,8 @@ func formatChange(part float64) string {
 	return fmt.Sprintf("%+.1f %%", 100*part)
 }
 
-// formatBounds prints the bounds of a change. They are valid for all figures of the comparison
-// together.
+// formatBounds prints the bounds of a change, which go with its p. Whether a figure is "not worse" is
+// judged by other bounds, those of the figure alone.
 func formatBounds(c bench.Change) string {
 	if math.IsNaN(c.Part()) || math.IsInf(c.Ratio.Low, 0) || math.IsInf(c.Ratio.High, 0) {
 		return "-"
@@ -234,7 +234,7 @@ func AgainstJSON(out io.Writer, a bench.Against) error {
 		First   *float64   `json:"first"`
 		Second  *float64   `json:"second"`
 		Change  *float64   `json:"change"`         // as a part of the first: -0.05
-		Between []*float64 `json:"changeInterval"` // all of them together at 95 %
+		Between []*float64 `json:"changeInterval"` // they go with adjustedP
 		P       *float64   `json:"p"`
 		Adjust  *float64   `json:"adjustedP"` // Holm's, among all changes
 		Effect  *float64   `json:"cliffsDelta"`

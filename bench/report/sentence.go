@@ -83,8 +83,8 @@ func wordsFor(metric string) words {
 // headline chooses the pair for the sentence. It prefers streams to packets, packets to
 // datagrams, and those to questions; then pairs between pods or guests, pairs between machines,
 // and the order of [weighPair]. The pairs that remain do not depend on the figures, and are compared
-// as a family of their own, by the tests of all pairs. Most results have one. headline takes the pair that carries most. The
-// order of the arms does not matter.
+// as a family of their own, by the tests of all pairs. Most results have one. headline takes the
+// pair that carries most. The order of the arms does not matter.
 func headline(r bench.Result) (best bench.Pair, found bool) {
 	order := []bench.Kind{bench.Stream, bench.Packets, bench.Datagram, bench.Connect, bench.Request, bench.Echo}
 	compare := func(a, b bench.Pair) int {

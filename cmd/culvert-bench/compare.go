@@ -21,16 +21,18 @@ func newCompareCommand() *cobra.Command {
 		Short: "Compare two results, and fail if the second is worse",
 		Long: `Compares two results arm by arm: medians, the change with its bounds, and the
 chance of such a change by accident. (The test is that of Mann and Whitney,
-corrected by Holm for the number of figures.) Each figure is better, worse, "not
+corrected by Holm for the number of figures; those that rules name count apart
+from the others.) Each figure is better, worse, "not
 worse by 5 %", or "cannot tell". For the last it prints the number of rounds that
 would be enough.
 
 --fail-if is for CI: METRIC<-PERCENT% or METRIC>PERCENT%, once or more. The
 metrics are throughput, pps, p50, p99 (round trips) and cpu (for each Gb/s, or
 packet). A rule breaks when an arm changed by more and that is no accident, and
-when an arm is missing: the exit status is 1. It is kept when no arm changed by
-more anywhere within the bounds of its change. When there are too few runs to
-decide, the exit status is 2.
+when an arm is missing: the exit status is 1. It is kept when each arm, judged by
+itself, shows that it lost no more (one-sided, at 95 %). When there are too few
+runs to decide, the exit status is 2. The runs of two results were made at other
+times: what changed between these times counts as a change, too.
 
 The command does not compare results of unlike machines, interfaces or workloads,
 since the difference may come from them. --as-deployed compares them all the same,
