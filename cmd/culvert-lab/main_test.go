@@ -40,6 +40,9 @@ func TestSaysWhatIsWrong(t *testing.T) {
 		"fast --file a -- true":    "want SRC:DEST",
 		"up --kubernetes --guests": "none of the others can be",
 		"up --wires crossed":       `want apart or joined`,
+		"up --runtime docker":      `"docker"`,
+		"up --cni cilium":          `--cni: `,
+		"kubectl -- get nodes":     "culvert lab up",
 		"upp":                      "did you mean up?",
 	} {
 		if out, err := run(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {

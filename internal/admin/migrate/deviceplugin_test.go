@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -248,5 +249,16 @@ func TestConvertNICPolicy(t *testing.T) {
 	requireRefused(t, "kind: NicClusterPolicy\nmetadata: {name: c}\n"+config+", nodeAffinity: {a: b}}}\n", "NicClusterPolicy c: spec.sriovDevicePlugin.config: not converted: a NodePolicy selects nodes by labels")
 	if r := convert(t, "kind: NicClusterPolicy\nmetadata: {name: c}\nspec: {ofedDriver: {}}\n"); len(r.Manifests) > 0 || r.HasLoss() {
 		t.Error(r)
+	}
+}
+
+// Decode names the kind of an object that it cannot read, and what is wrong in it.
+func TestDecode(t *testing.T) {
+	o, err := Decode(KindConfigMap, []byte(`{"metadata": {"name": "c", "namespace": "d"}, "data": {"k": "v"}}`))
+	if err != nil || o.Kind != KindConfigMap || o.Name != "c" || o.Namespace != "d" || o.Data["k"] != "v" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := Decode(KindConfigMap, []byte(`{"metadata": {"name": ["c"]}}`)); !errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), KindConfigMap+": ") || !strings.Contains(err.Error(), "a list: want a text") {
+		t.Error(err)
 	}
 }

@@ -120,3 +120,35 @@ func TestPlanWritesFolders(t *testing.T) {
 		})
 	}
 }
+
+// EveryPod reads the networks of every pod as culvertd and Multus do.
+func TestEveryPod(t *testing.T) {
+	multus := func(config string) map[string]string { return map[string]string{"daemon-config.json": config} }
+	for name, tc := range map[string]struct {
+		data map[string]string
+		args []string
+		want map[string][]string // of the pod's namespace
+	}{
+		"nothing":            {},
+		"culvertd":           {args: []string{"--default-networks=lan,infra/b", "--system-namespaces=quiet"}, want: map[string][]string{"a": {"kube-system/lan", "infra/b"}, "quiet": nil}},
+		"culvertd's default": {args: []string{"--default-networks=lan"}, want: map[string][]string{"a": {"kube-system/lan"}, "kube-system": nil, "quiet": {"kube-system/lan"}}},
+		"Multus":             {data: multus(`{"defaultNetworks": ["lan", "/etc/cni/net.d/a.conf"], "multusNamespace": "infra"}`), want: map[string][]string{"a": {"infra/lan"}, "kube-system": nil}},
+		"Multus' namespaces": {data: multus(`{"defaultNetworks": ["lan"], "systemNamespaces": ["quiet"]}`), want: map[string][]string{"quiet": nil, "a": {"kube-system/lan"}}},
+		"delegates":          {data: multus(`{"delegates": [{"type": "calico"}], "defaultNetworks": ["lan"]}`), want: map[string][]string{"a": nil}},
+		"no names":           {data: multus(`{"defaultNetworks": ["Bridge"]}`), want: map[string][]string{"a": nil}},
+	} {
+		for namespace, want := range tc.want {
+			var got []string
+			all, err := EveryPod(tc.data, tc.args).Parse("", namespace)
+			if err != nil {
+				t.Errorf("%s, a pod in %s: %v", name, namespace, err)
+			}
+			for _, e := range all {
+				got = append(got, e.Namespace+"/"+e.Name)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s, a pod in %s: -want +got\n%s", name, namespace, d)
+			}
+		}
+	}
+}

@@ -93,6 +93,7 @@ func TestShellForms(t *testing.T) {
 		{"ip link set enp1s0f0 vf 1 state enable vf 2 spoofchk off", "enp1s0f0#1#2 VF settings"},
 		{"for i in {0..2}; do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1#2 VF settings"},
 		{"for i in `seq 2`; do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#1#2 VF settings"},
+		{"for i in $(seq 0 2 2); do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#2 VF settings"},
 		{"N=2\nfor ((i=0; i<N; i++)); do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1 VF settings"},
 		{"N=3\nfor i in $(seq 0 $((N-1))); do ip link set enp1s0f0 vf $i trust on; done", "enp1s0f0#0#1#2 VF settings"},
 		{"sudo bash -c \"for i in {0..1}; do ip link set enp1s0f0 vf \\$i trust on; done\"", "enp1s0f0#0#1 VF settings"},
@@ -116,8 +117,10 @@ func TestShellForms(t *testing.T) {
 		{"driverctl list-overrides", ""},
 		{"dpdk-devbind.py -b vfio-pci 0000:01:10.0 01:10.2", "enp1s0f0#0#1 driver vfio-pci"},
 		{"dpdk-devbind.py --bind=igb_uio enp1s0f1", "enp1s0f1 driver igb_uio"},
+		{"dpdk-devbind.py -u 0000:01:10.0", "enp1s0f0#0 driver"},
 		{"dpdk-devbind.py --status", ""},
 		{"virsh nodedev-detach pci_0000_01_10_4", "enp1s0f0#2 driver vfio-pci"},
+		{"virsh -c qemu:///system list", ""},
 		{"echo vfio-pci > /sys/bus/pci/devices/0000:01:10.0/driver_override", "enp1s0f0#0 driver vfio-pci"},
 		{"echo vfio-pci > /sys/class/net/enp1s0f0/device/virtfn2/driver_override", "enp1s0f0#2 driver vfio-pci"},
 		{"echo 0000:01:10.0 > /sys/bus/pci/drivers/vfio-pci/bind", "enp1s0f0#0 driver vfio-pci"},
@@ -289,6 +292,8 @@ func TestUnmanagedByUdev(t *testing.T) {
 		{"for another driver", map[string]string{"etc/udev/rules.d/a.rules": `DRIVERS=="veth", ENV{NM_UNMANAGED}="1"`}, all},
 		{"in the database", map[string]string{"run/udev/data/n4": "E:ID_PATH=pci-0000:01:00.0\nE:NM_UNMANAGED=1\n", "run/udev/data/+pci:0000:01:00.1": "E:ID_PATH=pci-0000:01:00.1\nE:NM_UNMANAGED=1\n"}, without},
 		{"the database, not the rule", map[string]string{"etc/udev/rules.d/a.rules": rule, "run/udev/data/n4": "E:ID_PATH=pci-0000:01:00.0\n"}, "enp1s0f0 managed"},
+		{"and a later file adds one", map[string]string{"etc/NetworkManager/conf.d/a.conf": "[keyfile]\nunmanaged-devices=interface-name:none\nunmanaged-devices+=interface-name:enp1s0f?\n"}, "enp1s0f0#0#1 managed"},
+		{"and a later file takes one away", map[string]string{"etc/NetworkManager/conf.d/a.conf": "[keyfile]\nunmanaged-devices=interface-name:none,interface-name:enp1s0f?\nunmanaged-devices-=interface-name:enp1s0f?\n"}, all},
 		{"NetworkManager's own file decides", map[string]string{"etc/udev/rules.d/a.rules": rule, "etc/NetworkManager/conf.d/a.conf": "[device-a]\nmatch-device=driver:igb\nmanaged=1\n"}, pfs},
 	} {
 		files := map[string]string{"run/NetworkManager/devices/2": ""}
@@ -312,6 +317,8 @@ func TestIfcfg(t *testing.T) {
 		want  string
 	}{
 		{"without a program", map[string]string{at + "enp1s0f0": "SRIOV_TOTAL_VFS=7\n"}, ""},
+		{"the service network alone", map[string]string{scripts: "", at + "enp1s0f0": "SRIOV_TOTAL_VFS=7\n"}, "enp1s0f0 managed"},
+		{"of a VF", map[string]string{nm: "", at + "enp1s0f0v1": "export PATH\nDEVICE=enp1s0f0v1\nSRIOV_TOTAL_VFS=7\n"}, "enp1s0f0#1 managed"},
 		{"NetworkManager", map[string]string{nm: "", at + "x": "HWADDR=90:E2:BA:00:00:01\nSRIOV_TOTAL_VFS=\"7\"\nSRIOV_VF2=vlans=3\n"}, "enp1s0f0 managed; enp1s0f0 sriov_numvfs 7; enp1s0f0#2 VF settings vlans=3"},
 		{"not NetworkManager's", map[string]string{nm: "", at + "enp1s0f0": "SRIOV_TOTAL_VFS=7\nNM_CONTROLLED=no\n"}, ""},
 		{"the service network", map[string]string{nm: "", scripts: "", at + "enp1s0f0v1": "DEVICE=enp1s0f0v1\nNM_CONTROLLED='no'\n"}, "enp1s0f0#1 managed"},

@@ -45,6 +45,7 @@ func TestValuesOfShell(t *testing.T) {
 		{"f=$(find /sys/devices -name sriov_numvfs | grep 0000:01:00.1)\necho 4 > $f", four},
 		{"echo 4 > /sys/class/net/${p%%:*}/device/sriov_numvfs", "? sriov_numvfs 4"}, // no pattern
 		{"N=3\ni=0\nwhile [ $i -lt $N ]; do\n ip link set enp1s0f1 vf $i trust on\n i=$((i+1))\ndone", "enp1s0f1#0#1#2 VF settings"},
+		{"i=first\nwhile [ $i -lt 4 ]; do ip link set enp1s0f1 vf $i trust on; done", "enp1s0f1 VF settings"},
 		{"i=1\nuntil (( i > 2 )); do ip link set enp1s0f1 vf $((i)) trust on; done", "enp1s0f1#1#2 VF settings"},
 		{"declare -A VFS=( [enp1s0f0]=4 [\"enp1s0f1\"]=4 )\nfor p in \"${!VFS[@]}\"; do echo ${VFS[$p]} > /sys/class/net/$p/device/sriov_numvfs; done", "enp1s0f0 sriov_numvfs; enp1s0f1 sriov_numvfs"},
 		{"PFS=enp1s0f0,enp1s0f1\nfor p in ${PFS//,/ }; do echo 4 > /sys/class/net/$p/device/sriov_numvfs; done", "enp1s0f0 sriov_numvfs 4; " + four},
@@ -52,7 +53,9 @@ func TestValuesOfShell(t *testing.T) {
 		{"echo $(basename $(readlink /sys/class/net/enp1s0f0/device/virtfn1)) > /sys/bus/pci/drivers/vfio-pci/bind", "enp1s0f0#1 driver vfio-pci"},
 		{"driverctl set-override $(basename $(readlink /sys/class/net/enp1s0f0/device/virtfn0)) vfio-pci", "enp1s0f0#0 driver vfio-pci"},
 		{"for v in /sys/class/net/enp1s0f0/device/virtfn*; do echo vfio-pci > $v/driver_override; done", "enp1s0f0#0#1#2 driver vfio-pci"},
+		{"echo \"\\$4\" 2>&1 > /sys/class/net/enp1s0f1/device/sriov_numvfs", "enp1s0f1 sriov_numvfs"},
 		// programs that run another
+		{"timeout 5s ip link set enp1s0f1 vf 0 vlan 3", "enp1s0f1#0 VF settings"},
 		{"ip netns exec red ip link set enp1s0f1 vf 0 vlan 3", "enp1s0f1#0 VF settings"},
 		{"flock /run/vfs ip link set enp1s0f1 vf 0 vlan 3", "enp1s0f1#0 VF settings"},
 		{"python3 /opt/dpdk/usertools/dpdk-devbind.py --bind vfio-pci 0000:01:10.4", "enp1s0f0#2 driver vfio-pci"},

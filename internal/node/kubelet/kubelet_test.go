@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -155,5 +156,22 @@ func TestNoKubelet(t *testing.T) {
 	_, err2 := k.Devices(t.Context(), "default", "a", "x/y")
 	if !errors.Is(err, vf.ErrNotReady) || !errors.Is(err2, vf.ErrNotReady) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v; %v", err, err2)
+	}
+}
+
+// A kubelet that refuses until the caller gives up is not ready.
+func TestRefusedToTheEnd(t *testing.T) {
+	f := &fake{}
+	f.refuses.Store(1 << 20)
+	p := kubelet.New(serve(t, f))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for f.refuses.Load() > 1<<20-2 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := p.Knows(ctx, "d", "a"); !errors.Is(err, vf.ErrNotReady) {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package gather_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/admin/doctor"
 	"github.com/culvert-net/culvert/internal/admin/doctor/gather"
@@ -51,6 +53,13 @@ func TestInsideSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestInsideWithoutShell(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if in := gather.Inside(t.Context(), "db1", "sh"); !strings.Contains(in.Err, "executable file not found") {
+		t.Error(in.Err)
+	}
+}
+
 // The guest agent runs the script too. virsh gives its answers in JSON.
 func TestInsideByAgent(t *testing.T) {
 	bin := t.TempDir()
@@ -70,6 +79,21 @@ case $5 in
 *) exit 8;; esac
 `)
 	isThisMachine(t, gather.Inside(t.Context(), "db1", gather.Agent))
+	for text, want := range map[string]string{
+		"case $5 in *guest-exec-status*) exit 3;; *) echo '{\"return\":{\"pid\":7}}';; esac\n":                                   "guest-exec-status: exit status 3",
+		"case $5 in *guest-exec-status*) echo '{\"return\":{\"exited\":\"yes\"}}';; *) echo '{\"return\":{\"pid\":7}}';; esac\n": "guest-exec-status: json: ",
+	} {
+		write(text)
+		if in := gather.Inside(t.Context(), "db1", gather.Agent); !strings.Contains(in.Err, want) {
+			t.Errorf("%s: %q, want %q", text, in.Err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	write("case $5 in *guest-exec-status*) echo '{\"return\":{\"exited\":false}}';; *) echo '{\"return\":{\"pid\":7}}';; esac\n")
+	if in := gather.Inside(ctx, "db1", gather.Agent); in.Err == "" {
+		t.Error("a guest whose program never ends has an answer")
+	}
 	write("echo 'error: Guest agent is not responding' >&2; exit 1\n")
 	if in := gather.Inside(t.Context(), "db1", gather.Agent); !strings.Contains(in.Err, "Guest agent is not responding") || !strings.Contains(in.Err, "needs qemu-guest-agent") {
 		t.Error(in.Err)

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"debug/buildinfo"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,10 +34,22 @@ func TestReadLibvirt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A program of Go shows the commit that it was built from.
+	if err := os.MkdirAll(filepath.Join(root, doctor.HooksDir, "network.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(os.Args[0], filepath.Join(root, doctor.HooksDir, "network.d/culvert-hook")); err != nil {
+		t.Fatal(err)
+	}
+	build, err := buildinfo.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := doctor.Libvirt{There: true, Hooks: []doctor.Hook{
 		{Event: "qemu", File: "/etc/libvirt/hooks/qemu.d/20-both", Script: true},
 		{Event: "qemu", File: "/etc/libvirt/hooks/qemu.d/culvert"}, {Event: "qemu", File: "/etc/libvirt/hooks/qemu.d/culvert-hook"},
 		{Event: "network", File: "/etc/libvirt/hooks/network", Script: true},
+		{Event: "network", File: "/etc/libvirt/hooks/network.d/culvert-hook", Build: Revision(build)},
 	}}
 	if diff := cmp.Diff(want, readLibvirt(root)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

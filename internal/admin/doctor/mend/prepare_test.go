@@ -54,6 +54,54 @@ func TestApplyToNode(t *testing.T) {
 	}
 }
 
+// A repair that fails half-way is reported with the half that holds.
+func TestApplyToNodeHalfWay(t *testing.T) {
+	for _, tc := range []struct {
+		name, fails, want string
+		change            doctor.Change
+		blocked           string // a folder in place of this file, which can be neither read nor written
+	}{
+		{name: "swapoff", fails: "swapoff -a", change: doctor.Change{Swap: true}, want: "swapoff -a failed"},
+		{name: "no fstab", change: doctor.Change{Swap: true}},
+		{name: "fstab", change: doctor.Change{Swap: true}, blocked: "etc/fstab", want: "it is off until the next boot: "},
+		{name: "lists of packages", fails: "apt-get update", change: doctor.Change{Packages: "socat"}, want: "apt-get update failed"},
+		{name: "a package", fails: "apt-get install -y socat", change: doctor.Change{Packages: "socat"}, want: "apt-get install -y socat failed"},
+		{name: "firewalld", fails: "firewall-cmd --reload", change: doctor.Change{Ports: "8472/udp"}, want: "firewall-cmd --reload failed"},
+		{name: "a module at boot", change: doctor.Change{Module: "overlay"}, blocked: "etc/modules-load.d/90-culvert-overlay.conf", want: "it is loaded until the next boot: "},
+		{name: "a setting at boot", change: doctor.Change{Key: "net.ipv4.ip_forward", Value: "1"}, blocked: "etc/sysctl.d/90-culvert-net.ipv4.ip_forward.conf", want: "it is set until the next boot: "},
+		{name: "no folder", change: doctor.Change{Module: "overlay"}, blocked: "etc/modules-load.d/", want: "it is loaded until the next boot: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := t.TempDir()
+			write(t, filepath.Join(root, "proc/swaps"), "Filename Type\n")
+			write(t, filepath.Join(root, "usr/bin/apt-get"), "")
+			write(t, filepath.Join(root, "proc/sys/net/ipv4/ip_forward"), "0\n")
+			if folder, ok := strings.CutSuffix(tc.blocked, "/"); ok {
+				write(t, filepath.Join(root, folder), "a file")
+			} else if tc.blocked != "" {
+				write(t, filepath.Join(root, tc.blocked, "inside"), "")
+			}
+			h := Host{
+				Root: root,
+				Run: func(_ context.Context, argv ...string) error {
+					if line := strings.Join(argv, " "); line == tc.fails {
+						return errors.New(line + " failed")
+					}
+					return nil
+				},
+				Load: func(context.Context, string) error {
+					write(t, filepath.Join(root, "sys/module/overlay/refcnt"), "0\n")
+					return nil
+				},
+			}
+			got := h.Apply(t.Context(), []doctor.Change{tc.change})[0]
+			if got.Done != (tc.want == "") || !strings.HasPrefix(got.Error, tc.want) {
+				t.Errorf("done: %t, error: %s; want %s", got.Done, got.Error, tc.want)
+			}
+		})
+	}
+}
+
 // A repair that has no effect, or whose program fails, is reported as not done.
 func TestApplyToNodeFails(t *testing.T) {
 	root := t.TempDir()

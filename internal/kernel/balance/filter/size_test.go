@@ -34,6 +34,19 @@ func largeView(backends, others int) balance.View {
 	return v
 }
 
+// A table has each foreign Frontend that the view does not have itself, in the order of their names.
+func TestContentHasForeignFrontends(t *testing.T) {
+	at := func(i byte) balance.Frontend {
+		return balance.Frontend{Addr: netip.AddrFrom4([4]byte{10, 0, 0, i}), Port: 80, Protocol: balance.TCP}
+	}
+	own, other := &balance.Rule{}, &balance.Rule{Affinity: time.Hour}
+	got := newContent(balance.View{at(2): own, at(3): own}, balance.View{at(1): other, at(2): other}).rules
+	want := []frontend{{at(1), other}, {at(2), own}, {at(3), own}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestLargeTables: the kernel has each of the 2,000 backends of a Service, each of 1,000 Services, and
 // as many Services and backends as a table may have. One attribute of netlink holds fewer elements, and a socket's usual buffers hold less.
 func TestLargeTables(t *testing.T) {

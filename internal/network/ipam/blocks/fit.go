@@ -64,7 +64,7 @@ func longestText(is4 bool) int {
 func Fit(before, granted Pool, demands []Demand) (fits Pool, refused []string) {
 	limit := max(maxBytes, before.Bytes())
 	left, sizes := limit-granted.Bytes(), granted.bytesByNode()
-	if len(sizes) == 0 || slices.Max(slices.Collect(maps.Values(sizes))) <= left {
+	if left >= 0 && (len(sizes) == 0 || slices.Max(slices.Collect(maps.Values(sizes))) <= left) {
 		return granted, nil
 	}
 	kept := before

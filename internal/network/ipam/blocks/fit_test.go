@@ -110,3 +110,50 @@ func TestI4ReleaseThatDoesNotFit(t *testing.T) {
 		t.Errorf("I4: %d blocks, want the %d from before; refused %v", len(got.Blocks), len(before.Blocks), refused)
 	}
 }
+
+// I4: reservations that do not fit are not made, nor is a block larger that was granted beside them. The
+// pool stays as it was, whether it has blocks or not.
+func TestI4ReservationsThatDoNotFit(t *testing.T) {
+	asks := demand("a", 3, "10.0.0.0-10.0.0.255")
+	own := Block{Run: ipam.Run{First: netip.MustParseAddr("10.0.0.1"), Last: netip.MustParseAddr("10.0.0.9")}, Node: "a", UID: asks.UID, Grant: asks.Grant}
+	for _, before := range []Pool{{Network: "n"}, {Network: "n", Blocks: []Block{own}}} {
+		granted, demands, want := before, []Demand(nil), []string(nil)
+		for i := range 12000 {
+			granted.Reservations = append(granted.Reservations, Reservation{Pod: fmt.Sprintf("d/%050d", i), Addr: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})})
+		}
+		if len(before.Blocks) > 0 {
+			wider := own
+			wider.Last = wider.Last.Next()
+			granted.Blocks, demands, want = []Block{wider}, []Demand{asks}, []string{"a"}
+		}
+		got, refused := Fit(before, granted, demands)
+		if len(got.Reservations) > 0 || !slices.Equal(got.Blocks, before.Blocks) || !slices.Equal(refused, want) {
+			t.Errorf("I4: %d reservations, the blocks %v, and %v refused; want none, %v, and %v", len(got.Reservations), got.Blocks, refused, before.Blocks, want)
+		}
+	}
+}
+
+// I4: a node with all blocks of a pool without room gives a block back. It keeps a block of which it
+// gives the middle back, which would leave two.
+func TestI4ReleaseOfALargeNode(t *testing.T) {
+	before := Pool{Network: "n"}
+	const uid = "u"
+	for i := range 15000 {
+		first := netip.AddrFrom4([4]byte{10, byte(i >> 6), byte(i << 2), 0})
+		before.Blocks = append(before.Blocks, Block{Run: ipam.Run{First: first, Last: first.Next().Next()}, Node: "a", UID: uid, Grant: "g"})
+	}
+	if before.Bytes() <= maxBytes {
+		t.Fatalf("the pool has %d bytes, and so room", before.Bytes())
+	}
+	whole, middle := before.Blocks[7].Run, ipam.Run{First: before.Blocks[8].First.Next(), Last: before.Blocks[8].First.Next()}
+	for given, want := range map[ipam.Run][]Block{
+		whole:  slices.Delete(slices.Clone(before.Blocks), 7, 8),
+		middle: before.Blocks,
+	} {
+		demands := []Demand{{Node: "a", UID: uid, Request: Request{Network: "n", Released: []Released{{"g", given}}}}}
+		granted, _ := Grant(before, demands, 10)
+		if got, refused := Fit(before, granted, demands); len(refused) > 0 || !slices.Equal(got.Blocks, want) {
+			t.Errorf("I4: %v: %d blocks, want %d; refused %v", given, len(got.Blocks), len(want), refused)
+		}
+	}
+}
