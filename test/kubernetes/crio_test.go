@@ -210,9 +210,9 @@ func crioGarbage(t *testing.T) {
 }
 
 // crioReboot reboots the node: it has the same VFs again (P1), and the pods of a Deployment come back
-// with VFs. CRI-O wipes its containers then (internal_wipe), and calls DEL for each sandbox until
-// culvertd answers. The pods name their resource, as R1's do: the only controller, which adds it, starts
-// after them.
+// with VFs. CRI-O deletes its containers then, and calls DEL for each sandbox until culvertd answers.
+// The pods name their resource, as R1's do. The webhook would add it, but on the only node the
+// controller starts after they are made.
 func crioReboot(t *testing.T) {
 	applyNetworks(t)
 	const sleeps = "command: [sleep, infinity]"
