@@ -64,6 +64,10 @@ func crioPodsOfBefore(t *testing.T) {
 	kubectl(t, "apply", "-f", labPolicy)
 	offered(t, chelsio, "7")
 	awaitPlugin(t, "culvert")
+	// Debian's containerd is there, with a configuration, and does not run.
+	if found := on(t, crioNode, "culvert doctor || true"); !strings.Contains(found, "ok       /opt/cni/bin: the CNI plugin culvert is there") {
+		t.Errorf("culvert doctor does not find the plugin:\n%s", found)
+	}
 	was := sandboxOf(t, "before")
 	restartCRIO(t)
 	reachOverlay(t, "before", "peer")
