@@ -159,15 +159,15 @@ func crioRestarts(t *testing.T) {
 	if err := k8s.AwaitCulvert(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pings := kubectl(t, "exec", "from", "--", "bash", "-c", "kill -INT $(cat /tmp/ping); until grep -q transmitted /tmp/pings; do sleep 0.1; done; cat /tmp/pings")
+	if is := sandboxOf(t, "from") + sandboxOf(t, "to"); is != was {
+		t.Fatalf("the pods had the sandboxes %s, and have %s", was, is)
+	}
+	pings := kubectl(t, "exec", "from", "--", "bash", "-c", "kill -INT $(cat /tmp/ping); for _ in $(seq 100); do ! grep -q transmitted /tmp/pings || break; sleep 0.1; done; cat /tmp/pings")
 	summary := pings[max(0, len(pings)-200):]
 	if lost := findLost(pings, parseAnswers(t, pings)); lost != "" {
 		t.Errorf("%s: ... %s", lost, summary)
 	}
 	t.Log(summary)
-	if is := sandboxOf(t, "from") + sandboxOf(t, "to"); is != was {
-		t.Errorf("the pods had the sandboxes %s, and have %s", was, is)
-	}
 	after, err := vfs()
 	if err != nil {
 		t.Fatal(err)
