@@ -3,7 +3,7 @@
 // Package kubernetes installs Culvert on real clusters of lab nodes, as people
 // do, and applies the manifests that they have. The tests of one kind of cluster
 // share it, in the order of the files: [bare], which becomes [twoNodes], then
-// [byHand], then [besideMultus]. A job of its own runs those of [besideCalico].
+// [byHand], then [besideMultus]. Jobs of their own run those of [besideCalico] and [onCRIO].
 package kubernetes
 
 import (
@@ -24,6 +24,7 @@ import (
 type site struct {
 	names   []string                                            // of its nodes
 	cni     cluster.CNI                                         // of its pods; empty: Flannel
+	runtime cluster.Runtime                                     // empty: containerd
 	install func(ctx context.Context, c *cluster.Cluster) error // nil: nothing is
 	policy  string                                              // a file to apply afterwards, or nothing
 	joined  bool                                                // all PFs are on one segment
@@ -77,7 +78,7 @@ func enter(s *site) (err error) {
 		return err
 	}
 	name := fmt.Sprintf("kubernetes-%d", os.Getpid())
-	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, CNI: s.cni, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
+	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, CNI: s.cni, Runtime: s.runtime, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
 	if err != nil {
 		return err
 	}

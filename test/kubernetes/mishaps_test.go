@@ -341,25 +341,7 @@ func TestP1Reboot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot := on(t, "worker02", "cat /proc/sys/kernel/random/boot_id")
-	if err := k8s.Lab.Reboot(context.Background(), "worker02"); err != nil {
-		t.Fatal(err)
-	}
-	if on(t, "worker02", "cat /proc/sys/kernel/random/boot_id") == boot {
-		t.Fatal("worker02 was not rebooted")
-	}
-	// A VF that is still in a pod when igbvf is shut down hangs the node, though not each time.
-	lab, err := k8s.Lab.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
-	console, err := os.ReadFile(filepath.Join(lab.RunDir, "worker02.console"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(console), "end-containers: all VFs are back") {
-		t.Errorf("worker02 went down with VFs in its pods: %s", console[max(0, len(console)-2000):])
-	}
+	reboot(t, "worker02")
 	eventually(t, "the kubelet has started the pods again, or ended them", func() error {
 		pods, err := get("pods")
 		for _, p := range pods {
@@ -375,6 +357,30 @@ func TestP1Reboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameVFs(t, before, after)
+}
+
+// reboot reboots a node in order.
+func reboot(t *testing.T, node string) {
+	t.Helper()
+	boot := on(t, node, "cat /proc/sys/kernel/random/boot_id")
+	if err := k8s.Lab.Reboot(context.Background(), node); err != nil {
+		t.Fatal(err)
+	}
+	if on(t, node, "cat /proc/sys/kernel/random/boot_id") == boot {
+		t.Fatalf("%s was not rebooted", node)
+	}
+	// A VF that is still in a pod when igbvf is shut down hangs the node, though not each time.
+	lab, err := k8s.Lab.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	console, err := os.ReadFile(filepath.Join(lab.RunDir, node+".console"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(console), "end-containers: all VFs are back") {
+		t.Errorf("%s went down with VFs in its pods: %s", node, console[max(0, len(console)-2000):])
+	}
 }
 
 // After Culvert's objects are deleted, the nodes are as they were before the installation, as

@@ -3,6 +3,7 @@ package gather
 import (
 	"debug/buildinfo"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/admin/doctor"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 )
 
@@ -22,9 +24,9 @@ const (
 )
 
 // readCNI reads the folders of container runtimes.
-func readCNI(root, build string) doctor.CNI {
+func readCNI(root, build string, running []survey.Process) doctor.CNI {
 	c := doctor.CNI{OwnBuild: build}
-	bins, confs := runtimeDirs(root)
+	bins, confs := runtimeDirs(root, running)
 	for _, dir := range bins {
 		entries, err := os.ReadDir(filepath.Join(root, dir))
 		if err != nil {
@@ -120,20 +122,52 @@ func readConfig(root, name string) doctor.CNIConfig {
 	return c
 }
 
-// runtimeFiles are the configurations of container runtimes that name folders.
-var runtimeFiles = []string{"etc/containerd/config.toml", "etc/containerd/conf.d/*.toml", "etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf"}
+// runtimeFiles are the configurations that name folders, by the name of the runtime's process.
+var runtimeFiles = map[string][]string{
+	"containerd": {"etc/containerd/config.toml", "etc/containerd/conf.d/*.toml"},
+	"crio":       {"etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf"},
+}
 
-// runtimeDirs returns the folders of plugins and of configurations that the
-// runtimes of this host use.
-func runtimeDirs(root string) (bins, confs []string) {
-	add := func(to *[]string, dirs []string) {
-		for _, d := range dirs {
-			if !slices.Contains(*to, d) {
-				*to = append(*to, d)
-			}
+// runtimeDirs returns the folders of plugins and of configurations that the runtimes of this host
+// use: those that run, or all if none runs. The files of another one may be there without a meaning.
+// A running runtime whose files name no folder uses the usual one.
+func runtimeDirs(root string, running []survey.Process) (bins, confs []string) {
+	all := slices.Sorted(maps.Keys(runtimeFiles))
+	count := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		return !slices.ContainsFunc(running, func(p survey.Process) bool { return p.Name == name })
+	})
+	usualBin, usualConf := []string{defaultBin}, []string{defaultConf}
+	if len(count) == 0 {
+		count, usualBin, usualConf = all, nil, nil
+	}
+	for _, name := range count {
+		b, c := configuredDirs(root, runtimeFiles[name])
+		bins, confs = append(bins, either(b, usualBin)...), append(confs, either(c, usualConf)...)
+	}
+	return unique(either(bins, []string{defaultBin})), unique(either(confs, []string{defaultConf}))
+}
+
+// either returns dirs, or the others if there are none.
+func either(dirs, others []string) []string {
+	if len(dirs) == 0 {
+		return others
+	}
+	return dirs
+}
+
+// unique returns each folder once, in the order of their first mention.
+func unique(dirs []string) (out []string) {
+	for _, d := range dirs {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
 		}
 	}
-	for _, pattern := range runtimeFiles {
+	return out
+}
+
+// configuredDirs returns the folders that the files of a runtime name.
+func configuredDirs(root string, patterns []string) (bins, confs []string) {
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			continue
@@ -145,16 +179,9 @@ func runtimeDirs(root string) (bins, confs []string) {
 			}
 			if text, err := readFile(root, rel); err == nil {
 				b, c := parseDirs(text)
-				add(&bins, b)
-				add(&confs, c)
+				bins, confs = append(bins, b...), append(confs, c...)
 			}
 		}
-	}
-	if len(bins) == 0 {
-		bins = []string{defaultBin}
-	}
-	if len(confs) == 0 {
-		confs = []string{defaultConf}
 	}
 	return bins, confs
 }

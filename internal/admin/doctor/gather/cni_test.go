@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/admin/doctor"
+	"github.com/culvert-net/culvert/internal/kernel/survey"
 )
 
 func TestParseDirs(t *testing.T) {
@@ -92,7 +93,7 @@ no program
 []
 -- var/lib/cni/results/folder/x --
 `)
-	got := readCNI(root, "abc")
+	got := readCNI(root, "abc", nil)
 	want := doctor.CNI{
 		BinDirs: []string{"/usr/lib/cni", "/usr/libexec/cni"}, ConfDirs: []string{"/etc/cni/own.d"},
 		Plugins: []string{"bridge", "culvert", "sriov", "host-local"}, Elsewhere: "/opt/cni/bin/culvert", OwnBuild: "abc", SRIOV: "culvert",
@@ -110,15 +111,43 @@ no program
 // TestReadCNIWithoutRuntime: a host without configurations of a runtime uses libcni's usual
 // folders. They are named also if they are not there, so that a finding can say where to install.
 func TestReadCNIWithoutRuntime(t *testing.T) {
-	if diff := cmp.Diff(doctor.CNI{BinDirs: []string{defaultBin}}, readCNI(layOut(t, ""), "")); diff != "" {
+	if diff := cmp.Diff(doctor.CNI{BinDirs: []string{defaultBin}}, readCNI(layOut(t, ""), "", nil)); diff != "" {
 		t.Errorf("nothing: -want +got:\n%s", diff)
 	}
 	root := layOut(t, "-- opt/cni/bin/culvert --\n#!\n-- etc/cni/net.d/10-a.conf --\n{\"type\": \"ptp\"}\n")
 	want := doctor.CNI{
 		BinDirs: []string{defaultBin}, ConfDirs: []string{defaultConf}, Plugins: []string{"culvert"}, Configs: []doctor.CNIConfig{{File: "/etc/cni/net.d/10-a.conf", Types: []string{"ptp"}}},
 	}
-	if diff := cmp.Diff(want, readCNI(root, "")); diff != "" {
+	if diff := cmp.Diff(want, readCNI(root, "", nil)); diff != "" {
 		t.Errorf("the usual folders: -want +got:\n%s", diff)
+	}
+}
+
+// TestRuntimeDirs: the configuration of a runtime that does not run, such as Debian's of containerd on
+// a node with CRI-O, counts only if no other one runs.
+func TestRuntimeDirs(t *testing.T) {
+	root := layOut(t, "-- etc/containerd/config.toml --\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"/etc/cni/own.d\"\n-- etc/crio/crio.conf.d/10-crio.conf --\nplugin_dirs = [\"/usr/libexec/cni\"]\n")
+	bare := layOut(t, "-- etc/containerd/config.toml --\nbin_dir = \"/usr/lib/cni\"\n")
+	for _, tc := range []struct {
+		name, root  string
+		running     []string
+		bins, confs []string
+	}{
+		{"none runs", root, nil, []string{"/usr/lib/cni", "/usr/libexec/cni"}, []string{"/etc/cni/own.d"}},
+		{"none of the two runs", root, []string{"kubelet"}, []string{"/usr/lib/cni", "/usr/libexec/cni"}, []string{"/etc/cni/own.d"}},
+		{"CRI-O runs", root, []string{"kubelet", "crio"}, []string{"/usr/libexec/cni"}, []string{defaultConf}},
+		{"CRI-O runs without a setting", bare, []string{"crio"}, []string{defaultBin}, []string{defaultConf}},
+		{"containerd runs", root, []string{"containerd"}, []string{"/usr/lib/cni"}, []string{"/etc/cni/own.d"}},
+		{"both run", root, []string{"crio", "containerd"}, []string{"/usr/lib/cni", "/usr/libexec/cni"}, []string{"/etc/cni/own.d", defaultConf}},
+	} {
+		var running []survey.Process
+		for _, name := range tc.running {
+			running = append(running, survey.Process{Name: name})
+		}
+		bins, confs := runtimeDirs(tc.root, running)
+		if diff := cmp.Diff([][]string{tc.bins, tc.confs}, [][]string{bins, confs}); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", tc.name, diff)
+		}
 	}
 }
 

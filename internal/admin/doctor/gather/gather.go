@@ -53,11 +53,11 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 		Version: o.Version, Root: o.IsRoot, Role: o.Role,
 		Host:        survey.Read(survey.Root(o.Root)),
 		Ledger:      survey.ReadDisk(filepath.Join(o.Root, filepath.Dir(o.Ledger))),
-		CNI:         readCNI(o.Root, o.Build),
 		Libvirt:     readLibvirt(o.Root),
 		KubeletSwap: kubeletSwap(o.Root),
 		Devices:     map[vf.PCIAddr]survey.Device{},
 	}
+	f.CNI = readCNI(o.Root, o.Build, f.Host.Processes)
 	f.Ledger.Path = filepath.Dir(o.Ledger)
 	var nicErr, pfErr error
 	f.NICs, nicErr = o.Kernel.NICs(ctx)
