@@ -49,11 +49,13 @@ func calicoImages(parts Parts, root string) ([]Image, error) {
 		return nil, fmt.Errorf("the manifest in %s names no image calico/cni or calico/node", parts.Calico)
 	}
 	program := func(name, to string) Layer { return Layer{filepath.Join(parts.Calico, name), to} }
+	// Felix panics without it, also where IPv6 is off. The program knows its task by its name.
+	restoreIPv6 := Layer{filepath.Join(root, "usr/sbin/iptables-nft-restore"), "/usr/sbin/ip6tables-nft-restore"}
 	return []Image{
 		{Name: names["cni"], Layers: []Layer{
 			{root, "/"}, program("calico", "/opt/cni/bin/calico"), program("calico", "/opt/cni/bin/calico-ipam"), program("install", "/opt/cni/bin/install"),
 		}},
-		{Name: names["node"], Cmd: []string{"bash", "-euc", calicoStart}, Layers: []Layer{{root, "/"}, program("calico-node", "/bin/calico-node")}},
+		{Name: names["node"], Cmd: []string{"bash", "-euc", calicoStart}, Layers: []Layer{{root, "/"}, restoreIPv6, program("calico-node", "/bin/calico-node")}},
 	}, nil
 }
 
