@@ -16,8 +16,10 @@ import (
 )
 
 // calicoStart stands for the start of the image calico/node, with those of its programs that VXLAN
-// needs. The lab's image has no runit, and runs neither BIRD nor confd.
+// needs. The lab's image has no runit, and runs neither BIRD nor confd. ipset reads the protocols of
+// named ports in /etc/protocols; Felix ends where ipset refuses them.
 const calicoStart = `
+printf '%s\n' 'tcp 6' 'udp 17' 'sctp 132' >/etc/protocols
 calico-node -startup
 export NODENAME=$(cat /var/lib/calico/nodename)
 export FELIX_FELIXHOSTNAME=$NODENAME FELIX_DATASTORETYPE=$DATASTORE_TYPE
