@@ -65,6 +65,19 @@ func (n Node) FindNetns(ctx context.Context, address netip.Addr) (string, error)
 	return strings.TrimSpace(string(out)), err
 }
 
+// KeepOverlay has the kernel send by eth0 what a network namespace sends to an address of the
+// overlay. It adds a route to that address by the gateway of eth0, and returns it, where another
+// interface has the default route and the overlay gave the namespace no other route, as Calico. Pods
+// of report R0 kept the default route: the plugins of that time left out a second one.
+func (n Node) KeepOverlay(ctx context.Context, netns string, peer netip.Addr) (added string, err error) {
+	out, err := n.Script(ctx, "route "+peer.String()+" over eth0", `
+		case $(ip -netns "$1" route get "$2") in *" dev eth0 "*) exit ;; esac
+		read -r _ _ gateway _ < <(ip -netns "$1" route show default dev eth0)
+		ip -netns "$1" route add "$2" via "$gateway" dev eth0
+		echo "$2 via $gateway dev eth0"`, netns, peer.String())
+	return strings.TrimSpace(string(out)), err
+}
+
 // Start starts a container on the network namespace of its name.
 func (n Node) Start(ctx context.Context, name string, argv ...string) (Container, error) {
 	c := Container{Node: n, Name: name}
