@@ -104,8 +104,8 @@ func xl710AsItStands(t *testing.T) {
 }
 
 // keepOverlay has the two pods that measure reach each other over the overlay, and returns the
-// server's address there. R0's network takes the default route of its pods: beside Calico, which
-// gives them no other, they lose the overlay.
+// server's address there. R0's network takes the default route of its pods, and Calico gives them no
+// other.
 func keepOverlay(t *testing.T) (server string) {
 	t.Helper()
 	nodes := node.Of(k8s.Lab, 2)
@@ -122,8 +122,8 @@ func keepOverlay(t *testing.T) (server string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if isLost := added != ""; isLost != (k8s.CNI != cluster.Flannel) {
-			t.Errorf("beside %s the pod on %s needs the route %q to the overlay", k8s.CNI.Title(), nodes[i].Name, added)
+		if hasNone := added != ""; hasNone != (k8s.CNI != cluster.Flannel) {
+			t.Errorf("beside %s the pod on %s got the route %q to the overlay", k8s.CNI.Title(), nodes[i].Name, added)
 		}
 	}
 	return ends[1].String()
