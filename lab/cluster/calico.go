@@ -16,8 +16,10 @@ import (
 )
 
 // calicoStart stands for the start of the image calico/node, with those of its programs that VXLAN
-// needs. The lab's image has no runit, and runs neither BIRD nor confd.
+// needs. The lab's image has no runit, and runs neither BIRD nor confd. ipset reads the protocols of
+// named ports in /etc/protocols; Felix ends where ipset refuses them.
 const calicoStart = `
+printf '%s\n' 'tcp 6' 'udp 17' 'sctp 132' >/etc/protocols
 calico-node -startup
 export NODENAME=$(cat /var/lib/calico/nodename)
 export FELIX_FELIXHOSTNAME=$NODENAME FELIX_DATASTORETYPE=$DATASTORE_TYPE
@@ -49,11 +51,13 @@ func calicoImages(parts Parts, root string) ([]Image, error) {
 		return nil, fmt.Errorf("the manifest in %s names no image calico/cni or calico/node", parts.Calico)
 	}
 	program := func(name, to string) Layer { return Layer{filepath.Join(parts.Calico, name), to} }
+	// Felix panics without it, also where IPv6 is off. The program knows its task by its name.
+	restoreIPv6 := Layer{filepath.Join(root, "usr/sbin/iptables-nft-restore"), "/usr/sbin/ip6tables-nft-restore"}
 	return []Image{
 		{Name: names["cni"], Layers: []Layer{
 			{root, "/"}, program("calico", "/opt/cni/bin/calico"), program("calico", "/opt/cni/bin/calico-ipam"), program("install", "/opt/cni/bin/install"),
 		}},
-		{Name: names["node"], Cmd: []string{"bash", "-euc", calicoStart}, Layers: []Layer{{root, "/"}, program("calico-node", "/bin/calico-node")}},
+		{Name: names["node"], Cmd: []string{"bash", "-euc", calicoStart}, Layers: []Layer{{root, "/"}, restoreIPv6, program("calico-node", "/bin/calico-node")}},
 	}, nil
 }
 

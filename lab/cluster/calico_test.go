@@ -153,7 +153,8 @@ func TestCalicoObjectsOfAnotherForm(t *testing.T) {
 	}
 }
 
-// The images have the names that the manifest has, and the plugin has both its names.
+// The images have the names that the manifest has, the plugin has both its names, and Felix finds
+// the program that it clears rules for IPv6 with, and the protocols of named ports.
 func TestCalicoImages(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "calico-vxlan.yaml"), []byte(ownManifest), 0o600); err != nil {
@@ -167,6 +168,12 @@ func TestCalicoImages(t *testing.T) {
 		if !slices.Contains(images[0].Layers, Layer{filepath.Join(dir, "calico"), to}) {
 			t.Errorf("calico/cni lacks %s: %v", to, images[0].Layers)
 		}
+	}
+	if !slices.Contains(images[1].Layers, Layer{"/root/usr/sbin/iptables-nft-restore", "/usr/sbin/ip6tables-nft-restore"}) {
+		t.Errorf("calico/node lacks ip6tables-nft-restore: %v", images[1].Layers)
+	}
+	if start := images[1].Cmd[len(images[1].Cmd)-1]; !strings.Contains(start, ">/etc/protocols") {
+		t.Errorf("calico/node starts without /etc/protocols: %s", start)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "calico-vxlan.yaml"), []byte("kind: List"), 0o600); err != nil {
 		t.Fatal(err)

@@ -293,12 +293,20 @@ func (k *kubernetes) runReport(ctx context.Context) error {
 		ips[name] = p.Status.PodIP
 	}
 	var places [nodeCount]string // of the pods, which R0 has there by nodeName
-	for i, name := range []string{"iperf3-client", "iperf3-server"} {
+	ends := [nodeCount]string{"iperf3-client", "iperf3-server"}
+	for i, name := range ends {
 		netns, err := k.nodes[i].FindNetns(ctx, ips[name])
 		if err != nil {
 			return err
 		}
 		places[i] = k.nodes[i].Place(netns)
+		added, err := k.nodes[i].KeepOverlay(ctx, netns, ips[ends[1-i]])
+		if err != nil {
+			return err
+		}
+		if added != "" {
+			k.Step("ip route add %s in pod %s, whose default route R0's network took", added, name)
+		}
 	}
 	if err := k.measureWays(ctx, places[0], places[1]); err != nil {
 		return err

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/lab/demo/node"
 )
 
 const (
@@ -91,13 +94,39 @@ func xl710AsItStands(t *testing.T) {
 		}
 	}
 	kubectl(t, "exec", "testpod1", "--", "ping", "-c", "3", "-w", "300", kernelAddress(t, "iperf3-server").String())
-	overlay := kubectl(t, "get", "pod", "iperf3-server", "-o", "jsonpath={.status.podIP}")
+	overlay := keepOverlay(t)
 	for network, server := range map[string]string{"VF": kernelAddress(t, "iperf3-server").String(), "overlay": overlay} {
 		t.Logf("%s: %.3f Gb/s", network, iperf3(t, network, server))
 	}
 	applyTagged(t)
 	kubectl(t, "delete", "-f", file, "--grace-period=1", "--wait")
 	allFree(t, allVFs)
+}
+
+// keepOverlay has the two pods that measure reach each other over the overlay, and returns the
+// server's address there. R0's network takes the default route of its pods, and Calico gives them no
+// other.
+func keepOverlay(t *testing.T) (server string) {
+	t.Helper()
+	nodes := node.Of(k8s.Lab, 2)
+	var ends []netip.Addr
+	for _, name := range []string{"iperf3-client", "iperf3-server"} {
+		ends = append(ends, netip.MustParseAddr(kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.podIP}")))
+	}
+	for i := range ends {
+		netns, err := nodes[i].FindNetns(t.Context(), ends[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		added, err := nodes[i].KeepOverlay(t.Context(), netns, ends[1-i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hasNone := added != ""; hasNone != (k8s.CNI != cluster.Flannel) {
+			t.Errorf("beside %s the pod on %s got the route %q to the overlay", k8s.CNI.Title(), nodes[i].Name, added)
+		}
+	}
+	return ends[1].String()
 }
 
 // iperf3 returns the throughput in Gb/s from pod iperf3-client to an address of pod iperf3-server.

@@ -328,6 +328,21 @@ func TestI5Drain(t *testing.T) {
 	}
 }
 
+// awaitRestarted waits until the kubelet of a node that was rebooted has started its pods again, or
+// has ended them.
+func awaitRestarted(t *testing.T, names []string) {
+	t.Helper()
+	eventually(t, "the kubelet has started the pods again, or ended them", func() error {
+		pods, err := get("pods")
+		for _, p := range pods {
+			if slices.Contains(names, p.Metadata.Name) && p.Status.Phase == "Running" && (len(p.Status.Containers) == 0 || p.Status.Containers[0].Restarts == 0) {
+				return fmt.Errorf("pod %s is as before", p.Metadata.Name)
+			}
+		}
+		return err
+	})
+}
+
 // A node is rebooted: it has the same VFs again (P1), and the pods of a Deployment come back with
 // VFs and addresses. The test has a Deployment since a kubelet that was just started ends pods with
 // devices for good (kubernetes/kubernetes#125579). (Other tests check that culvertd loses nothing
@@ -342,15 +357,7 @@ func TestP1Reboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	reboot(t, "worker02")
-	eventually(t, "the kubelet has started the pods again, or ended them", func() error {
-		pods, err := get("pods")
-		for _, p := range pods {
-			if slices.Contains(names, p.Metadata.Name) && p.Status.Phase == "Running" && (len(p.Status.Containers) == 0 || p.Status.Containers[0].Restarts == 0) {
-				return fmt.Errorf("pod %s is as before", p.Metadata.Name)
-			}
-		}
-		return err
-	})
+	awaitRestarted(t, names)
 	awaitOwnAddresses(t, 3)
 	after, err := vfs()
 	if err != nil {

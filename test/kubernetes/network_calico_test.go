@@ -4,7 +4,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,58 +44,64 @@ func TestXL710BesideCalico(t *testing.T) {
 }
 
 // A NetworkPolicy holds for the eth0 of a pod that Culvert attached a VF to: from another node, from
-// the same node, and after a reboot (R3). It does not filter the VF.
+// the same node, and after a reboot (R3). It does not filter the VF. The rebooted node has
+// Deployments, as in TestP1Reboot.
 func TestCalicoPolicyHolds(t *testing.T) {
 	needCalico(t)
 	applyNetworks(t)
-	apply(t, pod("near", "worker01", "first")+pod("server", "worker02", "first")+pod("beside", "worker02", "first"))
-	running(t, 3)
-	serve := func() {
-		t.Helper()
-		kubectl(t, "exec", "server", "--", "sh", "-c", "busybox httpd -p 8080 -h /srv")
-	}
-	serve()
-	overTheVF := "near at its VF"
-	expect := func(when string, reached ...string) {
-		t.Helper()
-		eventually(t, when+" the server is reached from "+strings.Join(reached, ", "), func() error {
-			overlay, vf := kubectl(t, "get", "pod", "server", "-o", "jsonpath={.status.podIP}"), kernelAddress(t, "server").String()
-			var got []string
-			for who, address := range map[string]string{"near": overlay, "beside": overlay, overTheVF: vf} {
-				pod, _, _ := strings.Cut(who, " ")
-				if _, err := k8s.Kubectl(t.Context(), "exec", pod, "--", "curl", "--silent", "--fail", "--max-time", "10", "http://"+address+":8080"); err == nil {
-					got = append(got, who)
-				}
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, reached) {
-				return fmt.Errorf("it is reached from %q", got)
-			}
-			return nil
-		})
-	}
-	expect("without a policy", "beside", "near", overTheVF)
+	apply(t, pod("near", "worker01", "first")+deployment("server", "worker02", "first", 1)+deployment("beside", "worker02", "first", 1))
+	pods := serve(t)
+	expectReached(t, pods, "without a policy", "beside", "near", overTheVF)
 	policy := func(ingress string) string {
 		return "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: closed}\nspec: {podSelector: {matchLabels: {app: server}}, policyTypes: [Ingress], ingress: " + ingress + "}\n"
 	}
 	apply(t, policy("[]"))
-	expect("with a policy that denies all", overTheVF)
+	expectReached(t, pods, "with a policy that denies all", overTheVF)
 	feed(t, policy("[{from: [{podSelector: {matchLabels: {app: near}}}]}]"), "apply", "-f", "-")
-	expect("with a policy that admits near", "near", overTheVF)
+	expectReached(t, pods, "with a policy that admits near", "near", overTheVF)
 
 	if err := k8s.Lab.Reboot(t.Context(), "worker02"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the kubelet of worker02 has started the server again", func() error {
-		all, err := get("pods", "--field-selector", "metadata.name=server")
-		if err == nil && (len(all) != 1 || len(all[0].Status.Containers) == 0 || all[0].Status.Containers[0].Restarts == 0) {
-			err = errors.New("it is as before")
-		}
-		return err
-	})
+	awaitRestarted(t, []string{pods["server"], pods["beside"]})
 	awaitOwnAddresses(t, 3)
-	serve()
-	expect("after a reboot", "near", overTheVF)
+	expectReached(t, serve(t), "after a reboot", "near", overTheVF)
+}
+
+// serve starts a web server in the pod "server", and returns the names of the three pods by those of
+// their Deployments.
+func serve(t *testing.T) map[string]string {
+	t.Helper()
+	pods := map[string]string{}
+	for _, p := range running(t, 3) {
+		name, _, _ := strings.Cut(p.Metadata.Name, "-")
+		pods[name] = p.Metadata.Name
+	}
+	kubectl(t, "exec", pods["server"], "--", "sh", "-c", "busybox httpd -p 8080 -h /srv")
+	return pods
+}
+
+const overTheVF = "near at its VF"
+
+// expectReached waits until those and no others reach the server: the pods "near" and "beside" at its
+// eth0, and "near" at its VF.
+func expectReached(t *testing.T, pods map[string]string, when string, reached ...string) {
+	t.Helper()
+	eventually(t, when+" the server is reached from "+strings.Join(reached, ", "), func() error {
+		overlay, vf := kubectl(t, "get", "pod", pods["server"], "-o", "jsonpath={.status.podIP}"), kernelAddress(t, pods["server"]).String()
+		var got []string
+		for who, address := range map[string]string{"near": overlay, "beside": overlay, overTheVF: vf} {
+			name, _, _ := strings.Cut(who, " ")
+			if _, err := k8s.Kubectl(t.Context(), "exec", pods[name], "--", "curl", "--silent", "--fail", "--max-time", "10", "http://"+address+":8080"); err == nil {
+				got = append(got, who)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, reached) {
+			return fmt.Errorf("it is reached from %q", got)
+		}
+		return nil
+	})
 }
 
 // Uninstalled, Culvert leaves Calico as it was. Installed again before Calico, it waits for the

@@ -65,6 +65,20 @@ func (n Node) FindNetns(ctx context.Context, address netip.Addr) (string, error)
 	return strings.TrimSpace(string(out)), err
 }
 
+// KeepOverlay has the kernel send by eth0 what a network namespace sends to an address of the
+// overlay. Where eth0 has a default route and no other to the address, as with Calico, it adds a route
+// by the same gateway, and returns it. R0's network puts a default route of its own first; the kernel
+// takes it unless it knows that its gateway does not answer (fib_select_default). Pods of report R0
+// kept the overlay's: the plugins of that time left out a second one.
+func (n Node) KeepOverlay(ctx context.Context, netns string, peer netip.Addr) (added string, err error) {
+	out, err := n.Script(ctx, "route "+peer.String()+" over eth0", `
+		[ -z "$(ip -netns "$1" route show to match "$2" dev eth0 | grep -v '^default ')" ] || exit 0
+		read -r _ _ gateway _ < <(ip -netns "$1" route show default dev eth0)
+		ip -netns "$1" route add "$2" via "$gateway" dev eth0
+		echo "$2 via $gateway dev eth0"`, netns, peer.String())
+	return strings.TrimSpace(string(out)), err
+}
+
 // Start starts a container on the network namespace of its name.
 func (n Node) Start(ctx context.Context, name string, argv ...string) (Container, error) {
 	c := Container{Node: n, Name: name}
