@@ -36,3 +36,32 @@ func (e Evidence) scaledSeconds(window float64) float64 {
 	}
 	return e.CPU.Net() * window / e.CPU.Seconds
 }
+
+// muchBefore is the part of a machine's processors from which on it was too busy before a round.
+const muchBefore = 0.1
+
+// WasBusy reports whether so much of the machine was busy before the round that no figure of the
+// processors can be trusted: other tasks get less time while the path needs some.
+func (c CPUUse) WasBusy() bool {
+	processors := float64(len(c.Busy))
+	if processors == 0 && c.Seconds > 0 {
+		processors = (c.Total() + c.Idle + c.Steal) / c.Seconds
+	}
+	return c.Background != nil && *c.Background > 0 && *c.Background >= muchBefore*processors
+}
+
+// Net returns Total without the background load, where that is known. It is not less than the time
+// of the tasks that took part and of interrupts. It is NaN where the machine was too busy before.
+func (c CPUUse) Net() float64 {
+	if c.Background == nil {
+		return c.Total()
+	}
+	if c.WasBusy() {
+		return math.NaN()
+	}
+	part := sumSeconds(c.Tasks)
+	// Some kernels count interrupts also as time of the task that they interrupt.
+	twice := max(0, part+sumSeconds(c.Others)-c.User-c.System)
+	least := part + c.IRQ + c.SoftIRQ - twice
+	return max(c.Total()-*c.Background*c.Seconds, min(least, c.Total()))
+}

@@ -133,7 +133,11 @@ func unlikeMachines(a, b Machine) []string {
 			out = append(out, fmt.Sprintf("%sinterface %s is only in the first", at, x.Name))
 			continue
 		}
-		out = append(out, x.listTraits().listUnlike(b.Interfaces[i].listTraits(), at+x.Name+" ")...)
+		y := b.Interfaces[i]
+		if x.Qdisc == "" || y.Qdisc == "" { // one result is of a version that did not read it, or the interface was down
+			x.Qdisc, y.Qdisc = "", ""
+		}
+		out = append(out, x.listTraits().listUnlike(y.listTraits(), at+x.Name+" ")...)
 	}
 	for _, y := range b.Interfaces {
 		if !slices.ContainsFunc(a.Interfaces, func(x Interface) bool { return y.Name == x.Name }) {
@@ -191,6 +195,9 @@ func (i Interface) listTraits() traits {
 	t.addTrait("flow control", i.FlowControl)
 	t.addSettings(prefixSettings("hashed of ", i.FlowHash))
 	t.addSettings(i.Steering)
+	if i.Qdisc != "" {
+		t.addTrait("queueing discipline", i.Qdisc)
+	}
 	t.addSettings(i.Offloads)
 	return t
 }

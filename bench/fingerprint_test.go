@@ -14,7 +14,7 @@ func makeHost(name string, change func(*Machine)) Machine {
 		Name: name, Kernel: "6.12.48", CPU: "Xeon E5-2620", CPUs: 8, Governor: "performance",
 		Sysctls: []Setting{{"net.core.rmem_max", "212992"}},
 		Interfaces: []Interface{{Name: "enp1s0", Driver: "i40e", MTU: 9000, SpeedMbps: 10000, RxQueues: 8, IRQs: []IRQ{{40, "0", "0"}, {41, "1", "1"}},
-			Offloads: []Setting{{"tcp-segmentation-offload", "on"}}}},
+			Offloads: []Setting{{"tcp-segmentation-offload", "on"}}, Qdisc: "mq; fq_codel"}},
 	}
 	if change != nil {
 		change(&m)
@@ -30,11 +30,11 @@ func TestUnlike(t *testing.T) {
 	}
 	arm.Workload.Seconds, arm.Workload.Version, arm.Path.From.MTU = 60, "3.16", 1500
 	b := Result{Culvert: "another", Arms: []Arm{{Name: "new"}, arm}, Machines: []Machine{
-		makeHost("w3", func(m *Machine) { m.Kernel, m.Hypervisor, m.Sysctls = "6.1.0", "kvm", nil }),
+		makeHost("w3", func(m *Machine) { m.Kernel, m.Hypervisor, m.Sysctls, m.Interfaces[0].Qdisc = "6.1.0", "kvm", nil, "" }),
 		makeHost("w1", func(m *Machine) {
 			m.Tools = []Setting{{"iperf3", "3.16"}}
 			m.Interfaces[0].Coalescing, m.Interfaces[0].FlowControl = []Setting{{"rx-usecs", "0"}}, "rx on"
-			m.Interfaces[0].FlowHash = []Setting{{"udp4", "source"}}
+			m.Interfaces[0].FlowHash, m.Interfaces[0].Qdisc = []Setting{{"udp4", "source"}}, "tbf rate 100 Mb/s, limit 5000 bytes"
 			m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs, m.Interfaces[0].Offloads[0].Value = 1, []IRQ{{99, "0", "0"}}, "off"
 			m.Interfaces = append(m.Interfaces, Interface{Name: "bond0"})
 		}),
@@ -45,6 +45,7 @@ func TestUnlike(t *testing.T) {
 		"w1: enp1s0 receive queues: 8 against 1",
 		"w1: enp1s0 interrupts on processors: 0 | 1 against 0",
 		"w1: enp1s0 flow control: none against rx on",
+		"w1: enp1s0 queueing discipline: mq; fq_codel against tbf rate 100 Mb/s, limit 5000 bytes",
 		"w1: enp1s0 tcp-segmentation-offload: on against off",
 		"w1: enp1s0 coalescing rx-usecs: none against 0",
 		"w1: enp1s0 hashed of udp4: none against source",

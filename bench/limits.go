@@ -61,6 +61,7 @@ func (a Arm) findBounds(total Run, add func(what, where, format string, args ...
 	each := a.boundedPaths(total)
 	for _, b := range each {
 		b.findRateLimit(add)
+		b.findQdisc(add)
 	}
 	if i := slices.IndexFunc(each, bounded.didAsWanted); i >= 0 {
 		wanted, _ := a.Workload.wantedRate(each[i].run)
@@ -124,6 +125,25 @@ func (b bounded) findRateLimit(add func(what, where, format string, args ...any)
 	} else if sent := sentRate(b.run); b.load.Kind == Packets && reachesBound(sent, pps) && sent < aboveRate*pps {
 		add("rate limit", nameInterface(b.sender), "%s packets a second of the %s that fit into the %d Mb/s that the VF may send", Number(sent), Number(pps), b.RateMbps)
 	}
+}
+
+// findQdisc finds a queueing discipline of the sender at its rate.
+func (b bounded) findQdisc(add func(what, where, format string, args ...any)) {
+	gbps, pps := b.passes(b.sender, b.load)
+	if b.load.Kind != Packets && reachesBound(b.run.Gbps, gbps) && b.run.Gbps < aboveRate*gbps {
+		add("qdisc", nameInterface(b.sender), "%s Gb/s of the %s Gb/s of payload that fit into the %s Mb/s that a queueing discipline passes (tc qdisc)", Number(b.run.Gbps), Number(gbps), Number(b.QdiscMbps))
+	} else if sent := sentRate(b.run); b.load.Kind == Packets && reachesBound(sent, pps) && sent < aboveRate*pps {
+		add("qdisc", nameInterface(b.sender), "%s packets a second of the %s that fit into the %s Mb/s that a queueing discipline passes (tc qdisc)", Number(sent), Number(pps), Number(b.QdiscMbps))
+	}
+}
+
+// passes returns the payload and the packets that a queueing discipline passes. It counts frames
+// with their header, without checksum, preamble and gap.
+func (b Bounds) passes(sender End, load Workload) (gbps, pps float64) {
+	const mbps = 1000
+	wire := Wire{SpeedMbps: mbps, MTU: cmp.Or(sender.MTU, 1500), Encapsulation: -frameCheck - preambleGap, IPv6: sender.Address.Is6()}
+	gbps, pps = wire.Ceiling(load)
+	return gbps * b.QdiscMbps / mbps, pps * b.QdiscMbps / mbps
 }
 
 // allowed returns the payload and the packets that fit into the rate limit of a VF that sends. The

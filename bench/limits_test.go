@@ -58,6 +58,12 @@ func TestLimits(t *testing.T) {
 		"a generator that waits": {Run{Gbps: 5, From: waiting}, bound(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 		"a generator at the other end": {Run{Gbps: 5, From: spent, To: waiting}, bound(with(func(w *Workload) { w.Reverse = true }), func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{
 			{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
+		"a local tbf": {Run{Gbps: 0.094}, bound(arm, func(a *Arm) { a.QdiscMbps = 100 }), []Limit{
+			{"qdisc", "net1 (VF 3 of enp1s0) on a", "0.0940 Gb/s of the 0.0956 Gb/s of payload that fit into the 100 Mb/s that a queueing discipline passes (tc qdisc)"}}},
+		"packets through a tbf": {Run{Gbps: 0.2, SentSeconds: 1, Sent: 205000}, bound(packets, func(a *Arm) { a.QdiscMbps = 100 }), []Limit{
+			{"qdisc", "net1 (VF 3 of enp1s0) on a", "205000 packets a second of the 208333 that fit into the 100 Mb/s that a queueing discipline passes (tc qdisc)"}}},
+		"above a tbf": {Run{Gbps: 0.2}, bound(arm, func(a *Arm) { a.QdiscMbps = 100 }), []Limit{
+			{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 		"window": {Run{Gbps: 1}, bound(arm, func(a *Arm) { a.RTT = 1000 }), []Limit{
 			{"window", "net1 (VF 3 of enp1s0) on a", "1 Gb/s; 131072 bytes in flight and a round trip of 1000 us allow 1.05 Gb/s"}}},
 		"core":           {Run{Gbps: 1, To: full}, arm, []Limit{{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},

@@ -14,7 +14,7 @@ import (
 type Processors struct {
 	Gross      float64 // all that worked
 	Background float64 // that worked before the rounds as well, while nothing was measured
-	Net        float64 // the difference, a machine at a time
+	Net        float64 // the difference, a machine at a time; see [CPUUse.Net]
 	Parts      float64 // of Gross: tasks that take part
 	Interrupts float64 // hardware's and soft ones, some of which stand among the tasks' as well
 	Others     float64 // tasks that take no part
@@ -24,10 +24,6 @@ type Processors struct {
 	// Names are the tasks of Others that used most.
 	Names []string
 }
-
-// agentProgram is the name of an agent's process. The agent of one end counts the agents of the
-// machine's other ends as other tasks, but Culvert's own engine runs in them.
-const agentProgram = "culvert-bench"
 
 // Processors returns where an arm's processor time went; found is false where no run has evidence.
 func (r Result) Processors(arm int) (p Processors, found bool) {
@@ -66,15 +62,16 @@ func (a Arm) processorColumns(r Run, names map[string]float64) (columns [7]float
 		if c.Background != nil {
 			background = *c.Background
 		}
-		agents := c.Others[agentProgram]
-		parts, others := sumSeconds(c.Tasks)+agents, sumSeconds(c.Others)-agents
+		net := math.NaN()
+		if c.Background != nil {
+			net = c.Net()
+		}
+		parts, others := sumSeconds(c.Tasks), sumSeconds(c.Others)
 		for name, seconds := range c.Others {
-			if name != agentProgram {
-				names[name] += seconds
-			}
+			names[name] += seconds
 		}
 		for i, seconds := range []float64{
-			c.Total(), background * c.Seconds, max(0, c.Total()-background*c.Seconds), parts, c.IRQ + c.SoftIRQ, others, max(0, c.User+c.System-parts-others),
+			c.Total(), background * c.Seconds, net, parts, c.IRQ + c.SoftIRQ, others, max(0, c.User+c.System-parts-others),
 		} {
 			columns[i] += seconds / c.Seconds
 		}
@@ -90,12 +87,8 @@ func sumSeconds(tasks map[string]float64) (sum float64) {
 }
 
 // muchElse is the part of an arm's processor time that is worth a remark if tasks that took no part
-// used it, or tasks that were not observed. muchBefore is the part of a machine's processors that
-// is worth a remark if they were busy before the rounds.
-const (
-	muchElse   = 0.1
-	muchBefore = 0.1
-)
+// used it, or tasks that were not observed.
+const muchElse = 0.1
 
 // processorRemarks names the other tasks that used the machines while an arm was measured.
 func (r Result) processorRemarks() (out []string) {
@@ -161,23 +154,25 @@ func (r Result) throttleRemarks() (out []string) {
 
 func percentOf(part, of float64) string { return fmt.Sprintf("%.0f %%", 100*part/of) }
 
-// busyBefore names the machines whose processors worked while nothing was measured.
+// busyBefore names the machines that were too busy while nothing was measured, and the runs that
+// have no CPU figure for it.
 func (r Result) busyBefore() (out []string) {
-	before := map[string][]float64{}
+	before, of := map[string][]float64{}, map[string]int{}
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		if run.Void != "" || run.Discard || run.Arm >= len(r.Arms) {
 			continue
 		}
 		for _, e := range onceBy(r.Arms[run.Arm].listEnds(*run), byMachine) {
-			if c := e.seen.CPU; c.Background != nil {
-				before[e.end.Machine] = append(before[e.end.Machine], *c.Background)
+			if of[e.end.Machine]++; e.seen.CPU.WasBusy() {
+				before[e.end.Machine] = append(before[e.end.Machine], *e.seen.CPU.Background)
 			}
 		}
 	}
 	for _, m := range r.Machines {
-		if busy := Median(before[m.Name]); m.CPUs > 0 && busy > muchBefore*float64(m.CPUs) {
-			out = append(out, fmt.Sprintf("%s was busy before the rounds too: %s of %d processors, while nothing was measured. End what else runs there.", m.Name, Number(busy), m.CPUs))
+		if busy := before[m.Name]; len(busy) > 0 {
+			out = append(out, fmt.Sprintf("%s was busy before %d of %d runs, while nothing was measured: %s of %d processors. A tenth or more is too much for a CPU figure: these runs have none. End what else runs there.",
+				m.Name, len(busy), of[m.Name], Number(Median(busy)), m.CPUs))
 		}
 	}
 	return out

@@ -154,7 +154,7 @@ func (a Arm) checkFields(machines map[string]bool) error {
 		return fmt.Errorf("alsoBounds: %d of them, and also has %d paths", n, len(a.Also))
 	}
 	for _, b := range a.EachBounds() {
-		if err := checkFigures("generatorGbps", b.GeneratorGbps, "generatorPPS", b.GeneratorPPS, "rtt", b.RTT, "rateMbps", float64(b.RateMbps)); err != nil {
+		if err := checkFigures("generatorGbps", b.GeneratorGbps, "generatorPPS", b.GeneratorPPS, "rtt", b.RTT, "rateMbps", float64(b.RateMbps), "qdiscMbps", b.QdiscMbps); err != nil {
 			return err
 		}
 	}

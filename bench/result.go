@@ -64,6 +64,9 @@ type Bounds struct {
 	VLANs int `json:"vlans,omitempty"`
 	// RateMbps is max_tx_rate of the sending VF, in 1e6 bits a second; 0: none, or not known.
 	RateMbps int `json:"rateMbps,omitempty"`
+	// QdiscMbps is the rate to which queueing disciplines of the sending end limit the path's
+	// frames, in 1e6 bits a second; 0: none, or not known.
+	QdiscMbps float64 `json:"qdiscMbps,omitempty"`
 }
 
 // Path is a way from one end to another.
@@ -255,6 +258,8 @@ type Totals struct {
 	// Retransmits is the number of segments that were sent again. Where the engine reports none, as iperf 2, it is that of all
 	// TCP connections of the sender's network namespace.
 	Retransmits uint64 `json:"retransmits,omitempty"`
+	// Segment is the payload of a full TCP segment in bytes, the smallest of all streams.
+	Segment int `json:"segment,omitempty"`
 }
 
 // Delays has percentiles of round trips in microseconds. Each round trip is counted from the
@@ -326,9 +331,12 @@ type CPUUse struct {
 	// Busiest is the part of the window, 0 to 1, in which the busiest processor worked.
 	Busiest float64   `json:"busiest"`
 	Busy    []float64 `json:"busy,omitempty"` // the same part for each processor
-	// Tasks has seconds by the names of the processes and kernel threads that worked: the
-	// engine, vhost, ksoftirqd, QEMU.
+	// Tasks has seconds by the names of the processes and kernel threads that took part: the
+	// engines of all ends on the machine, vhost, ksoftirqd, QEMU of the guests at the ends.
 	Tasks map[string]float64 `json:"tasks,omitempty"`
+	// Engine has those of the end's own agent and of the processes that it started, by the names of
+	// their programs.
+	Engine map[string]float64 `json:"engine,omitempty"`
 	// Others has the seconds of the tasks that took no part, the largest by name.
 	Others map[string]float64 `json:"others,omitempty"`
 	// Background is the number of processors that were busy before the round, while nothing was
@@ -338,14 +346,6 @@ type CPUUse struct {
 
 // Total returns the seconds in which processors worked, without steal.
 func (c CPUUse) Total() float64 { return c.User + c.System + c.IRQ + c.SoftIRQ }
-
-// Net returns Total without the background load, where that is known.
-func (c CPUUse) Net() float64 {
-	if c.Background == nil {
-		return c.Total()
-	}
-	return max(0, c.Total()-*c.Background*c.Seconds)
-}
 
 // Counters has the increase of an interface's counters (struct rtnl_link_stats64).
 type Counters struct {
@@ -378,7 +378,7 @@ type Softnet struct {
 // Limit is a cause that kept a figure low, with its evidence.
 type Limit struct {
 	// What names the cause: "quota", "generator", "wire", "core", "steal", "ring", "softnet",
-	// "window", "rate limit" or "unknown".
+	// "window", "rate limit", "qdisc" or "unknown".
 	What     string `json:"what"`
 	Where    string `json:"where"` // a machine, an interface
 	Evidence string `json:"evidence"`
@@ -453,6 +453,12 @@ type Interface struct {
 	// Steering is RPS and XPS: the processors of each queue that has any, as masks of the
 	// kernel.
 	Steering []Setting `json:"steering,omitempty"`
+	// Qdisc has the queueing disciplines for the frames that it sends (tc qdisc), with their limits.
+	Qdisc string `json:"qdisc,omitempty"`
+	// QdiscMbps is the rate to which they limit all frames, in 1e6 bits a second; 0: none.
+	QdiscMbps float64 `json:"qdiscMbps,omitempty"`
+	// FlowMbps is the same for each flow.
+	FlowMbps float64 `json:"flowMbps,omitempty"`
 }
 
 // IRQ is one interrupt and the processors that may serve it.

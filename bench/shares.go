@@ -62,7 +62,11 @@ func Sum(each []Run) Run {
 }
 
 func (t Totals) addTotals(o Totals) Totals {
-	return Totals{Sent: t.Sent + o.Sent, Arrived: t.Arrived + o.Arrived, Retransmits: t.Retransmits + o.Retransmits}
+	segment := max(t.Segment, o.Segment)
+	if t.Segment > 0 && o.Segment > 0 {
+		segment = min(t.Segment, o.Segment)
+	}
+	return Totals{Sent: t.Sent + o.Sent, Arrived: t.Arrived + o.Arrived, Retransmits: t.Retransmits + o.Retransmits, Segment: segment}
 }
 
 // addSeries adds series of the same parts of a window; one may have a last part that the other has not.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -102,7 +103,16 @@ func iperf3Interval(w bench.Workload) string {
 
 // iperf3Result is the part of iperf3's JSON that a tally needs.
 type iperf3Result struct {
-	Error     string `json:"error"`
+	Error string `json:"error"`
+	Start struct {
+		Segment iperf3Number `json:"tcp_mss_default"` // TCP_MAXSEG once connected
+	} `json:"start"`
+	End struct {
+		Sent struct {
+			Bytes       iperf3Number `json:"bytes"`
+			Retransmits iperf3Number `json:"retransmits"`
+		} `json:"sum_sent"`
+	} `json:"end"`
 	Intervals []struct {
 		Sum struct {
 			Start   iperf3Number `json:"start"`
@@ -182,5 +192,9 @@ func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 		}
 		all = append(all, one)
 	}
-	return cutWindow(all, 1, w)
+	t, err := cutWindow(all, 1, w)
+	t.segment = int(min(out.Start.Segment, math.MaxUint16))
+	// Threads of iperf3 still send when the last interval has ended.
+	t.endBytes, t.endAgain = float64(out.End.Sent.Bytes), float64(out.End.Sent.Retransmits)
+	return t, err
 }

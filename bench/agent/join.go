@@ -27,6 +27,7 @@ func Join(from, to bench.Run) bench.Run {
 	r.Delays = cmp.Or(to.Delays, from.Delays)
 	r.Totals = bench.Totals{
 		Sent: cmp.Or(from.Totals.Sent, to.Totals.Sent), Arrived: cmp.Or(to.Totals.Arrived, from.Totals.Arrived), Retransmits: cmp.Or(from.Totals.Retransmits, to.Totals.Retransmits),
+		Segment: cmp.Or(from.Totals.Segment, to.Totals.Segment),
 	}
 	r.Cwnd = from.Cwnd
 	if r.Series == nil {

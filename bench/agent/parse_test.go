@@ -42,7 +42,7 @@ func TestParseIperf(t *testing.T) {
 		want  tally
 	}{
 		// 0.5009-0.25 of the first, all of the second, 1.25-1.1021 of the third
-		{"iperf3-client.json", parseIperf3, second, tally{seconds: 1, bytes: 52715811, again: 7.63, resent: true, cwnd: []float64{2488384}, allBytes: 92930048, allAgain: 22}},
+		{"iperf3-client.json", parseIperf3, second, tally{seconds: 1, bytes: 52715811, again: 7.63, resent: true, cwnd: []float64{2488384}, allBytes: 92930048, allAgain: 22, endBytes: 92930048, endAgain: 22, segment: 32768}},
 		{"iperf3-server.json", parseIperf3, second, tally{seconds: 1, bytes: 45307852, allBytes: 92012544}},
 		{"iperf3-twice.json", parseIperf3, second, tally{seconds: 1, bytes: 2000000, resent: true, allBytes: 4000000}},
 		{"iperf3-udp-server.json", parseIperf3, datagrams, tally{seconds: 1, bytes: 602986, packets: 602.99, allBytes: 1245000}},
@@ -118,6 +118,13 @@ func TestTallyRun(t *testing.T) {
 	}
 	if diff := cmp.Diff(bench.Run{Sent: 80, Totals: bench.Totals{Sent: 800}}, tally{}.addTally(one).addTally(one).makeRun(w, true)); diff != "" {
 		t.Errorf("sent: -want +got:\n%s", diff)
+	}
+	// Threads of iperf3 still sent after the last interval.
+	one.endBytes, one.endAgain, one.segment = 450, 2, 1448
+	w.Kind = bench.Stream
+	late := tally{}.addTally(one).addTally(one).makeRun(w, true).Totals
+	if diff := cmp.Diff(bench.Totals{Sent: 900, Retransmits: 4, Segment: 1448}, late); diff != "" {
+		t.Errorf("sent to the end: -want +got:\n%s", diff)
 	}
 }
 

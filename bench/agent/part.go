@@ -50,7 +50,7 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 	}
 	go func() { // ends with ctx; part.close waits for it
 		defer close(p.ended)
-		s := sampler{reader: a.Reader, watched: r.Task.Watch}
+		s := sampler{reader: a.Reader, watched: r.Task.Watch, guests: r.Task.Guests}
 		began := time.Now()
 		m.begin, m.end = s.sampleBefore, s.sampleAfter
 		p.run, p.err = h.carryTraffic(ctx, m)
@@ -179,6 +179,7 @@ func (p *part) close() error {
 type sampler struct {
 	reader        evidence.Reader
 	watched       []evidence.Watched
+	guests        []string
 	before, after evidence.Sample
 	errs          []error
 	taken         int
@@ -189,7 +190,7 @@ func (s *sampler) sampleBefore() { s.before = s.takeSample() }
 func (s *sampler) sampleAfter() { s.after = s.takeSample() }
 
 func (s *sampler) takeSample() evidence.Sample {
-	sample, err := s.reader.Sample(s.watched)
+	sample, err := s.reader.Sample(s.watched, s.guests...)
 	s.errs = append(s.errs, err)
 	s.taken++
 	return sample

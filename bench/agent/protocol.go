@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 11
+const Protocol = 12
 
 // hello is the agent's first line.
 type hello struct {
@@ -107,6 +107,8 @@ type Task struct {
 	Hold bool `json:"hold,omitempty"`
 	// Watch are the interfaces in this network namespace whose counters are evidence.
 	Watch []evidence.Watched `json:"watch,omitempty"`
+	// Guests are the names of the virtual machines on this machine that are ends of the run.
+	Guests []string `json:"guests,omitempty"`
 }
 
 // sendAddress returns the address to send to.

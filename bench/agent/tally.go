@@ -28,6 +28,8 @@ type tally struct {
 	cwnd                                 []float64 // at the end of each step
 	resent                               bool      // again is known
 	allBytes, allAgain                   float64   // of all intervals, the window's and others
+	endBytes, endAgain                   float64   // that an iperf counted when it ended, if the end sends
+	segment                              int       // payload of a full TCP segment; 0 is not known
 }
 
 // cutWindow takes the window out of the intervals, of which there is one for each of streams at
@@ -83,6 +85,7 @@ func (t tally) addTally(o tally) tally {
 	sum := tally{
 		seconds: max(t.seconds, o.seconds), bytes: t.bytes + o.bytes, packets: t.packets + o.packets, lost: t.lost + o.lost, again: t.again + o.again,
 		resent: t.resent && o.resent, allBytes: t.allBytes + o.allBytes, allAgain: t.allAgain + o.allAgain,
+		endBytes: t.endBytes + o.endBytes, endAgain: t.endAgain + o.endAgain, segment: min(t.segment, o.segment),
 	}
 	for i, b := range t.bits {
 		sum.bits = append(sum.bits, b+o.bits[i])
@@ -96,7 +99,12 @@ func (t tally) addTally(o tally) tally {
 // makeRun returns the part of a run that this end knows.
 func (t tally) makeRun(w bench.Workload, sent bool) bench.Run {
 	if sent {
-		r := bench.Run{Sent: wholeNumber(t.packets), Totals: bench.Totals{Sent: wholeNumber(t.allBytes), Retransmits: wholeNumber(t.allAgain)}}
+		r := bench.Run{Sent: wholeNumber(t.packets), Totals: bench.Totals{
+			Sent: wholeNumber(max(t.allBytes, t.endBytes)), Retransmits: wholeNumber(max(t.allAgain, t.endAgain)),
+		}}
+		if w.Kind == bench.Stream {
+			r.Totals.Segment = max(0, t.segment)
+		}
 		if w.Kind == bench.Stream && t.cwnd != nil && !slices.Contains(t.cwnd, 0) {
 			r.Cwnd = t.cwnd
 		}

@@ -22,7 +22,7 @@ func Ceiling(a *bench.Arm, machine func(bench.End) bench.Machine) {
 		}
 		from, to = append(from, p.From), append(to, p.To)
 	}
-	flows := max(1, a.Workload.Streams, a.Workload.Flows, a.Workload.Sources, a.Workload.MACs)
+	flows := len(from) * max(1, a.Workload.Streams, a.Workload.Flows, a.Workload.Sources, a.Workload.MACs)
 	for _, s := range []int{sumSpeeds(from, machine, flows), sumSpeeds(to, machine, flows)} {
 		if s > 0 && (w.SpeedMbps == 0 || s < w.SpeedMbps) {
 			w.SpeedMbps = s
@@ -36,57 +36,101 @@ func hasNoTimestamps(m bench.Machine) bool {
 	return slices.Contains(m.Sysctls, bench.Setting{Name: "net.ipv4.tcp_timestamps", Value: "0"})
 }
 
-// sumSpeeds returns the sum of the speeds of the ends' wires, or 0 if one is not known. VFs of one
-// PF share a wire.
+// wire is a NIC's, by the NIC's PCI address where that is known.
+type wire struct{ machine, nic string }
+
+// sumSpeeds returns the sum of the speeds of the ends' wires, or 0 if one is not known. Each wire
+// counts once: VFs of one PF share it, also with the PF itself, a bond of it and an overlay over it.
 func sumSpeeds(ends []bench.End, machine func(bench.End) bench.Machine, flows int) (sum int) {
-	var wires []bench.End
+	wires := map[wire]int{}
 	for _, e := range ends {
-		wire := bench.End{Machine: e.Machine, PF: cmp.Or(e.PF, e.Uplink)}
-		if wire.PF == "" {
-			wire.Name, wire.Interface = e.Name, e.Interface
-		}
-		if slices.Contains(wires, wire) {
-			continue
-		}
-		s := speedOfEnd(machine(e), e, flows)
-		if s == 0 {
+		under := wiresOf(machine(e), e, flows)
+		if under == nil {
 			return 0
 		}
-		wires, sum = append(wires, wire), sum+s
+		for w, speed := range under {
+			wires[w] = max(wires[w], speed)
+		}
+	}
+	for _, speed := range wires {
+		sum += speed
 	}
 	return sum
 }
 
-// speedOfEnd returns the speed of an end's interface, or of the interface that carries its
-// frames. One flow uses one member of a bond, at worst the slowest; several flows may use all.
-func speedOfEnd(m bench.Machine, e bench.End, flows int) int {
-	members := strings.Split(e.Uplink, "+")
-	own := speedOf(m, e.Interface)
-	if own > 0 && len(members) < 2 || e.Uplink == "" {
-		return own
-	}
-	slowest, sum := 0, 0
-	for _, name := range members {
-		s := speedOf(m, name)
-		if s == 0 {
-			return own
+// wiresOf returns the wires that carry an end's frames with their speeds, or nil if a speed is not
+// known. One flow uses one member of a bond, at worst the slowest; several flows may use all.
+func wiresOf(m bench.Machine, e bench.End, flows int) map[wire]int {
+	own, found := findInterface(m, e.Interface)
+	members := membersOf(m, e)
+	if e.PF != "" || len(members) == 0 || own.SpeedMbps > 0 && len(members) == 1 {
+		speed := own.SpeedMbps
+		at := wire{e.Machine, e.Name + " " + e.Interface}
+		switch nic, known := findNIC(m, cmp.Or(e.PF, strings.Join(members, ""))); {
+		case known:
+			at.nic, speed = cmp.Or(nic.PCI, nic.Name), cmp.Or(speed, nic.SpeedMbps)
+		case e.PF != "":
+			at.nic = e.PF
+		case found && own.PCI != "":
+			at.nic = own.PCI
 		}
-		if sum += s; slowest == 0 || s < slowest {
-			slowest = s
+		if speed == 0 {
+			return nil
+		}
+		return map[wire]int{at: speed}
+	}
+	all := map[wire]int{}
+	slowest := wire{}
+	for _, name := range members {
+		nic, _ := findNIC(m, name)
+		if nic.SpeedMbps == 0 {
+			return nil
+		}
+		at := wire{e.Machine, cmp.Or(nic.PCI, nic.Name)}
+		if all[at] = nic.SpeedMbps; slowest == (wire{}) || nic.SpeedMbps < all[slowest] {
+			slowest = at
 		}
 	}
 	if flows == 1 {
-		return slowest
+		return map[wire]int{slowest: all[slowest]}
 	}
-	return sum
+	return all
 }
 
-func speedOf(m bench.Machine, name string) int {
+// membersOf returns the NICs in an end's uplink, without a bond or a VLAN that is among them, whose
+// speed is that of its members.
+func membersOf(m bench.Machine, e bench.End) []string {
+	if e.Uplink == "" {
+		return nil
+	}
+	all := strings.Split(e.Uplink, "+")
+	if len(all) == 1 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(name string) bool {
+		i, _ := findInterface(m, name)
+		return slices.Contains([]string{"bonding", "802.1Q VLAN Support"}, i.Driver)
+	})
+}
+
+func findInterface(m bench.Machine, name string) (bench.Interface, bool) {
 	i := slices.IndexFunc(m.Interfaces, func(i bench.Interface) bool { return i.Name == name })
 	if i < 0 {
-		return 0
+		return bench.Interface{}, false
 	}
-	return m.Interfaces[i].SpeedMbps
+	return m.Interfaces[i], true
+}
+
+// findNIC finds a NIC by its name or its PCI address, which is all that a container sees of a PF.
+// Another network namespace may have an interface of the same name that is no NIC.
+func findNIC(m bench.Machine, name string) (bench.Interface, bool) {
+	i := slices.IndexFunc(m.Interfaces, func(i bench.Interface) bool {
+		return name != "" && i.PCI != "" && (i.Name == name || i.PCI == name)
+	})
+	if i < 0 {
+		return findInterface(m, name)
+	}
+	return m.Interfaces[i], true
 }
 
 // encapsulationOf returns how many bytes an overlay adds to each packet, if its MTU leaves room
@@ -96,13 +140,12 @@ func encapsulationOf(e bench.End, machine func(bench.End) bench.Machine) int {
 	if e.VF != nil || e.MTU == 0 {
 		return 0
 	}
-	interfaces := machine(e).Interfaces
-	i := slices.IndexFunc(interfaces, func(i bench.Interface) bool { return i.Name == e.Uplink })
-	if i < 0 {
+	uplink, found := findNIC(machine(e), e.Uplink)
+	if !found {
 		return 0
 	}
 	// IP in IP; VXLAN and GENEVE over IPv4; WireGuard over IPv4; VXLAN over IPv6; WireGuard over IPv6.
-	if room := interfaces[i].MTU - e.MTU; slices.Contains([]int{20, 50, 60, 70, 80}, room) {
+	if room := uplink.MTU - e.MTU; slices.Contains([]int{20, 50, 60, 70, 80}, room) {
 		return room
 	}
 	return 0

@@ -74,6 +74,8 @@ type side struct {
 	*Station
 	end      bench.End
 	siblings []string // other interfaces of its namespace that carry the arm too
+	guests   []string // the virtual machines on its machine that are ends of the arm
+	node     *Station // that sees the processes which it does not; nil where none does
 	part     *agent.Part
 }
 
@@ -103,12 +105,13 @@ func (x *Exchange) runTransfer(ctx context.Context, a bench.Arm) (bench.Run, err
 		f := x.makeFlow(a, p)
 		flows = append(flows, f)
 		for i, s := range []*side{f.sender, f.receiver} {
-			if node := x.nodeOf(s.Station); node != nil {
-				during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, node, agent.Task{}, &f.nodes[i]) })
+			if s.node != nil {
+				task := agent.Task{Guests: x.guestsOn(a, s.node)}
+				during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, s.node, task, &f.nodes[i]) })
 			}
 		}
 		if f.relay != nil {
-			task := agent.Task{Watch: f.relay.relayInterfaces(p.Via)}
+			task := agent.Task{Watch: f.relay.relayInterfaces(p.Via), Guests: x.guestsOn(a, f.relay)}
 			during = append(during, func(ctx context.Context) error { return f.receiver.watchedBy(ctx, f.relay, task, &f.relayed) })
 		}
 	}
@@ -123,15 +126,8 @@ func (x *Exchange) runTransfer(ctx context.Context, a bench.Arm) (bench.Run, err
 	if err != nil {
 		return bench.Run{}, err
 	}
-	for i, f := range flows {
-		f.seenBy(f.sender, &each[i].From, f.nodes[0], &each[i])
-		f.seenBy(f.receiver, &each[i].To, f.nodes[1], &each[i])
-		f.addRelay(&each[i])
-		x.addBackground(f.sender.Station, &each[i].From)
-		x.addBackground(f.receiver.Station, &each[i].To)
-		if each[i].Via != nil {
-			x.addBackground(f.relay, each[i].Via)
-		}
+	x.addTasks(flows, each)
+	for i := range flows {
 		each[i].From.Interfaces, each[i].To.Interfaces = withoutIdle(each[i].From.Interfaces), withoutIdle(each[i].To.Interfaces)
 		if a.Workload.Reverse {
 			each[i].From, each[i].To = each[i].To, each[i].From
@@ -145,6 +141,26 @@ func (x *Exchange) runTransfer(ctx context.Context, a bench.Arm) (bench.Run, err
 		run.Void = cmp.Or(run.Void, f.voidReason(each[i]))
 	}
 	return run, nil
+}
+
+// addTasks adds to the evidence of each end what its node, its host and the relay saw, and how busy
+// the machines were before the round. It attributes the engines of all ends to the run.
+func (x *Exchange) addTasks(flows []*flow, each []bench.Run) {
+	own := engines{}
+	for i, f := range flows {
+		own[f.sender.Station], own[f.receiver.Station] = each[i].From.CPU.Engine, each[i].To.CPU.Engine
+	}
+	for i, f := range flows {
+		own.creditTo(&each[i].From.CPU, f.seenBy(f.sender, &each[i].From, f.nodes[0], &each[i]))
+		own.creditTo(&each[i].To.CPU, f.seenBy(f.receiver, &each[i].To, f.nodes[1], &each[i]))
+		x.addBackground(f.sender.Station, &each[i].From)
+		x.addBackground(f.receiver.Station, &each[i].To)
+		if f.addRelay(&each[i]); each[i].Via != nil {
+			each[i].Via.CPU.Tasks, each[i].Via.CPU.Engine = withoutEngine(each[i].Via.CPU), nil
+			own.creditTo(&each[i].Via.CPU, f.relay)
+			x.addBackground(f.relay, each[i].Via)
+		}
+	}
 }
 
 // finishPart waits for the end of this side's part. When ctx ends before, because the

@@ -358,15 +358,23 @@ func TestRouteFlaps(t *testing.T) {
 	w.goodRun(t, 0)
 }
 
-// Foreign traffic over the path's own interfaces is in their counters, and in no figure.
+// Foreign traffic over the path's own interfaces is in their counters, and in no figure: beside the
+// run's, or only in the direction in which nothing of the run goes.
 func TestForeignTraffic(t *testing.T) {
 	w := newWorld(t)
 	w.exchange.Arms[0].Workload = bench.Workload{Kind: bench.Datagram, Engine: "culvert", Size: 1000, Rate: 8e6, Seconds: 2}
 	w.goodRun(t, 0)
-	w.checkVoid(t, 0, func(ctx context.Context) {
-		// It is killed when the run has ended.
-		_ = exec.CommandContext(ctx, "ip", "netns", "exec", w.netns[0], "ping", "-q", "-f", "-s", "1400", "-l", "100", "10.98.0.2").Run()
-	}, "other traffic was on the path")
+	for name, argv := range map[string][]string{
+		"both ways": {w.netns[0], "ping", "-q", "-f", "-s", "1400", "-l", "100", "10.98.0.2"},
+		"back":      {w.netns[1], "bash", "-c", "exec 3>/dev/udp/10.98.0.1/9; while :; do printf %01400d 0 >&3; done 2>/dev/null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.checkVoid(t, 0, func(ctx context.Context) {
+				// It is killed when the run has ended.
+				_ = exec.CommandContext(ctx, "ip", append([]string{"netns", "exec"}, argv...)...).Run()
+			}, "other traffic was on the path")
+		})
+	}
 }
 
 // A CPU quota stops the engine in each period. The figure is the quota's, and says so.

@@ -29,7 +29,9 @@ func (x *Exchange) makeFlow(a bench.Arm, p bench.Path) *flow {
 	if a.Workload.Reverse {
 		f.sender, f.receiver = f.receiver, f.sender
 	}
-	f.sender.siblings, f.receiver.siblings = siblingsOf(a, f.sender.end), siblingsOf(a, f.receiver.end)
+	for _, s := range []*side{f.sender, f.receiver} {
+		s.siblings, s.guests, s.node = siblingsOf(a, s.end), x.guestsOn(a, s.Station), x.nodeOf(s.Station)
+	}
 	f.task = agent.Task{Workload: a.Workload, From: f.sender.end.Address, To: f.receiver.end.Address, Service: p.Service}
 	f.task.Workload.Reverse = false
 	if i := slices.IndexFunc(x.Stations, func(s *Station) bool { return s.isRelay(p.Via) }); i >= 0 {
@@ -69,15 +71,20 @@ func (f *flow) voidReason(run bench.Run) string {
 	return f.wrapError(errors.New(why)).Error()
 }
 
-// seenBy adds the evidence of a side's node or host to that of the side.
-func (f *flow) seenBy(s *side, e *bench.Evidence, node bench.Run, run *bench.Run) {
+// seenBy adds the evidence of a side's node or host to that of the side. It returns the station
+// that saw the machine's tasks.
+func (f *flow) seenBy(s *side, e *bench.Evidence, node bench.Run, run *bench.Run) (viewer *Station) {
 	if !s.VM {
-		withTasks(&e.CPU, node.From.CPU)
-		return
+		if useNode(&e.CPU, node.From.CPU) {
+			return s.node
+		}
+		e.CPU.Tasks = withoutEngine(e.CPU)
+		return s.Station
 	}
 	if void := useHost(e, node); void != "" && run.Void == "" {
 		run.Void = s.nearPF().Name + ": " + void
 	}
+	return s.nearPF()
 }
 
 // carryBetween carries a task's traffic from one side to another.
@@ -155,14 +162,14 @@ func beginFlows(ctx context.Context, flows []*flow) error {
 
 func (f *flow) startReceiver(ctx context.Context) (err error) {
 	r, task := f.receiver, f.task
-	task.Interface, task.Watch = r.end.Interface, r.watchedInterfaces(r.end, r.siblings)
+	task.Interface, task.Watch, task.Guests = r.end.Interface, r.watchedInterfaces(r.end, r.siblings), r.guests
 	r.part, err = r.Agent.Receive(ctx, task)
 	return r.wrapError(err)
 }
 
 func (f *flow) startSender(ctx context.Context) (err error) {
 	s, task := f.sender, f.task
-	task.Interface, task.Watch, task.Hold = s.end.Interface, s.watchedInterfaces(s.end, s.siblings), f.beside
+	task.Interface, task.Watch, task.Guests, task.Hold = s.end.Interface, s.watchedInterfaces(s.end, s.siblings), s.guests, f.beside
 	s.part, err = s.Agent.Send(ctx, task, f.receiver.part.Ready())
 	return s.wrapError(err)
 }

@@ -3,6 +3,7 @@ package conduct
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
@@ -26,11 +27,86 @@ func (m *Measurement) Prepare() {
 	m.setCeilings()
 }
 
-// setCeilings sets the ceilings of each arm.
+// setCeilings sets the ceilings of each arm, and the rates that queueing disciplines pass.
 func (m *Measurement) setCeilings() {
 	for i := range m.Arms {
-		Ceiling(&m.Arms[i], m.machineOf)
+		a := &m.Arms[i]
+		below := m.onNodes(*a)
+		Ceiling(&below, m.machineOf)
+		a.CeilingGbps, a.CeilingPPS = below.CeilingGbps, below.CeilingPPS
+		bounds := a.EachBounds()
+		limited := false
+		for j, p := range a.Paths() {
+			bounds[j].QdiscMbps = m.qdiscLimit(a, senderOf(a, p), senderOf(a, below.Paths()[j]))
+			limited = limited || j > 0 && bounds[j].QdiscMbps > 0
+		}
+		if a.Bounds = bounds[0]; limited || a.AlsoBounds != nil {
+			a.AlsoBounds = bounds[1:]
+		}
 	}
+}
+
+// onNodes returns the arm with its pods on an overlay replaced by the interfaces of their nodes
+// that carry the overlay's frames: those by which the node itself sends to the other end. The
+// MTU stays the pod's, which shows what the overlay adds.
+func (m *Measurement) onNodes(a bench.Arm) bench.Arm {
+	a.Also = slices.Clone(a.Also)
+	for i := range 1 + len(a.Also) {
+		p := &a.Path
+		if i > 0 {
+			p = &a.Also[i-1]
+		}
+		from := m.onNode(p.From, p.To)
+		p.From, p.To = from, m.onNode(p.To, p.From)
+	}
+	return a
+}
+
+func (m *Measurement) onNode(e, other bench.End) bench.End {
+	pod := findStation(m.Stations, e)
+	if pod == nil || !pod.Pod || e.PF != "" || e.Uplink != "" || e.Machine == other.Machine {
+		return e
+	}
+	if own, _ := findInterface(pod.Machine, e.Interface); own.SpeedMbps > 0 {
+		return e
+	}
+	for _, s := range m.Stations {
+		if s.Pod || s.VM || s.Machine.Name != e.Machine {
+			continue
+		}
+		source := s.Routes[other.Address].Source
+		if i := slices.IndexFunc(s.Ends, func(o bench.End) bool { return source.IsValid() && o.Address == source }); i >= 0 {
+			node := s.nameEnd(s.Ends[i])
+			node.MTU, node.Address = e.MTU, e.Address
+			return node
+		}
+	}
+	return e
+}
+
+// qdiscLimit returns the rate, in Mb/s, that the queueing disciplines of a sending end pass: those
+// of its interface, of the one interface that carries its frames, and of its node's. 0: all.
+func (m *Measurement) qdiscLimit(a *bench.Arm, ends ...bench.End) (mbps float64) {
+	flows := float64(max(1, a.Workload.Streams, a.Workload.Flows, a.Workload.Sources, a.Workload.MACs))
+	for _, e := range ends {
+		s := findStation(m.Stations, e)
+		if s == nil {
+			continue
+		}
+		names := []string{e.Interface}
+		if e.Uplink != "" && !strings.Contains(e.Uplink, "+") {
+			names = append(names, e.Uplink)
+		}
+		for _, name := range names {
+			i, _ := findInterface(s.Machine, name)
+			for _, limit := range []float64{i.QdiscMbps, i.FlowMbps * flows} {
+				if limit > 0 && (mbps == 0 || limit < mbps) {
+					mbps = limit
+				}
+			}
+		}
+	}
+	return mbps
 }
 
 // machineOf returns an end's machine with the interfaces of all network namespaces that have an

@@ -3,6 +3,7 @@ package conduct
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
@@ -44,6 +45,20 @@ func (s *side) watchedBy(ctx context.Context, other *Station, task agent.Task, r
 	return watcher.finishPart(ctx, run)
 }
 
+// guestsOn returns the virtual machines at the ends of an arm that run on a station's machine. The
+// kernel of a guest sees none.
+func (x *Exchange) guestsOn(a bench.Arm, at *Station) (names []string) {
+	for _, p := range a.Paths() {
+		for _, e := range []bench.End{p.From, p.To} {
+			s := findStation(x.Stations, e)
+			if s != nil && s.VM && !at.VM && s.Machine.Name == at.Machine.Name && !slices.Contains(names, s.Name) {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	return names
+}
+
 // useHost replaces the processor time that a guest counted by that of its host, which includes it,
 // and keeps the guest's in Guest. void is the reason if the host's window was not counted.
 func useHost(e *bench.Evidence, host bench.Run) (void string) {
@@ -52,20 +67,63 @@ func useHost(e *bench.Evidence, host bench.Run) (void string) {
 	}
 	guest := e.CPU
 	e.Guest, e.CPU = &guest, host.From.CPU
-	e.CPU.Tasks = maps.Clone(host.From.CPU.Tasks)
-	delete(e.CPU.Tasks, engine.Own) // the host's agent, which only samples
+	e.CPU.Tasks = withoutEngine(host.From.CPU)
+	e.CPU.Engine = nil
 	return ""
 }
 
-// withTasks adds the tasks that a node saw. The end's own tasks stay: the node takes its own
-// agent for the engine.
-func withTasks(use *bench.CPUUse, node bench.CPUUse) {
-	if len(node.Tasks) == 0 {
+// useNode replaces the tasks that an end saw by those that its node saw. It reports whether a node
+// watched.
+func useNode(use *bench.CPUUse, node bench.CPUUse) bool {
+	if !(node.Seconds > 0) {
+		return false
+	}
+	use.Tasks, use.Others = withoutEngine(node), maps.Clone(node.Others)
+	return true
+}
+
+// withoutEngine returns the tasks that took part without an agent and the processes that it started.
+func withoutEngine(use bench.CPUUse) map[string]float64 {
+	tasks := maps.Clone(use.Tasks)
+	for program := range use.Engine {
+		delete(tasks, engine.TaskOf(program))
+	}
+	return tasks
+}
+
+// engines has the seconds of each end's engine by the end's station.
+type engines map[*Station]map[string]float64
+
+// creditTo makes the engines of all ends on the viewer's machine take part in what a machine did.
+// The viewer saw them among the other tasks, but for its own.
+func (all engines) creditTo(use *bench.CPUUse, viewer *Station) {
+	for s, own := range all {
+		if s.VM || s.kernelName() != viewer.kernelName() {
+			continue
+		}
+		for program, seconds := range own {
+			if use.Tasks == nil {
+				use.Tasks = map[string]float64{}
+			}
+			use.Tasks[engine.TaskOf(program)] += seconds
+			if s != viewer {
+				takeFrom(use.Others, program, seconds)
+			}
+		}
+	}
+}
+
+// takeFrom subtracts a program's seconds. The windows of two ends are not the same, so that a small
+// rest is none.
+func takeFrom(others map[string]float64, program string, seconds float64) {
+	const rest = 0.05
+	left, seen := others[program]
+	if !seen {
 		return
 	}
-	own := use.Tasks
-	use.Others = node.Others // the end sees a part of them at most
-	use.Tasks = maps.Clone(node.Tasks)
-	delete(use.Tasks, engine.Own)
-	maps.Copy(use.Tasks, own)
+	if left -= seconds; left > rest*seconds {
+		others[program] = left
+	} else {
+		delete(others, program)
+	}
 }

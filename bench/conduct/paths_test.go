@@ -345,3 +345,100 @@ func TestCeilingOfSeveral(t *testing.T) {
 		}
 	}
 }
+
+// A wire counts once, by whatever names its NIC is known: a VF in a container names its PF by the PCI
+// address, and a bond's uplink has the bond's own members.
+func TestOneWireCountsOnce(t *testing.T) {
+	nics := []bench.Interface{
+		{Name: "eth0", MTU: 1450}, {Name: "net1", PCI: "0000:01:10.0", SpeedMbps: 10000},
+		{Name: "eth0", PCI: "0000:01:00.0", SpeedMbps: 10000, MTU: 1500}, {Name: "eth1", PCI: "0000:01:00.1", SpeedMbps: 10000, MTU: 1500},
+		{Name: "bond0", Driver: "bonding", SpeedMbps: 20000, MTU: 1500},
+	}
+	machine := func(bench.End) bench.Machine { return bench.Machine{Interfaces: nics} }
+	end := func(name, dev, pf, uplink string) bench.End {
+		return bench.End{Machine: "m", Name: name, Interface: dev, PF: pf, Uplink: uplink, MTU: 1500, Address: ip("10.0.0.1")}
+	}
+	for name, c := range map[string]struct {
+		ends  []bench.End
+		wires float64
+	}{
+		"a VF and its PF":           {[]bench.End{end("a", "net1", "eth0", ""), end("host", "eth0", "", "eth0")}, 1},
+		"by name and PCI address":   {[]bench.End{end("a", "net1", "0000:01:00.0", ""), end("b", "net1", "eth0", "")}, 1},
+		"a VF and a bond of its PF": {[]bench.End{end("a", "net1", "eth0", ""), end("host", "bond0", "", "eth0+eth1")}, 2},
+		"an overlay over a bond":    {[]bench.End{end("host", "flannel.1", "", "bond0+eth0+eth1"), end("host", "flannel.1", "", "bond0+eth0+eth1")}, 2},
+		"two PFs":                   {[]bench.End{end("a", "net1", "eth0", ""), end("b", "net1", "eth1", "")}, 2},
+	} {
+		a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream}, Path: bench.Path{From: c.ends[0], To: bench.End{Machine: "far", Interface: "x", MTU: 1500}}, Also: []bench.Path{{From: c.ends[1], To: bench.End{Machine: "far", Interface: "x", MTU: 1500}}}}
+		Ceiling(&a, func(e bench.End) bench.Machine {
+			if e.Machine == "far" {
+				return bench.Machine{}
+			}
+			return machine(e)
+		})
+		if want := c.wires * 10 * 1448 / 1538; math.Abs(a.CeilingGbps-want) > 1e-4 {
+			t.Errorf("%s: %g Gb/s, want %g", name, a.CeilingGbps, want)
+		}
+	}
+}
+
+// Pods on an overlay have the ceiling of their node's wire with the overlay's headers, and two pods of
+// a node have one wire. A pod's own eth0 is not the node's.
+func TestCeilingOfPods(t *testing.T) {
+	station := func(node, name string, pod bool, ends ...bench.End) *Station {
+		s := &Station{Site: Site{Name: name, Pod: pod, Cluster: true, Ends: ends}}
+		s.Machine.Name = node
+		for _, e := range ends {
+			s.Machine.Interfaces = append(s.Machine.Interfaces, bench.Interface{Name: e.Interface, MTU: e.MTU, Driver: e.Driver})
+		}
+		return s
+	}
+	pod := func(node, name, address string) *Station {
+		return station(node, name, true, bench.End{Interface: "eth0", MTU: 1450, Driver: "veth", Address: ip(address)})
+	}
+	host := func(node, tunnel, address string) *Station {
+		s := station(node, "host "+node, false, bench.End{Interface: "eth0", MTU: 1500, Address: ip(address)},
+			bench.End{Interface: "flannel.1", MTU: 1450, Driver: "vxlan", Uplink: "eth0", Address: ip(tunnel)})
+		s.Machine.Interfaces[0].PCI, s.Machine.Interfaces[0].SpeedMbps, s.Machine.Interfaces[0].QdiscMbps = "0000:00:03.0", 10000, 200
+		return s
+	}
+	m := Measurement{Exchange: Exchange{Stations: []*Station{
+		pod("n1", "a", "10.244.1.5"), pod("n1", "b", "10.244.1.6"), pod("n2", "r", "10.244.2.5"), host("n1", "10.244.1.0", "192.0.2.1"), host("n2", "10.244.2.0", "192.0.2.2"),
+	}}}
+	m.Stations[3].Routes = map[netip.Addr]agent.Route{ip("10.244.2.5"): {Source: ip("10.244.1.0")}}
+	m.Stations[4].Routes = map[netip.Addr]agent.Route{ip("10.244.1.5"): {Source: ip("10.244.2.0")}, ip("10.244.1.6"): {Source: ip("10.244.2.0")}}
+	path := func(from *Station) bench.Path {
+		return bench.Path{Network: "overlay", Place: "other node", From: from.nameEnd(from.Ends[0]), To: m.Stations[2].nameEnd(m.Stations[2].Ends[0])}
+	}
+	stream := bench.Workload{Kind: bench.Stream}
+	m.Arms = []bench.Arm{
+		{Workload: stream, Path: path(m.Stations[0])}, {Workload: stream, Path: path(m.Stations[0]), Also: []bench.Path{path(m.Stations[1])}},
+	}
+	m.setCeilings()
+	for _, a := range m.Arms {
+		if want := 10 * 1398.0 / 1538; math.Abs(a.CeilingGbps-want) > 1e-4 || a.QdiscMbps != 200 || a.Path.From.Interface != "eth0" || a.Path.From.Name != "a" {
+			t.Errorf("%g Gb/s, want %g; %+v", a.CeilingGbps, want, a.Bounds)
+		}
+	}
+}
+
+// The rate that local queueing disciplines pass bounds a path: that of fq for each flow.
+func TestQdiscLimit(t *testing.T) {
+	s := &Station{}
+	s.Machine.Interfaces = []bench.Interface{{Name: "eth0", FlowMbps: 50}, {Name: "vlan5", QdiscMbps: 1000}}
+	m := Measurement{Exchange: Exchange{Stations: []*Station{s}}}
+	for name, c := range map[string]struct {
+		end     bench.End
+		streams int
+		want    float64
+	}{
+		"one flow":         {bench.End{Interface: "eth0"}, 1, 50},
+		"four flows":       {bench.End{Interface: "eth0"}, 4, 200},
+		"over the uplink":  {bench.End{Interface: "vlan5", Uplink: "eth0"}, 4, 200},
+		"less by itself":   {bench.End{Interface: "vlan5", Uplink: "eth0"}, 64, 1000},
+		"members of bonds": {bench.End{Interface: "bond0", Uplink: "eth0+eth1"}, 1, 0},
+	} {
+		if got := m.qdiscLimit(&bench.Arm{Workload: bench.Workload{Streams: c.streams}}, c.end); got != c.want {
+			t.Errorf("%s: %g Mb/s, want %g", name, got, c.want)
+		}
+	}
+}

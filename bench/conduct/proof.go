@@ -2,28 +2,27 @@ package conduct
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
 // Proof returns the reason why a run does not prove that its traffic took the arm's paths, or ""
 // if it does. At both ends, the counters of each path's interfaces must have risen by the claimed
-// traffic and not by much more. No other interface may have carried a relevant part of it. The
-// counters of an interface that several paths share, or of a relay in the middle, must have risen
-// by the sum of their claims.
+// traffic, and by little more than the run may have caused, in both directions. No other interface
+// may have carried a relevant part of it. The counters of an interface that several paths share,
+// or of a relay in the middle, must have risen by the sum of their claims.
 //
 // Proof compares all traffic of the run, from first to last, since the two ends' windows are not
-// exactly simultaneous. It compares counters in the run's direction. Frames are larger than their
-// payload, so counters rise by more than the claim. Other traffic of the other interfaces, such
-// as a person's connection, is small.
+// exactly simultaneous. Frames are larger than their payload, so counters rise by more than the
+// claim.
 func Proof(arm bench.Arm, run bench.Run) string {
 	if why := findShortfall(arm, run); why != "" {
 		return why
 	}
 	ends, _ := proofEnds(arm, run)
+	ends = append(ends, relayEnds(arm, run)...)
 	for _, e := range ends {
-		if why := e.findExcess(claimedOn(ends, e)); why != "" {
+		if why := e.findExcess(boundOf(ends, e)); why != "" {
 			return why
 		}
 	}
@@ -38,6 +37,22 @@ func Proof(arm bench.Arm, run bench.Run) string {
 		}
 	}
 	return ""
+}
+
+// relayEnds returns the interfaces of relays that the addresses show, with the traffic that a run
+// claims there: one receives what the sender sends, and the other one sends it on.
+func relayEnds(arm bench.Arm, run bench.Run) (all []end) {
+	each := run.Each()
+	for i, p := range arm.Paths() {
+		if i >= len(each) || each[i].Via == nil || p.Via.In == "" || p.Via.Out == "" {
+			continue
+		}
+		claimed := claimOf(arm.Workload, each[i], p)
+		for name, sends := range map[string]bool{p.Via.In: arm.Workload.Reverse, p.Via.Out: !arm.Workload.Reverse} {
+			all = append(all, end{bench.End{Machine: p.Via.Machine, Name: p.Via.Name, Interface: name}, *each[i].Via, sends, claimed})
+		}
+	}
+	return all
 }
 
 // findShortfall names the counters that lack the traffic which a run claims, or returns "" if none
@@ -87,100 +102,7 @@ func claimedOn(ends []end, e end) (all claims) {
 	return all
 }
 
-// claims has the traffic that a run claims from one end to the other: bytes of payload, or
-// packets if the run counts those. Segments and datagrams are not compared, since an interface
-// may count 64 KiB of them as one packet.
-type claims struct {
-	bytes, packets uint64
-	// At most mostBytes of payload and mostPackets went over the path, including lost and
-	// retransmitted ones. At most mostFrames frames carried mostBytes. 0 is not known.
-	mostBytes, mostPackets, mostFrames uint64
-}
-
-// claimOf returns the traffic that a run claims on a path, by its totals. If these are not known,
-// it uses the traffic of the window, which the whole run must have had at least.
-func claimOf(w bench.Workload, run bench.Run, p bench.Path) claims {
-	t := run.Totals
-	switch w.Kind {
-	case bench.Stream:
-		c := claims{bytes: max(t.Arrived, run.Bytes)}
-		if t.Sent > 0 {
-			c.mostBytes = max(t.Sent, t.Arrived) + t.Retransmits*uint64(segmentSize(p))
-			c.mostFrames = framesFor(c.mostBytes, payloadSize(p, w.Size))
-		}
-		return c
-	case bench.Datagram:
-		c := claims{bytes: max(t.Arrived, run.Bytes)}
-		if t.Sent > 0 {
-			c.mostBytes = max(t.Sent, t.Arrived)
-			c.mostFrames = framesFor(c.mostBytes, payloadSize(p, w.Size))
-		}
-		return c
-	case bench.Packets:
-		return claims{packets: max(t.Arrived, run.Packets), mostPackets: max(t.Sent, t.Arrived)}
-	case bench.Connect:
-		c := claims{packets: leastOfConnection * max(t.Arrived, run.Packets)}
-		if t.Sent > 0 {
-			c.mostBytes = t.Sent * uint64(w.Size+ticket)
-			c.mostFrames = t.Sent * (mostOfConnection + framesFor(uint64(w.Size+ticket), payloadSize(p, 0)))
-		}
-		return c
-	case bench.Request, bench.Echo:
-	}
-	c := claims{packets: max(t.Arrived, run.Packets)}
-	if t.Sent > 0 { // each may have an acknowledgement of its own
-		c.mostBytes = t.Sent * uint64(w.Size+echoed)
-		c.mostFrames = t.Sent * (1 + framesFor(uint64(w.Size+echoed), payloadSize(p, 0)))
-	}
-	return c
-}
-
-// A connection with one question has at least leastOfConnection packets each way: SYN and data.
-// Besides the data it has at most mostOfConnection: of SYN, FIN and acknowledgements.
-const leastOfConnection, mostOfConnection = 2, 8
-
-// ticket is more than the engine adds to the question of a connection.
-const ticket = 64
-
-// echoed is how many bytes ping sends by default, with ICMP's header.
-const echoed = 64
-
-func (c claims) addClaims(o claims) claims {
-	return claims{c.bytes + o.bytes, c.packets + o.packets, c.mostBytes + o.mostBytes, c.mostPackets + o.mostPackets, c.mostFrames + o.mostFrames}
-}
-
-// segmentSize returns the largest size of a segment: the path's MTU, or that of a jumbo frame if
-// the MTU is not known.
-func segmentSize(p bench.Path) int {
-	const jumbo = 9216
-	if most := max(p.From.MTU, p.To.MTU); most > 0 {
-		return most
-	}
-	return jumbo
-}
-
-// payloadSize returns how many bytes a frame of the path carries if writes have the given size: a
-// full segment, or one write.
-func payloadSize(p bench.Path, size int) int {
-	const usual = 1500
-	mtu := p.From.MTU
-	if mtu == 0 || p.To.MTU > 0 && p.To.MTU < mtu {
-		mtu = p.To.MTU
-	}
-	if mtu <= headers {
-		mtu = usual
-	}
-	if full := mtu - headers; size == 0 || size > full {
-		return full
-	}
-	return size
-}
-
-func framesFor(bytes uint64, payload int) uint64 {
-	return (bytes + uint64(payload) - 1) / uint64(payload)
-}
-
-// end is one end of a path, with its evidence and the path's claims.
+// end is one end of a path, or one of a relay's interfaces, with its evidence and the path's claims.
 type end struct {
 	bench.End
 	seen    bench.Evidence
@@ -188,14 +110,18 @@ type end struct {
 	claimed claims
 }
 
-// The counters of a path must show at least leastShare of the claimed traffic. They, and those of
-// the other paths, may show a tenth more than the traffic with its headers, and besides the
-// traffic of a person's connection in each second.
+// The counters of a path must show at least leastShare of the claimed traffic. They may show
+// otherShare more than the most that the run may have caused, in each direction. Other interfaces
+// may carry elsewhereShare of that. Slow runs have a bound of their own, for the traffic of an idle
+// network, or of a person's connection.
 const (
-	leastShare   = 0.98
-	otherShare   = 0.1
-	otherBytes   = 256 << 10
-	otherPackets = 500
+	leastShare     = 0.98
+	otherShare     = 0.01
+	elsewhereShare = 0.02
+	// In each second, on the path of streams, datagrams and packets.
+	idleBytes, idlePackets = 32 << 10, 200
+	// In each second, on the path of questions, and on other interfaces.
+	questionBytes, questionPackets = 256 << 10, 500
 )
 
 func (c claims) isCovered(share float64, bytes, packets uint64) bool {
@@ -224,39 +150,79 @@ func (e end) findShortfall(c claims) string {
 	return fmt.Sprintf("%s has no counters of %s: nothing shows which way the traffic took", e.Name, e.Interface)
 }
 
-func (e end) findExcess(c claims) string {
+// bound has the most that an interface may count in each direction, by the claims of all paths that
+// go over it.
+type bound struct {
+	claims
+	sent, received most
+}
+
+// boundOf returns the bound of an end's interface: the sum of all paths that go over it.
+func boundOf(ends []end, e end) bound {
+	b := bound{claims: claims{known: true}}
+	for _, o := range ends {
+		if o.Machine != e.Machine || o.Name != e.Name || o.Interface != e.Interface {
+			continue
+		}
+		sent, received := o.claimed.back, o.claimed.forth
+		if o.sends {
+			sent, received = received, sent
+		}
+		b.sent, b.received, b.claims = b.sent.addMost(sent), b.received.addMost(received), b.addClaims(o.claimed)
+	}
+	return b
+}
+
+// findExcess names the counters that show more than the run caused, or returns "" if none do.
+func (e end) findExcess(b bound) string {
 	seconds := e.seen.Whole.Seconds
 	for _, i := range e.seen.Whole.Interfaces {
-		bytes, packets, verb := e.countedBy(i)
-		switch {
-		case i.Role == "path" && c.isExceeded(bytes, packets, seconds):
-			return fmt.Sprintf("%s of %s %s %s, and %s were claimed: other traffic was on the path", i.Interface, e.Name, verb, formatAmount(bytes, packets, c), formatAmount(c.bytes, c.packets, c))
-		case i.Role == "path":
-		case float64(bytes) > otherShare*float64(c.bytes)+otherBytes*seconds && c.bytes > 0,
-			float64(packets) > otherShare*float64(c.packets)+otherPackets*seconds && c.packets > 0:
-			return fmt.Sprintf("%s of %s, which is not on the path, %s %s, while %s were claimed: the traffic, or other traffic, went there",
-				i.Interface, e.Name, verb, formatAmount(bytes, packets, c), formatAmount(c.bytes, c.packets, c))
+		onPath := i.Interface == e.Interface
+		for _, d := range []struct {
+			verb    string
+			counted rise
+			most    most
+		}{
+			{"sent", rise{float64(i.TxBytes), float64(i.TxPackets)}, b.sent},
+			{"received", rise{float64(i.RxBytes), float64(i.RxPackets)}, b.received},
+		} {
+			why := ""
+			switch {
+			case onPath && b.known:
+				why = d.counted.beyond(d.most, b.slack(seconds), seconds)
+			case i.Role != "path":
+				why = d.counted.beyond(most{}, b.elsewhere(seconds), 0)
+			}
+			switch {
+			case why != "" && onPath:
+				return fmt.Sprintf("%s of %s %s %s: other traffic was on the path", i.Interface, e.Name, d.verb, why)
+			case why != "":
+				return fmt.Sprintf("%s of %s, which is not on the path, %s %s: the traffic, or other traffic, went there", i.Interface, e.Name, d.verb, why)
+			}
 		}
 	}
 	return ""
 }
 
-// headers of a frame that a counter may have beside payload: Ethernet's with a tag and its checksum, IPv6's, and TCP's
-// with timestamps and selective acknowledgements.
-const headers = 18 + 4 + 40 + 60
+// elsewhere returns the traffic that an interface beside the path may have.
+func (c claims) elsewhere(seconds float64) rise {
+	return rise{
+		max(elsewhereShare*c.forth.bytesOf(c.forth.frames), questionBytes*seconds),
+		max(elsewhereShare*c.forth.frames, questionPackets*seconds),
+	}
+}
 
-// isExceeded reports whether a path's counters rose by more than its traffic with headers, a tenth
-// more, and the traffic of a person's connection. It adds headers for no more frames than were
-// counted.
-func (c claims) isExceeded(bytes, packets uint64, seconds float64) bool {
-	if c.mostPackets > 0 {
-		return float64(packets) > float64(c.mostPackets)*(1+otherShare)+otherPackets*seconds
+// beyond says by what the counted traffic is above a bound with its slack, or returns "" if it is not.
+func (r rise) beyond(m most, slack rise, seconds float64) string {
+	const refusal = 576 // bytes of the largest ICMP message
+	spare := m.spare * seconds
+	if allowed := m.bytesOf(r.packets) + spare*refusal + slack.bytes; r.bytes > allowed {
+		return fmt.Sprintf("%.1f MB, and the run and an idle network cause at most %.1f MB", r.bytes/1e6, allowed/1e6)
 	}
-	if c.mostBytes == 0 {
-		return false
+	if allowed := m.frames + spare + slack.packets; r.packets > allowed {
+		return fmt.Sprintf("%.0f packets, and the run and an idle network cause at most %.0f", r.packets, allowed)
 	}
-	frames := math.Min(float64(c.mostFrames), float64(packets))
-	return float64(bytes) > (float64(c.mostBytes)+frames*headers)*(1+otherShare)+otherBytes*seconds
+	return ""
 }
 
 // findFlap returns a reason if a link of the path went down in the run, or "" if none did. The rest

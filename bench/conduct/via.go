@@ -83,8 +83,11 @@ func (s *Station) relayInterfaces(r bench.Relay) []evidence.Watched {
 	return all
 }
 
-// addRelay adds the relay's evidence to a run. It keeps the interfaces that carried at least a
-// tenth of the traffic that arrived.
+// relayShare is the part of the traffic that arrived which an interface of a relay carried at least.
+const relayShare = 0.1
+
+// addRelay adds the relay's evidence to a run. It keeps the interfaces that carried at least
+// relayShare of the traffic.
 func (f *flow) addRelay(run *bench.Run) {
 	if f.relay == nil {
 		return
@@ -92,7 +95,7 @@ func (f *flow) addRelay(run *bench.Run) {
 	seen := f.relayed.From
 	claimed := claimOf(f.task.Workload, *run, bench.Path{})
 	seen.Interfaces = slices.DeleteFunc(slices.Clone(seen.Interfaces), func(c bench.Counters) bool {
-		return !claimed.isCovered(otherShare, max(c.RxBytes, c.TxBytes), max(c.RxPackets, c.TxPackets))
+		return !claimed.isCovered(relayShare, max(c.RxBytes, c.TxBytes), max(c.RxPackets, c.TxPackets))
 	})
 	run.Via = &seen
 	if f.relayed.Void != "" && run.Void == "" {

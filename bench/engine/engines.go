@@ -69,6 +69,15 @@ func SecondsOf(name string, tasks map[string]float64) (sum float64) {
 	return sum
 }
 
+// TaskOf returns the name that a program of an engine has among tasks: its own, or that of Culvert's
+// engine, which runs in an agent whatever the agent's program is called.
+func TaskOf(program string) string {
+	if is := engineOf(program); is == "" || is == Own {
+		return Own
+	}
+	return program
+}
+
 // engineOf returns the engine whose task's name is the longest prefix of task, since iperf3's
 // name begins with that of iperf 2.
 func engineOf(task string) string {

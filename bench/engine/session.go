@@ -28,6 +28,7 @@ type Marks struct {
 // tally has the counts of one end since its start.
 type tally struct {
 	bytes, packets, sent, lost, retransmits uint64
+	segment                                 int // payload of a full TCP segment, the smallest; 0 is not known
 }
 
 // load is one end's part in the traffic.
@@ -304,7 +305,7 @@ func (s *session) followWindow(ctx context.Context, stop context.CancelFunc) (be
 	s.noteMechanism(&run)
 	if s.workload.Kind == bench.Stream {
 		again := clampedDifference(last.retransmits, first.retransmits)
-		run.Retransmits, run.Totals.Retransmits = &again, last.retransmits
+		run.Retransmits, run.Totals.Retransmits, run.Totals.Segment = &again, last.retransmits, last.segment
 	}
 	select {
 	case <-s.idle:

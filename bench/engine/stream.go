@@ -57,7 +57,8 @@ func (s *streamSource) carryTraffic(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readTally asks the kernel for the number of retransmitted segments (tcpi_total_retrans).
+// readTally asks the kernel for the number of retransmitted segments, and the size of a full one
+// (tcpi_total_retrans, tcpi_snd_mss).
 func (s *streamSource) readTally() (t tally) {
 	t.bytes = sumCounters(s.bytes)
 	for _, conn := range s.conns {
@@ -65,6 +66,9 @@ func (s *streamSource) readTally() (t tally) {
 			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 			if err == nil {
 				t.retransmits += uint64(info.Total_retrans)
+				if size := int(info.Snd_mss); t.segment == 0 || size < t.segment {
+					t.segment = size
+				}
 			}
 			return err
 		})

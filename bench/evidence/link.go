@@ -30,6 +30,7 @@ func (r Reader) netLinks() ([]link, error) {
 	}
 	defer asked.close()
 	var links []link
+	shapes := readShapes()
 	for _, i := range all {
 		if i.Flags&net.FlagLoopback != 0 {
 			continue
@@ -39,6 +40,8 @@ func (r Reader) netLinks() ([]link, error) {
 		r.fromPCI(&l.Interface)
 		r.countQueues(&l.Interface)
 		l.Steering = r.readSteering(l.Name)
+		shape := shapes[i.Index]
+		l.Qdisc, l.QdiscMbps, l.FlowMbps = shape.text, shape.mbps, shape.mbpsOfFlow
 		addresses, err := i.Addrs()
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", i.Name, err)

@@ -48,9 +48,10 @@ type Sample struct {
 func (s Sample) At() time.Duration { return s.at }
 
 // Sample reads the counters of the machine's processors, of the interfaces watched, and of
-// the receive queues of the first one that is on the path. Reading takes some
-// milliseconds, most of it for the tasks; the interfaces and processors come first.
-func (r Reader) Sample(watched []Watched) (Sample, error) {
+// the receive queues of the first one that is on the path. The guests named take part, and no other
+// virtual machine does. Reading takes some milliseconds, most of it for the tasks; the interfaces
+// and processors come first.
+func (r Reader) Sample(watched []Watched, guests ...string) (Sample, error) {
 	var s Sample
 	var err error
 	if s.at, err = Now(); err != nil {
@@ -80,7 +81,7 @@ func (r Reader) Sample(watched []Watched) (Sample, error) {
 	if s.stopped, err = r.readThrottles(); err != nil {
 		return s, err
 	}
-	s.tasks, err = r.listTasks()
+	s.tasks, err = r.listTasks(guests)
 	return s, err
 }
 
@@ -166,9 +167,13 @@ func (s Sample) cpuUntil(after Sample) (bench.CPUUse, error) {
 		User:    did.User.Seconds(), System: did.System.Seconds(), IRQ: did.IRQ.Seconds(),
 		SoftIRQ: did.SoftIRQ.Seconds(), Steal: did.Steal.Seconds(), Idle: did.Idle.Seconds(),
 	}
-	part, others := tasksRan(s.tasks, after.tasks)
-	if use.Tasks = part; len(others) > 0 {
-		use.Others = keepLargest(others)
+	tasks := tasksRan(s.tasks, after.tasks)
+	use.Tasks = tasks.part
+	if len(tasks.own) > 0 {
+		use.Engine = tasks.own
+	}
+	if len(tasks.others) > 0 {
+		use.Others = keepLargest(tasks.others)
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.each)) {
 		now, ok := after.each[n]

@@ -60,7 +60,7 @@ var watched = []Watched{{"net1", "path"}, {"eth0", "other"}}
 func takeSamples(t *testing.T) (before, after Sample) {
 	t.Helper()
 	for file, to := range map[string]*Sample{"before.txtar": &before, "after.txtar": &after} {
-		s, err := writeTree(t, file).Sample(watched)
+		s, err := writeTree(t, file).Sample(watched, "db1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +80,8 @@ func TestSample(t *testing.T) {
 		CPU: bench.CPUUse{
 			Seconds: 2, User: 0.5, System: 1, IRQ: 0.1, SoftIRQ: 0.6, Steal: 0.2, Idle: 1.6,
 			Busiest: 1, Busy: []float64{0.1, 1},
-			Tasks:  map[string]float64{"iperf3": 0.7, "ksoftirqd/1": 0.4, "vhost-900": 0.3, "qemu-system-x86": 0.1},
-			Others: map[string]float64{"systemd": 0.5},
+			Tasks:  map[string]float64{"ksoftirqd/1": 0.4, "vhost-900": 0.3, "qemu-system-x86 of db1": 0.1},
+			Others: map[string]float64{"systemd": 0.5, "iperf3": 0.7},
 		},
 		Interfaces: []bench.Counters{
 			{Interface: "net1", Role: "path", RxBytes: 5000000, RxPackets: 4000, RxDropped: 6, TxBytes: 66000, TxPackets: 1000, TxDropped: 3},
@@ -215,7 +215,7 @@ func TestParseErrors(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "1 x S", "1 (a) S 1", "x (a) " + strings.Repeat("1 ", 30), "1 (a) S " + strings.Repeat("x ", 30), "1 (a) S " + strings.Repeat("9999999999999 ", 30)} {
-		if _, got, err := parseTask(text); err == nil {
+		if got, err := parseTask(text); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
@@ -227,9 +227,10 @@ func TestParseErrors(t *testing.T) {
 }
 
 func TestParseTaskName(t *testing.T) {
-	id, got, err := parseTask("77 (a) b (c) S 1 1 1 0 -1 4 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
-	if err != nil || id != (task{77, 123}) || got != (taskTime{name: "a) b (c", time: 120 * time.Millisecond}) {
-		t.Errorf("%v %v %v", id, got, err)
+	got, err := parseTask("77 (a) b (c) S 5 1 1 0 -1 2097156 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
+	want := process{task: task{77, 123}, taskTime: taskTime{name: "a) b (c", time: 120 * time.Millisecond}, parent: 5, kernel: true}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -292,7 +293,7 @@ func FuzzParseSoftnet(f *testing.F) {
 func FuzzParseTask(f *testing.F) {
 	f.Add("77 (iperf3) S 1 1 1 0 -1 4 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, got, err := parseTask(text); err == nil && got.time < 0 {
+		if got, err := parseTask(text); err == nil && got.time < 0 {
 			t.Errorf("%q: %+v", text, got)
 		}
 	})

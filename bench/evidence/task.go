@@ -26,106 +26,162 @@ type taskTime struct {
 	name  string
 	time  time.Duration
 	other bool // it takes no part
+	// own is set for this process and those that it started. program is the task's own name.
+	own     bool
+	program string
 }
 
-// parseTask reads /proc/PID/stat (proc_pid_stat(5)): comm, utime, stime and starttime. A
-// process's times are those of all its threads.
-func parseTask(text string) (task, taskTime, error) {
+// vhost begins the names of vhost's threads, which end with the number of their QEMU.
+const vhost = "vhost-"
+
+// process is a task with its parent.
+type process struct {
+	task
+	taskTime
+	file   string // its stat
+	parent uint64
+	kernel bool // a thread of the kernel
+}
+
+// parseTask reads /proc/PID/stat (proc_pid_stat(5)): comm, ppid, flags, utime, stime and
+// starttime. A process's times are those of all its threads.
+func parseTask(text string) (process, error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')') // comm may have both
 	if open < 0 || end < open {
-		return task{}, taskTime{}, fmt.Errorf("read a task's stat: no name in %q", text)
+		return process{}, fmt.Errorf("read a task's stat: no name in %q", text)
 	}
 	id, err := strconv.ParseUint(strings.TrimSpace(text[:open]), 10, 32)
 	if err != nil {
-		return task{}, taskTime{}, fmt.Errorf("read a task's stat: its number: %w", err)
+		return process{}, fmt.Errorf("read a task's stat: its number: %w", err)
 	}
 	fields := strings.Fields(text[end+1:]) // from field 3 on
 	if len(fields) < 20 {
-		return task{}, taskTime{}, fmt.Errorf("read task %d's stat: %d fields after the name, and not 20", id, len(fields))
+		return process{}, fmt.Errorf("read task %d's stat: %d fields after the name, and not 20", id, len(fields))
 	}
-	var v [3]uint64
-	for i, field := range []int{14, 15, 22} {
+	var v [5]uint64
+	for i, field := range []int{14, 15, 22, 4, 9} {
 		if v[i], err = strconv.ParseUint(fields[field-3], 10, 56); err != nil {
-			return task{}, taskTime{}, fmt.Errorf("read task %d's stat: field %d: %w", id, field, err)
+			return process{}, fmt.Errorf("read task %d's stat: field %d: %w", id, field, err)
 		}
 	}
 	const most = 1 << 39 // ticks: 174 years, and below an overflow of time.Duration
 	if v[0] > most || v[1] > most {
-		return task{}, taskTime{}, fmt.Errorf("read task %d's stat: it has run for %d and %d ticks", id, v[0], v[1])
+		return process{}, fmt.Errorf("read task %d's stat: it has run for %d and %d ticks", id, v[0], v[1])
 	}
-	return task{id, v[2]}, taskTime{name: text[open+1 : end], time: time.Duration(v[0]+v[1]) * bench.Tick}, nil
+	const kernelThread = 0x00200000 // PF_KTHREAD (include/linux/sched.h)
+	return process{
+		task: task{id, v[2]}, taskTime: taskTime{name: text[open+1 : end], time: time.Duration(v[0]+v[1]) * bench.Tick},
+		parent: v[3], kernel: v[4]&kernelThread != 0,
+	}, nil
 }
 
-// takesPart reports whether a task may take part in carrying traffic: the kernel's threads that do
-// so beside interrupts, virtual machines, and the engines.
-func takesPart(name string) bool {
-	for _, prefix := range []string{"vhost-", "ksoftirqd/", "napi/", "qemu"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(engine.Engines(), func(e engine.Engine) bool { return e.Task != "" && strings.HasPrefix(name, e.Task) })
-}
-
-// listTasks lists all tasks: those that take part, among them this process (Culvert's own engine runs
-// in it), and the others. Those that end meanwhile are left out.
-func (r Reader) listTasks() (map[task]taskTime, error) {
-	all, err := filepath.Glob(r.pathOf("proc/[0-9]*/stat"))
+// listTasks lists all tasks: those that take part, and the others. A name alone makes no task take
+// part: a user's process may have any. These take part:
+//   - this process, in which Culvert's own engine runs, and those that it started;
+//   - the kernel's threads that carry traffic beside interrupts, or make it;
+//   - QEMU of the guests named, with its vhost threads.
+//
+// Tasks that end meanwhile are left out.
+func (r Reader) listTasks(guests []string) (map[task]taskTime, error) {
+	files, err := filepath.Glob(r.pathOf("proc/[0-9]*/stat"))
 	if err != nil {
 		return nil, err
 	}
-	found := map[task]taskTime{}
-	for _, file := range all {
-		if err := r.addTask(found, file); err != nil {
+	var all []process
+	for _, file := range files {
+		p, err := readTask(file)
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
 			return nil, err
+		}
+		all = append(all, p)
+	}
+	own := startedBy(all, uint64(os.Getpid()))
+	found, served := map[task]taskTime{}, []string{} // the names of the guests' vhost threads
+	for _, p := range all {
+		switch isQEMU := strings.HasPrefix(p.name, "qemu"); {
+		case own[p.id]:
+			p.markOwn()
+		case isQEMU:
+			guest := guestOf(filepath.Join(filepath.Dir(p.file), "cmdline"))
+			p.other = guest == "" || !slices.Contains(guests, guest)
+			if guest != "" {
+				p.name += " of " + guest
+			}
+			if !p.other {
+				served = append(served, fmt.Sprint(vhost, p.id))
+				if err := addThreads(found, p); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		default:
+			p.other = !p.kernel || !carriesTraffic(p.name)
+		}
+		found[p.task] = p.taskTime
+	}
+	for id, t := range found { // before Linux 6.4 vhost's threads are the kernel's
+		if strings.HasPrefix(t.name, vhost) && !slices.Contains(served, t.name) {
+			t.other = true
+			found[id] = t
 		}
 	}
 	return found, nil
 }
 
-func (r Reader) addTask(found map[task]taskTime, file string) error {
-	id, t, err := readTask(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
-		return nil
-	case err != nil:
-		return err
-	case id.id == uint64(os.Getpid()):
-		t.name = engine.Own
-	case !takesPart(t.name):
-		t.other = true
-	case strings.HasPrefix(t.name, "qemu"):
-		if guest := guestOf(filepath.Join(filepath.Dir(file), "cmdline")); guest != "" {
-			t.name += " of " + guest
+// startedBy returns the numbers of a process and of all that it started, directly or not.
+func startedBy(all []process, id uint64) map[uint64]bool {
+	started := map[uint64]bool{id: true}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if started[p.parent] && !started[p.id] {
+				started[p.id], grown = true, true
+			}
 		}
-		return addThreads(found, id, t, filepath.Join(filepath.Dir(file), "task"))
 	}
-	found[id] = t
-	return nil
+	return started
+}
+
+// markOwn makes the process one of this end.
+func (p *process) markOwn() { p.own, p.program, p.name = true, p.name, engine.TaskOf(p.name) }
+
+// carriesTraffic reports whether a thread of the kernel with that name carries traffic or makes it.
+func carriesTraffic(name string) bool {
+	for _, prefix := range []string{vhost, "ksoftirqd/", "napi/"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(engine.Engines(), func(e engine.Engine) bool { return e.Program == "" && e.Task != "" && strings.HasPrefix(name, e.Task) })
 }
 
 // addThreads adds QEMU's threads: since Linux 6.4 vhost's are among them, and keep their own names.
-func addThreads(found map[task]taskTime, process task, whole taskTime, folder string) error {
-	all, err := filepath.Glob(filepath.Join(folder, "[0-9]*", "stat"))
+func addThreads(found map[task]taskTime, whole process) error {
+	all, err := filepath.Glob(filepath.Join(filepath.Dir(whole.file), "task", "[0-9]*", "stat"))
 	if err != nil {
 		return err
 	}
 	for _, file := range all {
-		id, t, err := readTask(file)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		t, err := readTask(file)
+		if isGone(err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if id != process && strings.HasPrefix(t.name, "vhost-") {
-			found[id] = t
+		if t.task != whole.task && strings.HasPrefix(t.name, vhost) {
+			found[t.task] = t.taskTime
 			whole.time -= t.time
 		}
 	}
-	found[process] = whole
+	found[whole.task] = whole.taskTime
 	return nil
 }
+
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
 // guestOf reads from QEMU's command line which guest it runs: -name guest=db1,debug-threads=on,
 // as libvirt writes it, or -name db1 (qemu(1)). Without a name it is empty.
@@ -143,29 +199,40 @@ func guestOf(file string) string {
 	return name
 }
 
-func readTask(file string) (task, taskTime, error) {
+func readTask(file string) (process, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return task{}, taskTime{}, err
+		return process{}, err
 	}
-	return parseTask(string(text))
+	p, err := parseTask(string(text))
+	p.file = file
+	return p, err
 }
 
-// tasksRan sums by name how long tasks ran between the two samples: part has those that take
-// part, others the rest. A task that ended is in neither.
-func tasksRan(before, after map[task]taskTime) (part, others map[string]float64) {
-	part, others = map[string]float64{}, map[string]float64{}
+// ran has seconds by the names of tasks.
+type ran struct {
+	part   map[string]float64 // of those that take part
+	own    map[string]float64 // of these, this process and those that it started, by their programs' names
+	others map[string]float64 // of those that take no part
+}
+
+// tasksRan sums by name how long tasks ran between the two samples. A task that ended is left out.
+func tasksRan(before, after map[task]taskTime) ran {
+	all := ran{map[string]float64{}, map[string]float64{}, map[string]float64{}}
 	for id, a := range after {
 		d := (a.time - before[id].time).Seconds()
 		switch {
 		case d <= 0:
 		case a.other:
-			others[commonName(a.name)] += d
+			all.others[commonName(a.name)] += d
 		default:
-			part[a.name] += d
+			all.part[a.name] += d
+			if a.own {
+				all.own[a.program] += d
+			}
 		}
 	}
-	return part, others
+	return all
 }
 
 // commonName returns the part of the name that kernel workers of one kind share: "kworker" of

@@ -11,32 +11,52 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// TestListTasks: this process is Culvert's own engine, a QEMU has its guest's name, and its vhost
-// threads count by their own name and not twice. A task that ended meanwhile is left out.
+// TestListTasks: this process is Culvert's own engine, and a child of its child an engine too. A
+// guest that takes part has its QEMU with its name, and its vhost threads count by their own name
+// and not twice. Names alone make no task take part: a stranger's iperf3, a process that has a
+// kernel thread's name, and QEMU of another guest with its vhost. A task that ended is left out.
 func TestListTasks(t *testing.T) {
 	r := Reader{Root: t.TempDir()}
-	stat := func(id int, name string, user, system int) string {
-		return fmt.Sprintf("%d (%s) S 1 1 1 0 -1 0 0 0 0 0 %d %d 0 0 20 0 1 0 %d 0 0\n", id, name, user, system, 10*id)
-	}
+	const kernel = 0x200000
 	own := os.Getpid()
-	writeFiles(t, r, map[string]string{
-		fmt.Sprintf("proc/%d/stat", own):     stat(own, "evidence.test", 100, 20),
-		"proc/900000000/stat":                stat(900000000, "qemu-system-x86", 300, 200),
-		"proc/900000000/cmdline":             "qemu-system-x86_64\x00-name\x00guest=db1,debug-threads=on\x00",
-		"proc/900000000/task/900000000/stat": stat(900000000, "qemu-system-x86", 300, 100),
-		"proc/900000000/task/900000001/stat": stat(900000001, "vhost-900000000", 0, 100),
-		"proc/900000000/task/900000002/stat": stat(900000002, "CPU 0/KVM", 250, 0),
-		"proc/900000000/task/900000003/stat": "-> /gone",
-		"proc/900000010/stat":                stat(900000010, "kworker/3:1-events", 7, 0),
-		"proc/900000020/stat":                "-> /gone",
-	})
-	want := map[task]taskTime{
-		{uint64(own), uint64(10 * own)}: {name: engine.Own, time: 1200 * time.Millisecond},
-		{900000000, 9000000000}:         {name: "qemu-system-x86 of db1", time: 4 * time.Second},
-		{900000001, 9000000010}:         {name: "vhost-900000000", time: time.Second},
-		{900000010, 9000000100}:         {name: "kworker/3:1-events", time: 70 * time.Millisecond, other: true},
+	files, want := map[string]string{}, map[task]taskTime{}
+	stat := func(id, parent int, name string, flags, ticks int) string {
+		return fmt.Sprintf("%d (%s) S %d 1 1 0 -1 %d 0 0 0 0 %d %d 0 0 20 0 1 0 %d 0 0\n", id, name, parent, flags, ticks-1, 1, 10*id)
 	}
-	got, err := r.listTasks()
+	for _, c := range []struct {
+		id, parent int
+		name       string
+		flags      int
+		want       taskTime
+	}{
+		{own, 1, "evidence.test", 0, taskTime{name: engine.Own, own: true, program: "evidence.test"}},
+		{900000100, own, "sh", 0, taskTime{name: engine.Own, own: true, program: "sh"}},
+		{900000050, 900000100, "iperf3", 0, taskTime{name: "iperf3", own: true, program: "iperf3"}},
+		{900000060, 1, "iperf3", 0, taskTime{name: "iperf3", other: true}},
+		{900000000, 1, "qemu-system-x86", 0, taskTime{name: "qemu-system-x86 of db1"}},
+		{900000070, 1, "qemu-system-x86", 0, taskTime{name: "qemu-system-x86 of db2", other: true}},
+		{900000071, 2, "vhost-900000070", kernel, taskTime{name: "vhost-900000070", other: true}},
+		{900000072, 2, "vhost-900000000", kernel, taskTime{name: "vhost-900000000"}},
+		{900000080, 2, "ksoftirqd/0", kernel, taskTime{name: "ksoftirqd/0"}},
+		{900000081, 1, "ksoftirqd/0", 0, taskTime{name: "ksoftirqd/0", other: true}},
+		{900000082, 2, "kpktgend_0", kernel, taskTime{name: "kpktgend_0"}},
+		{900000010, 2, "kworker/3:1-events", kernel, taskTime{name: "kworker/3:1-events", other: true}},
+	} {
+		c.want.time = time.Second
+		files[fmt.Sprintf("proc/%d/stat", c.id)] = stat(c.id, c.parent, c.name, c.flags, 100)
+		want[task{uint64(c.id), uint64(10 * c.id)}] = c.want
+	}
+	files["proc/900000000/cmdline"] = "qemu-system-x86_64\x00-name\x00guest=db1,debug-threads=on\x00"
+	files["proc/900000070/cmdline"] = "qemu-system-x86_64\x00-name\x00db2\x00"
+	files["proc/900000000/task/900000000/stat"] = stat(900000000, 1, "qemu-system-x86", 0, 40)
+	files["proc/900000000/task/900000001/stat"] = stat(900000001, 1, "vhost-900000000", 0, 20)
+	files["proc/900000000/task/900000002/stat"] = stat(900000002, 1, "CPU 0/KVM", 0, 25)
+	files["proc/900000000/task/900000003/stat"] = "-> /gone"
+	files["proc/900000020/stat"] = "-> /gone"
+	want[task{900000000, 9000000000}] = taskTime{name: "qemu-system-x86 of db1", time: 800 * time.Millisecond}
+	want[task{900000001, 9000000010}] = taskTime{name: "vhost-900000000", time: 200 * time.Millisecond}
+	writeFiles(t, r, files)
+	got, err := r.listTasks([]string{"db1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +65,7 @@ func TestListTasks(t *testing.T) {
 	}
 	for _, file := range []string{"proc/900000000/task/900000002/stat", "proc/900000010/stat"} {
 		writeFiles(t, r, map[string]string{file: "no task\n"})
-		if _, err := r.listTasks(); err == nil {
+		if _, err := r.listTasks([]string{"db1"}); err == nil {
 			t.Errorf("%s is read as a task", file)
 		}
 	}
