@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 11
+const Protocol = 12
 
 // hello is the agent's first line.
 type hello struct {

@@ -91,10 +91,7 @@ func sizeVariants(w bench.Workload, quick bool) (all []variant) {
 		if quick && !slices.Contains([]int{0, 4, 8, 13}, i) {
 			continue
 		}
-		name := fmt.Sprintf("%d B", size)
-		if size >= 1<<10 {
-			name = fmt.Sprintf("%d KiB", size>>10)
-		}
+		name := nameSize(size)
 		w.Size = size
 		there, back := w, w
 		back.Reverse = true

@@ -270,7 +270,10 @@ func (p *Plan) Shorten(seconds float64) {
 func (p *Plan) Roughen() {
 	for i := range p.Arms {
 		w := &p.Arms[i].Workload
-		if w.Warmup = 0; w.Kind == bench.Echo {
+		if w.Load == 0 { // else TCP has to reach its rate first
+			w.Warmup = 0
+		}
+		if w.Kind == bench.Echo {
 			w.Seconds, w.Rate = 2, 5
 		}
 	}
@@ -446,36 +449,4 @@ func connectArms(streams []bench.Arm) (all []bench.Arm) {
 		}
 	}
 	return all
-}
-
-// Default returns the plan without a preset: TCP over the software path and the VF path, side by
-// side, between pods or guests if there are any.
-func Default(h Here, quick bool) (Plan, error) {
-	w := bench.Workload{Kind: bench.Stream, Engine: engine.Own, Seconds: 10, Warmup: 1, Streams: 1}
-	plan := Plan{Repeats: 6}
-	if quick {
-		plan.Repeats, w = 3, shortenRun(w)
-	}
-	within := slices.ContainsFunc(h.Paths, isInner)
-	for _, p := range h.Paths {
-		if within == isInner(p) {
-			plan.Arms = append(plan.Arms, bench.Arm{Path: p, Workload: w})
-		}
-	}
-	if h.Service {
-		plan.Arms = append(plan.Arms, connectArms(plan.Arms)...)
-	}
-	if len(plan.Arms) == 0 {
-		return Plan{}, fmt.Errorf("there is no path between these ends: no address of one is answered from the other, both ways; " +
-			"look at their interfaces, addresses and routes (ip addr, ip route)")
-	}
-	has := func(network string) bool {
-		return slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Network == network })
-	}
-	if !has("VF") && !has("bond") { // whose members may be VFs
-		plan.addNote("there is no VF at both ends: only software paths are measured")
-	} else if len(slices.DeleteFunc(slices.Clone(h.Paths), isVF)) == 0 {
-		plan.addNote("there is no path beside the VF's: nothing to compare it with")
-	}
-	return plan, nil
 }

@@ -167,7 +167,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestDefault(t *testing.T) {
-	plan, err := Default(cluster(), false)
+	plan, err := (Question{}).Plan(cluster(), false)
 	if err != nil || len(plan.Arms) != 4 || plan.Repeats != 6 || len(plan.Notes) != 0 {
 		t.Errorf("%+v, %v", plan, err)
 	}
@@ -177,17 +177,17 @@ func TestDefault(t *testing.T) {
 	}{{isVF, "nothing to compare"}, {isOverlay, "there is no VF"}} {
 		h := cluster()
 		h.Paths = slices.DeleteFunc(h.Paths, func(p bench.Path) bool { return !c.take(p) })
-		plan, err := Default(h, true)
+		plan, err := (Question{}).Plan(h, true)
 		if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], c.want) {
 			t.Errorf("%+v, %v", plan, err)
 		}
 	}
 	guest := Here{Paths: []bench.Path{{Ends: "VM-node", Network: "virtio"}, {Ends: "VM-pod", Network: "VF"}}}
-	if plan, err := Default(guest, true); err != nil || len(plan.Arms) != 1 || plan.Arms[0].Path.Ends != "VM-pod" {
+	if plan, err := (Question{}).Plan(guest, true); err != nil || len(plan.Arms) != 1 || plan.Arms[0].Path.Ends != "VM-pod" {
 		t.Errorf("from a guest: %+v, %v", plan, err)
 	}
 	bond := Here{Paths: []bench.Path{{Ends: "pod-pod", Network: "bond"}}}
-	if plan, err := Default(bond, true); err != nil || len(plan.Arms) != 1 || len(plan.Notes) != 0 {
+	if plan, err := (Question{}).Plan(bond, true); err != nil || len(plan.Arms) != 1 || len(plan.Notes) != 0 {
 		t.Errorf("a bond: %+v, %v", plan, err)
 	}
 	vf := bench.Path{Ends: "pod-pod", Network: "VF"}
@@ -195,14 +195,14 @@ func TestDefault(t *testing.T) {
 	service.Network, service.Service = "service", netip.MustParseAddr("10.96.0.7")
 	overlay := bench.Path{Ends: "pod-pod", Network: "overlay", To: bench.End{Address: netip.MustParseAddr("10.244.1.2")}}
 	var got []string
-	plan, err = Default(Here{Paths: []bench.Path{overlay, vf, service}, Service: true}, true)
+	plan, err = (Question{}).Plan(Here{Paths: []bench.Path{overlay, vf, service}, Service: true}, true)
 	for _, a := range plan.Arms {
 		got = append(got, fmt.Sprint(a.Path.Network, " ", a.Workload.Kind))
 	}
 	if diff := cmp.Diff([]string{"overlay stream", "VF stream", "service stream", "VF connect", "service connect"}, got); err != nil || diff != "" {
 		t.Errorf("to a Service: %v; -want +got:\n%s", err, diff)
 	}
-	if _, err := Default(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
+	if _, err := (Question{}).Plan(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
 		t.Error(err)
 	}
 }
