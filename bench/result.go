@@ -287,6 +287,9 @@ type Delays struct {
 	Max   float64 `json:"max"`
 	// Histogram is HdrHistogram's compressed form (V2, base64), for other percentiles.
 	Histogram string `json:"histogram,omitempty"`
+	// Bins is a coarse histogram: bin i counts the round trips from 10^(i/10) to 10^((i+1)/10)
+	// microseconds, and bin 0 the shorter ones too. Bins that would follow the last are empty.
+	Bins []uint64 `json:"bins,omitempty"`
 }
 
 // Mechanism names how an end sends or counts, where its engine has several ways that differ in

@@ -277,7 +277,7 @@ func (p *Plan) Roughen() {
 			w.Seconds, w.Rate = 2, 5
 		}
 	}
-	p.addNote("rough: no run warms up, pings are five in a second, and what the generators make is not measured")
+	p.addNote("rough: no run warms up but those with a load, pings are five in a second, and what the generators make is not measured")
 }
 
 // Burst makes Culvert's own engine send packets in bursts of the given number of frames, and

@@ -37,8 +37,8 @@ func newRunCommand() *cobra.Command {
 		Long: `Starts an agent at both ends, finds the paths between them (VF, overlay, host,
 bond), and sends over each in turn. It does so in shuffled rounds: the first one
 warms up, and at least six count. Without a preset it sends TCP (--send), or asks
-questions for their round trips (--ask). The result is one sentence, a table, and a
-file with all measurements. An end is
+questions for their round trips (--ask). The result is one sentence, a table, and
+a file with all measurements. An end is
 
 ` + indentLines(place.Forms) + `
 
@@ -100,12 +100,12 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   culvert bench run m11 --from netns:a --from netns:b --from netns:c --to netns:r
   culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s
 
-  # round trips of questions, 1000 a second, on the idle path and beside TCP
-  sudo culvert bench run --ask udp --rate 1000 --load 10,50,90 --from netns:a --to netns:b
+  # round trips of 1000 questions a second, on the idle path and beside TCP
+  culvert bench run --ask udp --rate 1000 --load 10,50,90 --from ssh:n1 --to ssh:n2
 
   # what a path loses of 200 Mb/s of UDP; writes of three sizes, both ways at once
   sudo culvert bench run --send udp --rate 200 --from netns:a --to netns:b
-  sudo culvert bench run --size 64,1K,64K --direction both --from netns:a --to netns:b
+  culvert bench run --size 64,1K,64K --direction both --from ssh:n1 --to ssh:n2
 
   # a ClusterIP beside its pod's own address
   sudo culvert bench run --from pid:4711 --to pid:4712 --service 10.96.0.10
