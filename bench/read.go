@@ -126,8 +126,10 @@ func (r Result) Validate() error {
 		}
 	}
 	for i, p := range r.Printed {
-		if p.Arm != "" && !arms[p.Arm] {
-			return fmt.Errorf("printed[%d].arm %q: there is no such arm", i, p.Arm)
+		for key, name := range map[string]string{"arm": p.Arm, "base": p.Base} {
+			if name != "" && !arms[name] {
+				return fmt.Errorf("printed[%d].%s %q: there is no such arm", i, key, name)
+			}
 		}
 	}
 	return nil

@@ -408,10 +408,20 @@ type Limit struct {
 // beside that count, and other figures beside the main figure of their arm.
 const RetransmitsUnit = "retransmits"
 
+// Units of other figures that are not of an arm's main metric.
+const (
+	SentUnit      = "Mpps sent" // frames that left, in millions a second
+	EachUnit      = "Mpps each" // of the path with the least, of several at once
+	RatioUnit     = "x"         // the arm's main figure to that of Figure.Base
+	SentRatioUnit = "x sent"    // the arm's sent frames to those of Figure.Base
+)
+
 // Figure is a figure of a printed report.
 type Figure struct {
-	Name  string  `json:"name"`          // "R0 VF"
-	Arm   string  `json:"arm,omitempty"` // the arm of this result to compare it with
+	Name string `json:"name"`          // "R0 VF"
+	Arm  string `json:"arm,omitempty"` // the arm of this result to compare it with
+	// Base is the arm to which Arm has the ratio, in a figure that is one.
+	Base  string  `json:"base,omitempty"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 	Text  string  `json:"text,omitempty"` // in place of a number, such as "drops badly"

@@ -334,16 +334,34 @@ func placeFigures(printed []bench.Figure, arms []bench.Arm) (out []bench.Figure)
 		if f.Text == "" {
 			alike = mostAlike(f.Arm, arms)
 		}
-		f.Arm = ""
+		placed := f
+		placed.Arm, placed.Base = "", ""
 		if len(alike) == 0 {
-			out = append(out, f)
+			out = append(out, placed)
 		}
 		for _, a := range alike {
-			f.Arm = a.Name
-			out = append(out, f)
+			placed.Arm = a.Name
+			if f.Base != "" {
+				placed.Base = findBase(f.Base, a, arms)
+			}
+			if placed.Value = f.Value; f.Unit == bench.EachUnit {
+				placed.Value /= float64(len(a.Paths()))
+			}
+			out = append(out, placed)
 		}
 	}
 	return out
+}
+
+// findBase returns the arm to which an arm has a printed ratio: the first of those with the words that
+// carries the same workload between ends of the same kind, or "" if none does.
+func findBase(words string, of bench.Arm, arms []bench.Arm) string {
+	for _, a := range mostAlike(words, arms) {
+		if a.Workload == of.Workload && a.Path.Ends == of.Path.Ends && len(a.Also) == len(of.Also) {
+			return a.Name
+		}
+	}
+	return ""
 }
 
 // mostAlike returns the arms with the words in their name, ends or network. If some of these are

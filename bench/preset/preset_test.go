@@ -350,6 +350,42 @@ func TestVFFiguresStandBesideVFs(t *testing.T) {
 	}
 }
 
+// R4's ratios stand beside the arms over a VF with those over an overlay and a VLAN, of the same
+// workload, and the share of one VF of several is the total by their number.
+func TestRatiosStandBesidePairs(t *testing.T) {
+	h := Here{Lacks: func(string) string { return "" }}
+	for _, network := range []string{"VF", "overlay", "VLAN"} {
+		h.Paths = append(h.Paths, crossed(network, pods("n1", network, map[string]string{"VF": "p0"}[network], "a", "b", "c"), pods("n2", network, map[string]string{"VF": "p0"}[network], "r"))...)
+	}
+	for preset, want := range map[string][]string{
+		"m10": {"R4 VF to VXLAN, +1196 %: VF to overlay 12.96 x sent", "R4 VF to VLAN, +677 %: VF to VLAN 7.77 x sent"},
+		"m11": {"R4 VF to VXLAN, +363 %: VF to overlay 4.63 x", "R4 VF to VLAN, +171 %: VF to VLAN 2.71 x"},
+		"m16": {"R4 each, 11.2/N: VF 3.73 Mpps each"},
+	} {
+		plan, err := find(t, preset).Plan(h, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range plan.Arms {
+			plan.Arms[i].Name = plan.Arms[i].Path.Network
+		}
+		var got []string
+		for _, f := range plan.Printed(plan.Arms) {
+			to := f.Arm
+			if f.Base != "" {
+				to += " to " + f.Base
+			}
+			got = append(got, fmt.Sprintf("%s: %s %.3g %s", f.Name, to, f.Value, f.Unit))
+		}
+		for _, line := range want {
+			line = strings.Replace(line, "12.96", "13", 1)
+			if !slices.Contains(got, line) {
+				t.Errorf("%s: %q is not among %q", preset, line, got)
+			}
+		}
+	}
+}
+
 func TestBeside(t *testing.T) {
 	arms := []bench.Arm{{Name: "VF 1 flow", Path: path("pod-pod", "VF", "same PF", 1500)}, {Name: "VF 4096 flows", Path: path("pod-node", "VF", "same PF", 1500)}}
 	printed := []bench.Figure{{Name: "a", Value: 1}, {Name: "b", Value: 1, Arm: "4096 flows"}, {Name: "c", Value: 1, Arm: "pod-node"}, {Name: "d", Value: 1, Arm: "node-node"}, {Name: "e", Text: "x"}}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/internal/screen"
 )
@@ -66,5 +68,43 @@ func TestQuestionsOnTheReport(t *testing.T) {
 	}
 	if parts := sumBins(r, 0); len(parts) != 21 || parts[19] != 40 || parts[20] != 60 {
 		t.Errorf("%v", parts)
+	}
+}
+
+// A printed ratio stands beside that of the two arms here, of what arrived or of what was sent, and a
+// printed share beside the least one.
+func TestPrintedRatios(t *testing.T) {
+	path := func(network string) bench.Path {
+		return bench.Path{Ends: "pod-pod", Network: network, From: bench.End{Machine: "n1"}, To: bench.End{Machine: "n2"}}
+	}
+	w := bench.Workload{Kind: bench.Packets, Engine: "culvert", Size: 64}
+	r := bench.Result{
+		Schema: bench.Schema, Machines: []bench.Machine{{Name: "n1"}, {Name: "n2"}},
+		Arms: []bench.Arm{{Name: "VF", Path: path("VF"), Workload: w}, {Name: "overlay", Path: path("overlay"), Workload: w}, {Name: "both", Path: path("VF"), Also: []bench.Path{path("VF")}, Workload: w}},
+		Printed: []bench.Figure{
+			{Name: "sent", Arm: "VF", Value: 3.5, Unit: bench.SentUnit},
+			{Name: "received", Arm: "VF", Base: "overlay", Value: 4, Unit: bench.RatioUnit},
+			{Name: "sent", Arm: "VF", Base: "overlay", Value: 12, Unit: bench.SentRatioUnit},
+			{Name: "each", Arm: "both", Value: 5.6, Unit: bench.EachUnit},
+			{Name: "no base", Arm: "VF", Value: 7.77, Unit: bench.RatioUnit},
+		},
+	}
+	for range 6 {
+		r.Runs = append(r.Runs, bench.Run{Arm: 0, Seconds: 2, Sent: 14e6, PPS: 2e6, Packets: 4e6}, bench.Run{Arm: 1, Seconds: 2, Sent: 2e6, PPS: 1e6, Packets: 2e6},
+			bench.Run{Arm: 2, Seconds: 2, PPS: 3e6, Packets: 6e6, Shares: []bench.Share{{Seconds: 2, PPS: 2e6}, {Seconds: 2, PPS: 1e6}}})
+	}
+	want := []beside{
+		{Name: "sent", Printed: "3.50 Mpps sent", Arm: "VF", Here: "7 Mpps sent", Ratio: "2.00x"},
+		{Name: "received", Printed: "4 x", Arm: "VF : overlay", Here: "2 x", Ratio: "0.50x"},
+		{Name: "sent", Printed: "12 x sent", Arm: "VF : overlay", Here: "7 x sent", Ratio: "0.58x"},
+		{Name: "each", Printed: "5.60 Mpps each", Arm: "both", Here: "1 Mpps each", Ratio: "0.18x"},
+		{Name: "no base", Printed: "7.77 x", Arm: "VF", Here: "-", Ratio: "-"},
+	}
+	if diff := cmp.Diff(want, listPrinted(r)); r.Validate() != nil || diff != "" {
+		t.Errorf("%v, -want +got:\n%s", r.Validate(), diff)
+	}
+	r.Printed[1].Base = "none"
+	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), `printed[1].base "none"`) {
+		t.Error(err)
 	}
 }

@@ -100,8 +100,8 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   culvert bench run m11 --from netns:a --from netns:b --from netns:c --to netns:r
   culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s
 
-  # round trips of 1000 questions a second, on the idle path and beside TCP
-  culvert bench run --ask udp --rate 1000 --load 10,50,90 --from ssh:n1 --to ssh:n2
+  # round trips of questions, on the idle path and beside TCP
+  culvert bench run --ask udp --load 10,50,90 --from ssh:n1 --to ssh:n2
 
   # what a path loses of 200 Mb/s of UDP; writes of three sizes, both ways at once
   sudo culvert bench run --send udp --rate 200 --from netns:a --to netns:b
@@ -142,7 +142,7 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"from": ends, "to": ends, "via": ends,
-		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "host", "bond", "service", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
+		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "VLAN", "host", "bond", "service", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, complete)) // only if the flag were not there
 	}
