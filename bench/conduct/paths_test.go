@@ -319,6 +319,11 @@ func TestCeilingOfWhatCarries(t *testing.T) {
 			t.Errorf("%s: %g Gb/s, want %g", name, a.CeilingGbps, c.gbps)
 		}
 	}
+	over := end("enp1s0.5", 1500, "enp1s0")
+	a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream, Streams: 1}, Path: bench.Path{Network: "VLAN", Place: "other node", From: over, To: over}}
+	if Ceiling(&a, machine); math.Abs(a.CeilingGbps-10*1448.0/1542) > 1e-9 {
+		t.Errorf("a VLAN's interface on a NIC: %g Gb/s", a.CeilingGbps)
+	}
 }
 
 // VFs of one PF share its wire, and two PFs have two.
