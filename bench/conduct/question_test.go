@@ -88,11 +88,14 @@ func TestRoundTripsOfAKnownDelay(t *testing.T) {
 		ask   string
 		trips float64
 	}{{"udp", 1}, {"tcp", 1}, {"connect", 2}} {
-		w.askOver(t, preset.Question{Ask: c.ask, Rate: 40, Streams: 8}, 1)
+		w.askOver(t, preset.Question{Ask: c.ask, Rate: 40, Streams: 8, DSCP: 46}, 1)
 		least := c.trips * 2 * float64(delay.Microseconds())
 		ratio := w.coverageOver(t, x, 0, func(run bench.Run, tally tallyOfWire) float64 {
 			if run.Delays.Min < least || run.Lost > 0 || run.Packets == 0 {
 				t.Errorf("%s: the shortest of %d took %g us, and the wire alone %g; %d were lost", c.ask, run.Packets, run.Delays.Min, least, run.Lost)
+			}
+			if asked, answered := tally.classes[0][46], tally.classes[1][46]; asked < int(run.Packets) || answered < int(run.Packets) {
+				t.Errorf("%s: %d questions and %d answers of %d have the DSCP", c.ask, asked, answered, run.Packets)
 			}
 			of := tally.tripMicros()
 			if c.ask == "tcp" { // the wire sees no questions in a stream
@@ -153,7 +156,7 @@ func TestDatagramsOfAKnownLoss(t *testing.T) {
 		if run.Totals.Sent != uint64(1000*of.datagrams[0]) || run.Totals.Arrived != uint64(1000*passed) || of.sizes[1000] != of.datagrams[0] {
 			t.Errorf("%+v of %d bytes; the wire had %d datagrams, of %v bytes, and dropped %d", run.Totals, 1000, of.datagrams[0], of.sizes, of.dropped[0])
 		}
-		if len(of.ports) != q.Streams || of.classes[q.DSCP] != of.datagrams[0] {
+		if len(of.ports) != q.Streams || of.classes[0][q.DSCP] != of.datagrams[0] {
 			t.Errorf("%d streams, DSCPs %v", len(of.ports), of.classes)
 		}
 		return float64(run.Lost) / float64(run.Sent)

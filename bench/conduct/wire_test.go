@@ -39,8 +39,7 @@ type tallyOfWire struct {
 	datagrams, dropped [2]int
 	ports              map[uint16]bool // of the first end, from which datagrams came
 	sizes              map[int]int     // of datagrams
-	classes            map[int]int     // DSCPs of datagrams
-	bytes              [2]uint64
+	classes            [2]map[int]int  // how many datagrams and TCP segments with payload have each DSCP
 	trips              []time.Duration // from a question to its answer, or from a SYN to the FIN of the answer
 }
 
@@ -183,9 +182,11 @@ func (x *wire) noteCame(p passing) (dropped bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := &x.tally
-	c.bytes[p.from] += uint64(len(p.frame))
 	if !p.isFrame {
 		return false
+	}
+	if p.payload > 0 && p.payload != ticketBytes {
+		c.classes[p.from][p.dscp]++
 	}
 	switch {
 	case p.tcp && p.syn:
@@ -194,7 +195,6 @@ func (x *wire) noteCame(p passing) (dropped bool) {
 		c.datagrams[p.from]++
 		c.ports[p.port()] = true
 		c.sizes[p.payload]++
-		c.classes[p.dscp]++
 		x.tripBegins(p)
 	}
 	if x.drops == nil || !x.drops(p.datagram) {
@@ -233,7 +233,7 @@ func (x *wire) takeTally() tallyOfWire {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.tally
-	x.tally = tallyOfWire{ports: map[uint16]bool{}, sizes: map[int]int{}, classes: map[int]int{}}
+	x.tally = tallyOfWire{ports: map[uint16]bool{}, sizes: map[int]int{}, classes: [2]map[int]int{{}, {}}}
 	return t
 }
 
