@@ -118,10 +118,11 @@ func (f *flow) addLoadFigures(questions *bench.Run, load bench.Run) {
 	}
 }
 
-// claimOfLoad returns the traffic of the load beside a run's questions.
-func claimOfLoad(run bench.Run, p bench.Path) (c claims) {
+// claimWithLoad is claimOf with the traffic of the load beside a run's questions.
+func claimWithLoad(w bench.Workload, run bench.Run, p bench.Path) claims {
+	c := claimOf(w, run, p)
 	if run.Load == nil {
 		return c
 	}
-	return claimOf(bench.Workload{Kind: bench.Stream}, bench.Run{Totals: run.Load.Totals}, p)
+	return c.addClaims(claimOf(bench.Workload{Kind: bench.Stream}, bench.Run{Totals: run.Load.Totals}, p))
 }

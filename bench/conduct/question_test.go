@@ -216,6 +216,19 @@ func TestThroughputOfAKnownRate(t *testing.T) {
 	}
 }
 
+// The traffic of a load that a relay did not forward took another way.
+func TestLoadThroughARelay(t *testing.T) {
+	path := bench.Path{Via: bench.Relay{Machine: "n1", Name: "r", How: bench.Routes}}
+	arm := bench.Arm{Path: path, Workload: bench.Workload{Kind: bench.Request, Engine: "culvert", UDP: true, Load: 0.5}}
+	run := bench.Run{Packets: 100, Totals: bench.Totals{Sent: 100, Arrived: 100}, Load: &bench.Load{Totals: bench.Totals{Sent: 1e6, Arrived: 1e6}}}
+	for bytes, voided := range map[uint64]bool{1.1e6: false, 2e4: true} {
+		run.Via = &bench.Evidence{Whole: bench.Whole{Interfaces: []bench.Counters{{RxBytes: bytes, RxPackets: 900}, {TxBytes: bytes, TxPackets: 900}}}}
+		if why := checkRelayed(arm, []bench.Run{run}); (why != "") != voided {
+			t.Errorf("%d bytes forwarded: %q", bytes, why)
+		}
+	}
+}
+
 // checkCovers fails if an interval is above a known value by more than the bucket's depth explains, or
 // below it by more than acknowledgements and a busy machine do.
 func checkCovers(t *testing.T, name string, is bench.Interval, want float64) {

@@ -71,9 +71,8 @@ func TestQuestionsOnTheReport(t *testing.T) {
 	}
 }
 
-// A printed ratio stands beside that of the two arms here, of what arrived or of what was sent, and a
-// printed share beside the least one.
-func TestPrintedRatios(t *testing.T) {
+// makeRatios returns a result with a printed figure of each unit that is not of a main metric.
+func makeRatios() bench.Result {
 	path := func(network string) bench.Path {
 		return bench.Path{Ends: "pod-pod", Network: network, From: bench.End{Machine: "n1"}, To: bench.End{Machine: "n2"}}
 	}
@@ -93,6 +92,13 @@ func TestPrintedRatios(t *testing.T) {
 		r.Runs = append(r.Runs, bench.Run{Arm: 0, Seconds: 2, Sent: 14e6, PPS: 2e6, Packets: 4e6}, bench.Run{Arm: 1, Seconds: 2, Sent: 2e6, PPS: 1e6, Packets: 2e6},
 			bench.Run{Arm: 2, Seconds: 2, PPS: 3e6, Packets: 6e6, Shares: []bench.Share{{Seconds: 2, PPS: 2e6}, {Seconds: 2, PPS: 1e6}}})
 	}
+	return r
+}
+
+// A printed ratio stands beside that of the two arms here, of what arrived or of what was sent, and a
+// printed share beside the least one.
+func TestPrintedRatios(t *testing.T) {
+	r := makeRatios()
 	want := []beside{
 		{Name: "sent", Printed: "3.50 Mpps sent", Arm: "VF", Here: "7 Mpps sent", Ratio: "2.00x"},
 		{Name: "received", Printed: "4 x", Arm: "VF : overlay", Here: "2 x", Ratio: "0.50x"},
