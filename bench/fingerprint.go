@@ -225,6 +225,8 @@ func unlikeArms(a, b Arm) []string {
 		t.addTrait("reverse", w.Reverse)
 		t.addTrait("over UDP", w.UDP)
 		t.addTrait("senders", w.Senders)
+		t.addTrait("DSCP", w.DSCP)
+		t.addTrait("load", w.Load)
 		t.addTrait("rate limit of the VF", w.RateLimit)
 		t.addTrait("cable pulled", w.Pulled)
 		t.addTrait("by hand", w.ByHand)

@@ -60,6 +60,20 @@ func (r Run) Percentile(q float64) float64 {
 	return math.NaN()
 }
 
+// mostBins is the number of bins of Delays.Bins up to a hundred minutes, which no question takes.
+const mostBins = 100
+
+// BinOf returns the bin of Delays.Bins that counts a round trip of the given microseconds.
+func BinOf(us float64) int {
+	if us <= 1 {
+		return 0
+	}
+	return min(mostBins-1, int(10*math.Log10(us)))
+}
+
+// BinFrom returns the least microseconds of a bin.
+func BinFrom(bin int) float64 { return math.Pow(10, float64(bin)/10) }
+
 // slowest is the longest duration that Latency takes.
 const slowest = 10 * time.Minute
 

@@ -159,6 +159,13 @@ func (a Arm) RateCeiling() float64 {
 	return gbps
 }
 
+// IsRateExceeded reports whether a throughput in Gb/s shows that the NIC does not enforce the rate limit
+// of the VF that sends, as emulated ones do not.
+func (a Arm) IsRateExceeded(gbps float64) bool {
+	fit := a.RateCeiling()
+	return fit > 0 && gbps > aboveRate*fit
+}
+
 func (b bounded) didAsWanted() bool {
 	wanted, did := b.load.wantedRate(b.run)
 	return reachesBound(did, wanted)
@@ -195,11 +202,13 @@ func (b bounded) findWindow(add func(what, where, format string, args ...any)) {
 // wantedRate returns the rate that the workload asks for, and the rate that the sender reached.
 func (w Workload) wantedRate(r Run) (wanted, did float64) {
 	switch w.Kind {
-	case Datagram:
+	case Stream, Datagram:
 		return w.Rate, r.Gbps * 1e9
+	case Connect:
+		return w.Rate, r.PPS
 	case Packets:
 		return w.Rate, sentRate(r)
-	case Stream, Request, Connect, Echo: // the rate of questions does not limit their delays
+	case Request, Echo: // the rate of questions does not limit their delays
 	}
 	return 0, 0
 }

@@ -51,6 +51,8 @@ func TestLimits(t *testing.T) {
 		"asked for no more":                             {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
 		"asked for no more, in the sender's own window": {Run{Seconds: 10, SentSeconds: 5, Sent: 49e5, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
 		"asked for no more, datagrams":                  {Run{Gbps: 0.97}, with(func(w *Workload) { *w = Workload{Kind: Datagram, Rate: 1e9} }), []Limit{{"rate limit", "workload", "no more than 1000000000 a second was asked for"}}},
+		"asked for no more, a stream":                   {Run{Gbps: 0.97}, with(func(w *Workload) { *w = Workload{Kind: Stream, Rate: 1e9} }), []Limit{{"rate limit", "workload", "no more than 1000000000 a second was asked for"}}},
+		"asked for no more, connections":                {Run{PPS: 99}, with(func(w *Workload) { *w = Workload{Kind: Connect, Rate: 100} }), []Limit{{"rate limit", "workload", "no more than 100 a second was asked for"}}},
 		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5, From: spent}, bound(packets, func(a *Arm) { a.GeneratorPPS = 9e5 }), []Limit{
 			{"generator", "a", "900000 packets a second sent with 0.910 processors busy, and pktgen makes 900000 there without a network, over loopback"}}},
 		"generator": {Run{Gbps: 5, From: spent}, bound(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{

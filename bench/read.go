@@ -126,8 +126,10 @@ func (r Result) Validate() error {
 		}
 	}
 	for i, p := range r.Printed {
-		if p.Arm != "" && !arms[p.Arm] {
-			return fmt.Errorf("printed[%d].arm %q: there is no such arm", i, p.Arm)
+		for key, name := range map[string]string{"arm": p.Arm, "base": p.Base} {
+			if name != "" && !arms[name] {
+				return fmt.Errorf("printed[%d].%s %q: there is no such arm", i, key, name)
+			}
 		}
 	}
 	return nil
@@ -154,11 +156,12 @@ func (a Arm) checkFields(machines map[string]bool) error {
 		return fmt.Errorf("alsoBounds: %d of them, and also has %d paths", n, len(a.Also))
 	}
 	for _, b := range a.EachBounds() {
-		if err := checkFigures("generatorGbps", b.GeneratorGbps, "generatorPPS", b.GeneratorPPS, "rtt", b.RTT, "rateMbps", float64(b.RateMbps), "qdiscMbps", b.QdiscMbps); err != nil {
+		if err := checkFigures("generatorGbps", b.GeneratorGbps, "generatorPPS", b.GeneratorPPS, "rtt", b.RTT, "rateMbps", float64(b.RateMbps),
+			"qdiscMbps", b.QdiscMbps, "throughputGbps", b.ThroughputGbps); err != nil {
 			return err
 		}
 	}
-	return checkFigures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
+	return checkFigures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "workload.load", a.Workload.Load, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
 }
 
 func (p Path) checkFields(machines map[string]bool) error {
@@ -192,9 +195,17 @@ func (r Run) checkFields() error {
 			}
 		}
 	}
+	if l := r.Load; l != nil {
+		if err := checkFigures("load.gbps", l.Gbps); err != nil {
+			return err
+		}
+	}
 	if d := r.Delays; d != nil {
 		if err := checkFigures("delays.min", d.Min, "delays.mean", d.Mean, "delays.max", d.Max); err != nil {
 			return err
+		}
+		if len(d.Bins) > mostBins {
+			return fmt.Errorf("delays.bins: %d of them: no result has more than %d", len(d.Bins), mostBins)
 		}
 		if !(d.Min <= d.P50 && d.P50 <= d.P90 && d.P90 <= d.P99 && d.P99 <= d.P999 && d.P999 <= d.Max) {
 			return fmt.Errorf("delays: min %g, p50 %g, p90 %g, p99 %g, p999 %g, max %g are not in order", d.Min, d.P50, d.P90, d.P99, d.P999, d.Max)

@@ -67,6 +67,9 @@ type Bounds struct {
 	// QdiscMbps is the rate to which queueing disciplines of the sending end limit the path's
 	// frames, in 1e6 bits a second; 0: none, or not known.
 	QdiscMbps float64 `json:"qdiscMbps,omitempty"`
+	// ThroughputGbps is the payload that one TCP stream carried over the idle path before the
+	// first round, in 1e9 bits a second. It is measured where the workload has a load.
+	ThroughputGbps float64 `json:"throughputGbps,omitempty"`
 }
 
 // Path is a way from one end to another.
@@ -169,7 +172,7 @@ type Workload struct {
 	// the frame without its checksum, as in pktgen.
 	Size   int     `json:"size,omitempty"`
 	Window int     `json:"window,omitempty"` // SO_SNDBUF and SO_RCVBUF, bytes
-	Rate   float64 `json:"rate,omitempty"`   // requested bits of datagrams, questions or frames a second
+	Rate   float64 `json:"rate,omitempty"`   // requested bits of streams or datagrams, questions or frames a second
 	// Flows is the number of flows over which the engine spreads the packets.
 	Flows   int `json:"flows,omitempty"`
 	Sources int `json:"sources,omitempty"` // the number of source addresses, likewise
@@ -184,6 +187,11 @@ type Workload struct {
 	ByHand    bool `json:"byHand,omitempty"`  // a person pulls it
 	UDP       bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
 	Senders   int  `json:"senders,omitempty"` // the number of paths at once, when more than one
+	// DSCP is the class in the IP header of all data, 0 to 63 (RFC 2474).
+	DSCP int `json:"dscp,omitempty"`
+	// Load is the part of Bounds.ThroughputGbps, 0 to 1, that a TCP stream carries beside the
+	// questions, in the direction of the questions.
+	Load float64 `json:"load,omitempty"`
 }
 
 // Busy is the end of the reason of a void run whose end had no processor at the right time. Such a
@@ -223,6 +231,8 @@ type Run struct {
 	To     Evidence `json:"to"`
 	// Via is the evidence of the machine in the middle, where the path has one.
 	Via *Evidence `json:"via,omitempty"`
+	// Load has the figures of the TCP stream beside the questions, where the workload has a load.
+	Load *Load `json:"load,omitempty"`
 	// Shares has the figures of each path of an arm with several: the first path's, then
 	// those of the further ones. The run's own figures are the totals.
 	Shares []Share `json:"shares,omitempty"`
@@ -246,6 +256,13 @@ type Share struct {
 	From        Evidence  `json:"from"`
 	To          Evidence  `json:"to"`
 	Via         *Evidence `json:"via,omitempty"`
+}
+
+// Load has the figures of the TCP stream that goes beside questions.
+type Load struct {
+	Gbps        float64 `json:"gbps"` // 1e9 bits of payload that arrived in a second
+	Retransmits *uint64 `json:"retransmits,omitempty"`
+	Totals      Totals  `json:"totals,omitzero"`
 }
 
 // Totals has the traffic of a whole run, with the warm-up and what followed the window: bytes
@@ -275,6 +292,9 @@ type Delays struct {
 	Max   float64 `json:"max"`
 	// Histogram is HdrHistogram's compressed form (V2, base64), for other percentiles.
 	Histogram string `json:"histogram,omitempty"`
+	// Bins is a coarse histogram: bin i counts the round trips from 10^(i/10) to 10^((i+1)/10)
+	// microseconds, and bin 0 the shorter ones too. Bins that would follow the last are empty.
+	Bins []uint64 `json:"bins,omitempty"`
 }
 
 // Mechanism names how an end sends or counts, where its engine has several ways that differ in
@@ -388,10 +408,20 @@ type Limit struct {
 // beside that count, and other figures beside the main figure of their arm.
 const RetransmitsUnit = "retransmits"
 
+// Units of other figures that are not of an arm's main metric.
+const (
+	SentUnit      = "Mpps sent" // frames that left, in millions a second
+	EachUnit      = "Mpps each" // of the path with the least, of several at once
+	RatioUnit     = "x"         // the arm's main figure to that of Figure.Base
+	SentRatioUnit = "x sent"    // the arm's sent frames to those of Figure.Base
+)
+
 // Figure is a figure of a printed report.
 type Figure struct {
-	Name  string  `json:"name"`          // "R0 VF"
-	Arm   string  `json:"arm,omitempty"` // the arm of this result to compare it with
+	Name string `json:"name"`          // "R0 VF"
+	Arm  string `json:"arm,omitempty"` // the arm of this result to compare it with
+	// Base is the arm to which Arm has the ratio, in a figure that is one.
+	Base  string  `json:"base,omitempty"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 	Text  string  `json:"text,omitempty"` // in place of a number, such as "drops badly"

@@ -213,9 +213,7 @@ func TestEngines(t *testing.T) {
 		{"", bench.Workload{Kind: bench.Request, Engine: "culvert"}},
 		{"", bench.Workload{Kind: bench.Packets, Engine: "culvert", Rate: 10000}},
 		{"iperf3", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Streams: 3}},
-		{"iperf3", bench.Workload{Kind: bench.Datagram, Engine: "iperf3", Rate: 1e7, Size: 1000}},
 		{"iperf", bench.Workload{Kind: bench.Stream, Engine: "iperf2", Streams: 2, Size: 8192, Window: 1 << 18}},
-		{"iperf", bench.Workload{Kind: bench.Datagram, Engine: "iperf2", Rate: 1e7, Size: 1000}},
 		{"ping", bench.Workload{Kind: bench.Echo, Engine: "ping", Rate: 20}},
 	} {
 		t.Run(c.w.Engine+" "+string(c.w.Kind), func(t *testing.T) {

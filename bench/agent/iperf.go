@@ -88,23 +88,18 @@ func (h *iperf) listenOnce(ctx context.Context, program string, streams int, arg
 	return 0, nil, last
 }
 
-// waitForListener waits until a child listens on a port. An iperf 2 for UDP has a socket that is not
-// connected, and no other.
+// waitForListener waits until a child listens on a port.
 func (h *iperf) waitForListener(ctx context.Context, c *child, port uint16) error {
 	const long = 10 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("%s does not listen on port %d after %s", c.name, port, long))
 	defer cancel()
-	protocol, state := "tcp", uint8(listening)
-	if h.Workload.Kind == bench.Datagram && h.control == 0 {
-		protocol, state = "udp", unconnected
-	}
 	return pollUntil(ctx, 5*time.Millisecond, func() (bool, error) {
 		select {
 		case <-c.ended:
 			return false, c.explainFailure(errors.New("it ended when it should listen"))
 		default:
 		}
-		n, err := countSockets(protocol, func(s socket) bool { return s.local == port && s.state == state })
+		n, err := countSockets(func(s socket) bool { return s.local == port && s.state == listening })
 		return n > 0, err
 	})
 }
@@ -224,14 +219,11 @@ func (h *iperf) explainError(err error) error {
 
 // hasBegun reports whether all connections of all processes are established.
 func (h *iperf) hasBegun() (bool, error) {
-	protocol, want := "tcp", h.control*len(h.shares)
-	if h.Workload.Kind == bench.Datagram {
-		protocol, want = "udp", 0
-	}
+	want := h.control * len(h.shares)
 	for _, streams := range h.shares {
 		want += streams
 	}
-	n, err := countSockets(protocol, func(s socket) bool {
+	n, err := countSockets(func(s socket) bool {
 		return s.state == established && (h.server && slices.Contains(h.is.Ports, s.local) || !h.server && slices.Contains(h.is.Ports, s.remote))
 	})
 	return n >= want, err

@@ -35,9 +35,6 @@ const iperf2Interval = "0.5"
 // an interval; the text form is rounded.
 func iperf2Options(w bench.Workload, port uint16, streams int) []string {
 	args := []string{"-p", fmt.Sprint(port), "-i", iperf2Interval, "-y", "C", "-P", fmt.Sprint(streams)}
-	if w.Kind == bench.Datagram {
-		args = append(args, "-u")
-	}
 	if w.Size > 0 {
 		args = append(args, "-l", fmt.Sprint(w.Size))
 	}
@@ -58,17 +55,11 @@ func iperf2Receive(ctx context.Context, t Task, version string) (half, error) {
 }
 
 func iperf2Send(_ context.Context, t Task, to Ready) (half, error) {
-	if t.Workload.Kind == bench.Datagram && t.Workload.Rate == 0 {
-		return nil, errors.New("iperf2 sends datagrams at a rate only: name one, or use iperf3")
-	}
 	h := &iperf{Task: t, is: to, shares: shareStreams(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf2}
 	return h, h.startClients("iperf", func(port uint16, streams int) []string {
 		args := append([]string{"-c", t.sendAddress().String(), "-t", iperfSeconds(t.Workload)}, iperf2Options(t.Workload, port, streams)...)
 		if from := t.bindAddress(); from.IsValid() {
 			args = append(args, "-B", from.String())
-		}
-		if t.Workload.Kind == bench.Datagram {
-			args = append(args, "-b", bitsOfStream(t.Workload))
 		}
 		return args
 	})
@@ -77,7 +68,7 @@ func iperf2Send(_ context.Context, t Task, to Ready) (half, error) {
 // parseIperf2 reads what iperf 2 -y C prints at either end (2.0.10 to 2.2): a line for each
 // stream and interval,
 //
-//	date,address,port,address,port,stream,from-to,bytes,bits a second[,jitter,lost,packets,lost %,out of order]
+//	date,address,port,address,port,stream,from-to,bytes,bits a second
 //
 // and one line for the whole time of each stream. parseIperf2 leaves out these lines, and the sums
 // of all streams, which have the number -1. Retransmits are not in the text.
@@ -87,7 +78,7 @@ func parseIperf2(text []byte, w bench.Workload) (tally, error) {
 	for line := range strings.Lines(string(text)) {
 		f := strings.Split(strings.TrimSpace(line), ",")
 		if len(f) < 9 {
-			return tally{}, fmt.Errorf("read iperf 2's result: %q has %d fields, and not 9 or 14", line, len(f))
+			return tally{}, fmt.Errorf("read iperf 2's result: %q has %d fields, and not 9", line, len(f))
 		}
 		i, err := iperf2Line(f)
 		if err != nil {
@@ -108,11 +99,8 @@ func parseIperf2(text []byte, w bench.Workload) (tally, error) {
 
 func iperf2Line(f []string) (i interval, err error) {
 	from, to, _ := strings.Cut(f[6], "-")
-	texts, values := []string{from, to, f[7]}, []*float64{&i.start, &i.end, &i.bytes}
-	if len(f) >= 14 { // UDP. A sender has lost nothing, and -1 packets in its line of all
-		texts, values = append(texts, f[10], f[11]), append(values, &i.lost, &i.packets)
-	}
-	for n, text := range texts {
+	values := []*float64{&i.start, &i.end, &i.bytes}
+	for n, text := range []string{from, to, f[7]} {
 		if *values[n], err = strconv.ParseFloat(text, 64); err != nil {
 			return i, err
 		}

@@ -74,10 +74,6 @@ func iperf3Client(t Task, port uint16, streams int) []string {
 	if from := t.bindAddress(); from.IsValid() {
 		args = append(args, "--bind", from.String())
 	}
-	if w.Kind == bench.Datagram {
-		// The --bitrate of iperf3 is of each stream, and 0 is as fast as it can.
-		args = append(args, "--udp", "--bitrate", bitsOfStream(w))
-	}
 	if w.Size > 0 {
 		args = append(args, "--length", fmt.Sprint(w.Size))
 	}
@@ -85,11 +81,6 @@ func iperf3Client(t Task, port uint16, streams int) []string {
 		args = append(args, "--window", fmt.Sprint(w.Window))
 	}
 	return args
-}
-
-// bitsOfStream returns the rate of one stream.
-func bitsOfStream(w bench.Workload) string {
-	return strconv.FormatFloat(w.Rate/float64(max(w.Streams, 1)), 'f', 0, 64)
 }
 
 // iperf3Interval returns the interval of iperf3's reports in seconds.
@@ -115,11 +106,9 @@ type iperf3Result struct {
 	} `json:"end"`
 	Intervals []struct {
 		Sum struct {
-			Start   iperf3Number `json:"start"`
-			End     iperf3Number `json:"end"`
-			Bytes   iperf3Number `json:"bytes"`
-			Packets iperf3Number `json:"packets"` // sent, or at the receiver expected
-			Lost    iperf3Number `json:"lost_packets"`
+			Start iperf3Number `json:"start"`
+			End   iperf3Number `json:"end"`
+			Bytes iperf3Number `json:"bytes"`
 			// Retransmits are missing if the kernel does not report them.
 			Retransmits *iperf3Number `json:"retransmits"`
 		} `json:"sum"`
@@ -183,7 +172,7 @@ func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 	var all []interval
 	for _, i := range out.Intervals {
 		s := i.Sum
-		one := interval{start: float64(s.Start), end: float64(s.End), bytes: float64(s.Bytes), packets: float64(s.Packets), lost: float64(s.Lost)}
+		one := interval{start: float64(s.Start), end: float64(s.End), bytes: float64(s.Bytes)}
 		if one.resent = s.Retransmits != nil; one.resent {
 			one.again = float64(*s.Retransmits)
 		}

@@ -15,17 +15,15 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// socket is a line of /proc/net/tcp, udp, and those for IPv6 (proc_pid_net(5)).
+// socket is a line of /proc/net/tcp or tcp6 (proc_pid_net(5)).
 type socket struct {
 	local, remote uint16 // ports
 	state         uint8
 }
 
-// States of sockets (include/net/tcp_states.h). A UDP socket that is connected is
-// established too.
+// States of sockets (include/net/tcp_states.h).
 const (
 	established = 1
-	unconnected = 7
 	listening   = 10
 )
 
@@ -58,11 +56,11 @@ func parseSockets(text string) ([]socket, error) {
 	return all, nil
 }
 
-// countSockets counts this network namespace's sockets of a protocol, tcp or udp, that
-// match. A kernel without IPv6 has no second file.
-func countSockets(protocol string, match func(socket) bool) (int, error) {
+// countSockets counts this network namespace's TCP sockets that match. A kernel without IPv6 has no
+// second file.
+func countSockets(match func(socket) bool) (int, error) {
 	count := 0
-	for _, file := range []string{protocol, protocol + "6"} {
+	for _, file := range []string{"tcp", "tcp6"} {
 		text, err := os.ReadFile(filepath.Join("/proc/net", file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

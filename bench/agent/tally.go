@@ -13,23 +13,23 @@ type iperfError string
 
 func (e iperfError) Error() string { return string(e) }
 
-// interval has the counts of an iperf between two moments, in seconds since its start: bytes,
-// datagrams that were sent or expected, lost datagrams, and retransmitted segments.
+// interval has the counts of an iperf between two moments, in seconds since its start: bytes and
+// retransmitted segments.
 type interval struct {
-	start, end, bytes, packets, lost, again float64
-	resent                                  bool    // again is known
-	cwnd                                    float64 // the congestion window at its end, bytes; 0 is not known
+	start, end, bytes, again float64
+	resent                   bool    // again is known
+	cwnd                     float64 // the congestion window at its end, bytes; 0 is not known
 }
 
 // tally has the counts of one end in the window.
 type tally struct {
-	seconds, bytes, packets, lost, again float64
-	bits                                 []float64 // of each step of the series
-	cwnd                                 []float64 // at the end of each step
-	resent                               bool      // again is known
-	allBytes, allAgain                   float64   // of all intervals, the window's and others
-	endBytes, endAgain                   float64   // that an iperf counted when it ended, if the end sends
-	segment                              int       // payload of a full TCP segment; 0 is not known
+	seconds, bytes, again float64
+	bits                  []float64 // of each step of the series
+	cwnd                  []float64 // at the end of each step
+	resent                bool      // again is known
+	allBytes, allAgain    float64   // of all intervals, the window's and others
+	endBytes, endAgain    float64   // that an iperf counted when it ended, if the end sends
+	segment               int       // payload of a full TCP segment; 0 is not known
 }
 
 // cutWindow takes the window out of the intervals, of which there is one for each of streams at
@@ -46,13 +46,13 @@ func cutWindow(all []interval, streams int, w bench.Workload) (tally, error) {
 			continue
 		}
 		part := (to - from) / (i.end - i.start)
-		total := i.bytes + i.packets + i.lost + i.again + i.cwnd
-		if !(part <= 1) || !(i.cwnd >= 0) || !(i.bytes >= 0) || !(i.packets >= 0) || !(i.again >= 0) || math.IsInf(total, 0) || math.IsNaN(total) {
-			return tally{}, fmt.Errorf("from %g s to %g s it counted %g bytes, %g packets, %g lost, %g sent again: this cannot be",
-				i.start, i.end, i.bytes, i.packets, i.lost, i.again)
+		total := i.bytes + i.again + i.cwnd
+		if !(part <= 1) || !(i.cwnd >= 0) || !(i.bytes >= 0) || !(i.again >= 0) || math.IsInf(total, 0) || math.IsNaN(total) {
+			return tally{}, fmt.Errorf("from %g s to %g s it counted %g bytes, %g sent again: this cannot be",
+				i.start, i.end, i.bytes, i.again)
 		}
 		t.seconds += (to - from) / float64(streams)
-		t.bytes, t.packets, t.lost, t.again = t.bytes+i.bytes*part, t.packets+i.packets*part, t.lost+i.lost*part, t.again+i.again*part
+		t.bytes, t.again = t.bytes+i.bytes*part, t.again+i.again*part
 		at := int(((from+to)/2 - w.Warmup) / stepSeconds(w))
 		at = min(max(at, 0), len(t.bits)-1)
 		t.bits[at] += i.bytes * part * 8
@@ -67,7 +67,6 @@ func cutWindow(all []interval, streams int, w bench.Workload) (tally, error) {
 	if t.seconds < w.Seconds*covered || t.seconds > w.Seconds/covered {
 		return tally{}, fmt.Errorf("its intervals have %.3g s of the window of %g s: it ended too early", t.seconds, w.Seconds)
 	}
-	t.lost = min(max(0, t.lost), t.packets) // a late one counts as -1 in the interval when it arrives
 	return t, nil
 }
 
@@ -83,7 +82,7 @@ func (t tally) addTally(o tally) tally {
 		return o
 	}
 	sum := tally{
-		seconds: max(t.seconds, o.seconds), bytes: t.bytes + o.bytes, packets: t.packets + o.packets, lost: t.lost + o.lost, again: t.again + o.again,
+		seconds: max(t.seconds, o.seconds), bytes: t.bytes + o.bytes, again: t.again + o.again,
 		resent: t.resent && o.resent, allBytes: t.allBytes + o.allBytes, allAgain: t.allAgain + o.allAgain,
 		endBytes: t.endBytes + o.endBytes, endAgain: t.endAgain + o.endAgain, segment: min(t.segment, o.segment),
 	}
@@ -99,23 +98,17 @@ func (t tally) addTally(o tally) tally {
 // makeRun returns the part of a run that this end knows.
 func (t tally) makeRun(w bench.Workload, sent bool) bench.Run {
 	if sent {
-		r := bench.Run{Sent: wholeNumber(t.packets), Totals: bench.Totals{
-			Sent: wholeNumber(max(t.allBytes, t.endBytes)), Retransmits: wholeNumber(max(t.allAgain, t.endAgain)),
+		r := bench.Run{Totals: bench.Totals{
+			Sent: wholeNumber(max(t.allBytes, t.endBytes)), Retransmits: wholeNumber(max(t.allAgain, t.endAgain)), Segment: max(0, t.segment),
 		}}
-		if w.Kind == bench.Stream {
-			r.Totals.Segment = max(0, t.segment)
-		}
-		if w.Kind == bench.Stream && t.cwnd != nil && !slices.Contains(t.cwnd, 0) {
+		if t.cwnd != nil && !slices.Contains(t.cwnd, 0) {
 			r.Cwnd = t.cwnd
 		}
 		return r
 	}
 	r := bench.Run{
-		Seconds: t.seconds, Bytes: wholeNumber(t.bytes), Packets: wholeNumber(t.packets - t.lost), Lost: wholeNumber(t.lost), Gbps: t.bytes * 8 / t.seconds / 1e9,
+		Seconds: t.seconds, Bytes: wholeNumber(t.bytes), Gbps: t.bytes * 8 / t.seconds / 1e9,
 		Totals: bench.Totals{Arrived: wholeNumber(t.allBytes)},
-	}
-	if w.Kind == bench.Datagram {
-		r.PPS = (t.packets - t.lost) / t.seconds
 	}
 	for i, bits := range t.bits {
 		r.Series = append(r.Series, bits/min(stepSeconds(w), w.Seconds-float64(i)*stepSeconds(w))/1e9)

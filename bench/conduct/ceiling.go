@@ -14,7 +14,11 @@ import (
 func Ceiling(a *bench.Arm, machine func(bench.End) bench.Machine) {
 	a.CeilingGbps, a.CeilingPPS = 0, 0
 	var from, to []bench.End
-	w := bench.Wire{MTU: a.MTU(), IPv6: a.Path.From.Address.Is6(), VLANs: a.VLANs, Encapsulation: encapsulationOf(a.Path.From, machine)}
+	tags := a.VLANs
+	if a.Path.Network == "VLAN" { // the NIC's frames have a tag that the path's interface does not see
+		tags++
+	}
+	w := bench.Wire{MTU: a.MTU(), IPv6: a.Path.From.Address.Is6(), VLANs: tags, Encapsulation: encapsulationOf(a.Path.From, machine)}
 	for _, p := range a.Paths() {
 		w.NoTimestamps = w.NoTimestamps || hasNoTimestamps(machine(p.From)) || hasNoTimestamps(machine(p.To))
 		if p.Place == "same PF" || p.Place == "same node" {

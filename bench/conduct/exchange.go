@@ -118,11 +118,15 @@ func (x *Exchange) runTransfer(ctx context.Context, a bench.Arm) (bench.Run, err
 	if a.Workload.Pulled {
 		during = append(during, func(ctx context.Context) error { return x.pullCable(ctx, a, flows[0]) })
 	}
+	load, err := x.addLoad(a, flows[0])
+	if err != nil {
+		return bench.Run{}, err
+	}
 	before, err := tallyAll(ctx, a, flows)
 	if err != nil {
 		return bench.Run{}, err
 	}
-	each, err := carryFlows(ctx, flows, during...)
+	each, err := carryBeside(ctx, flows, load, during...)
 	if err != nil {
 		return bench.Run{}, err
 	}

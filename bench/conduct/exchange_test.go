@@ -59,25 +59,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("making network namespaces needs root")
-	}
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("iperf3 is not installed")
 	}
-	w := &world{netns: make([]string, 2)}
-	for i := range w.netns {
-		w.netns[i] = fmt.Sprintf("cvconduct%d-%d", os.Getpid(), i)
-		run(t, "ip", "netns", "add", w.netns[i])
-		t.Cleanup(func() { run(t, "ip", "netns", "del", w.netns[i]) })
-		w.runIn(t, i, "link", "set", "lo", "up")
-	}
+	w := newNamespaces(t)
 	for link, subnet := range map[string]string{"a": "10.98.0.", "b": "10.97.0."} {
 		w.runIn(t, 0, "link", "add", "name", link+"0", "type", "veth", "peer", "name", link+"1", "netns", w.netns[1])
-		for i := range w.netns {
-			w.runIn(t, i, "addr", "add", fmt.Sprintf("%s%d/24", subnet, i+1), "dev", fmt.Sprint(link, i))
-			w.runIn(t, i, "link", "set", fmt.Sprint(link, i), "up")
-		}
+		w.setUp(t, link, subnet)
 	}
 	w.openAll(t)
 	for _, p := range Between(w.stations[:1], w.stations[1:]) {
@@ -86,6 +74,31 @@ func newWorld(t *testing.T) *world {
 	slices.SortFunc(w.exchange.Arms, func(a, b bench.Arm) int { return strings.Compare(a.Path.From.Interface, b.Path.From.Interface) })
 	Name(w.exchange.Arms)
 	return w
+}
+
+// newNamespaces makes the network namespaces of a world, without a link between them.
+func newNamespaces(t *testing.T) *world {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces needs root")
+	}
+	w := &world{netns: make([]string, 2)}
+	for i := range w.netns {
+		w.netns[i] = fmt.Sprintf("cvconduct%d-%d", os.Getpid(), i)
+		run(t, "ip", "netns", "add", w.netns[i])
+		t.Cleanup(func() { run(t, "ip", "netns", "del", w.netns[i]) })
+		w.runIn(t, i, "link", "set", "lo", "up")
+	}
+	return w
+}
+
+// setUp gives both ends of a link their addresses.
+func (w *world) setUp(t *testing.T, link, subnet string) {
+	t.Helper()
+	for i := range w.netns {
+		w.runIn(t, i, "addr", "add", fmt.Sprintf("%s%d/24", subnet, i+1), "dev", fmt.Sprint(link, i))
+		w.runIn(t, i, "link", "set", fmt.Sprint(link, i), "up")
+	}
 }
 
 func (w *world) openAll(t *testing.T) {

@@ -101,7 +101,7 @@ func TestOneOfSeveralFails(t *testing.T) {
 	w.runIn(t, 1, "addr", "add", "10.95.0.2/24", "dev", "e0")
 	w.goodRun(t, 0)
 
-	w.exchange.Arms[0].Workload.Engine, w.exchange.Arms[0].Workload.Kind = "iperf3", bench.Datagram
+	w.exchange.Arms[0].Workload.Engine, w.exchange.Arms[0].Workload.Kind = "iperf3", bench.Stream
 	if run, err = w.runOnce(t, 0); err != nil || run.Void == "" {
 		t.Errorf("an engine that cannot wait for others: %v, %+v", err, run)
 	}

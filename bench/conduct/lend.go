@@ -64,6 +64,9 @@ func noteRates(r bench.Result) (notes []string) {
 		if fit > 0 {
 			said += fmt.Sprintf(", %.0f %% of the %s Mb/s that fit into it", 100*got/fit, bench.Number(fit))
 		}
+		if a.IsRateExceeded(got / 1000) {
+			said += ": the NIC does not enforce it"
+		}
 		notes = append(notes, said)
 	}
 	return notes

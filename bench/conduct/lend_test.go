@@ -190,4 +190,8 @@ func TestSetAgainstMeasured(t *testing.T) {
 	if diff := cmp.Diff(want, noteRates(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	r.Runs[0].Gbps = 0.9 // as on an emulated NIC
+	if notes := noteRates(r); len(notes) != 1 || !strings.HasSuffix(notes[0], ": the NIC does not enforce it") {
+		t.Errorf("a rate that nothing enforces: %q", notes)
+	}
 }

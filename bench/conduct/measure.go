@@ -128,7 +128,7 @@ func (m *Measurement) machineOf(e bench.End) bench.Machine {
 // set meanwhile does not change their order.
 func (m *Measurement) Run(ctx context.Context) bench.Result {
 	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations, m.Arms), Arms: m.Arms}
-	r.Notes = slices.Clone(m.plan.Notes)
+	r.Notes = append(slices.Clone(m.plan.Notes), m.findThroughputs(ctx)...)
 	if !m.Limits.Rough {
 		r.Notes = append(r.Notes, m.findBounds(ctx)...)
 		m.setCeilings() // again, since the bounds have the VLANs

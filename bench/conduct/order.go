@@ -34,17 +34,22 @@ type Order struct {
 	AskPerson  func(format string, args ...any)
 
 	Paths   []string // words that paths match ([Matches]); none: all paths
-	Presets []string // names; none: TCP over the software paths and the VF paths
-	Quick   bool     // short runs, and few
-	Seconds float64  // that a run counts at most; 0: as the presets have it
-	Burst   int      // packets that are sent at once, 1 to 64
-	Limits  Limits   // Repeats and MaxTime of 0: what suits the presets
-	Seed    uint64   // 0: a new one
+	Presets []string // names; none: Question
+	// Question is asked over the software paths and the VF paths where no preset is named.
+	Question preset.Question
+	Quick    bool    // short runs, and few
+	Seconds  float64 // that a run counts at most; 0: as the presets have it
+	Burst    int     // packets that are sent at once, 1 to 64
+	Limits   Limits  // Repeats and MaxTime of 0: what suits the presets
+	Seed     uint64  // 0: a new one
 }
 
 // Check returns an error for a fault of an order that does not depend on its ends.
 func (o Order) Check() error {
 	if _, err := o.findPresets(); err != nil {
+		return err
+	}
+	if err := o.Question.Check(o.Presets); err != nil {
 		return err
 	}
 	if _, err := o.parseService(); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // Site is a network namespace with an agent in it, as the agent describes it.
@@ -98,6 +99,8 @@ func nameNetwork(from, to Site, p bench.Path) string {
 		return "bond"
 	case is(func(e bench.End) bool { return slices.Contains(tunnels, e.Driver) }):
 		return "overlay"
+	case is(func(e bench.End) bool { return e.Driver == evidence.VLANDriver }):
+		return "VLAN"
 	case from.isVirtio(p.From), to.isVirtio(p.To):
 		return "virtio"
 	case !from.Pod && !to.Pod:

@@ -39,22 +39,23 @@ func TestPaths(t *testing.T) {
 	a := pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))
 	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
 	host := Site{Name: "host", Machine: bench.Machine{Name: "n1"}, Routes: map[netip.Addr]agent.Route{}, Ends: []bench.End{
-		{Interface: "p0", Address: ip("172.16.0.254"), Driver: "i40e"}, {Interface: "eno1", Address: ip("192.0.2.1"), Driver: "e1000e"}, {Interface: "flannel.1", Address: ip("10.244.1.0"), Driver: "vxlan"}}}
+		{Interface: "p0", Address: ip("172.16.0.254"), Driver: "i40e"}, {Interface: "eno1", Address: ip("192.0.2.1"), Driver: "e1000e"}, {Interface: "flannel.1", Address: ip("10.244.1.0"), Driver: "vxlan"}, {Interface: "p0.5", Address: ip("10.5.0.1"), Driver: "802.1Q VLAN Support", Uplink: "p0"}}}
 	other := Site{Name: "host", Machine: bench.Machine{Name: "n2"}, Routes: map[netip.Addr]agent.Route{}, Ends: []bench.End{
-		{Interface: "bond0", Address: ip("192.0.2.2"), Driver: "bonding"}, {Interface: "flannel.1", Address: ip("10.244.2.0"), Driver: "vxlan"}}}
+		{Interface: "bond0", Address: ip("192.0.2.2"), Driver: "bonding"}, {Interface: "flannel.1", Address: ip("10.244.2.0"), Driver: "vxlan"}, {Interface: "p0.5", Address: ip("10.5.0.2"), Driver: "802.1Q VLAN Support", Uplink: "p0"}}}
 	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
 	route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
 	route(&a, &host, ip("172.16.0.1"), ip("172.16.0.254"))
 	a.Routes[ip("192.0.2.1")] = agent.Route{Source: ip("10.244.1.2")} // there is no way back
 	route(&host, &other, ip("192.0.2.1"), ip("192.0.2.2"))
 	route(&host, &other, ip("10.244.1.0"), ip("10.244.2.0"))
+	route(&host, &other, ip("10.5.0.1"), ip("10.5.0.2"))
 	for _, c := range []struct {
 		from, to Site
 		want     []string
 	}{
 		{a, b, []string{"pod-pod, overlay, other node", "pod-pod, VF, other node"}},
 		{a, host, []string{"pod-node, VF, same node"}},
-		{host, other, []string{"node-node, bond, other node", "node-node, overlay, other node"}},
+		{host, other, []string{"node-node, bond, other node", "node-node, overlay, other node", "node-node, VLAN, other node"}},
 		{b, other, nil},
 	} {
 		if diff := cmp.Diff(c.want, titles(Paths(c.from, c.to))); diff != "" {
@@ -317,6 +318,11 @@ func TestCeilingOfWhatCarries(t *testing.T) {
 		if Ceiling(&a, machine); math.Abs(a.CeilingGbps-c.gbps) > 1e-9 {
 			t.Errorf("%s: %g Gb/s, want %g", name, a.CeilingGbps, c.gbps)
 		}
+	}
+	over := end("enp1s0.5", 1500, "enp1s0")
+	a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream, Streams: 1}, Path: bench.Path{Network: "VLAN", Place: "other node", From: over, To: over}}
+	if Ceiling(&a, machine); math.Abs(a.CeilingGbps-10*1448.0/1542) > 1e-9 {
+		t.Errorf("a VLAN's interface on a NIC: %g Gb/s", a.CeilingGbps)
 	}
 }
 

@@ -73,7 +73,7 @@ func (o Order) planPresets(here preset.Here) (preset.Plan, error) {
 	if len(presets) > 0 {
 		plan, err = preset.Together(presets, here, o.Quick)
 	} else {
-		plan, err = preset.Default(here, o.Quick)
+		plan, err = o.Question.Plan(here, o.Quick)
 	}
 	if err != nil {
 		return plan, err

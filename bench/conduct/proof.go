@@ -81,7 +81,7 @@ func proofEnds(arm bench.Arm, run bench.Run) (ends []end, why string) {
 		return nil, fmt.Sprintf("it has %d shares, and the arm %d paths", len(each), len(paths))
 	}
 	for i, p := range paths {
-		claimed := claimOf(arm.Workload, each[i], p)
+		claimed := claimWithLoad(arm.Workload, each[i], p)
 		if claimed.bytes == 0 && claimed.packets == 0 {
 			return nil, fmt.Sprintf("nothing arrived at %s", p.To.Name)
 		}

@@ -118,7 +118,7 @@ func checkRelayed(arm bench.Arm, each []bench.Run) string {
 		var all claims
 		for j, o := range paths {
 			if o.Via == p.Via {
-				all = all.addClaims(claimOf(arm.Workload, each[j], o))
+				all = all.addClaims(claimWithLoad(arm.Workload, each[j], o))
 			}
 		}
 		var in, out bool

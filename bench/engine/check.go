@@ -20,6 +20,7 @@ const (
 	maxSpread   = 1 << 16 // sources and MACs
 	maxRate     = 1e13
 	maxBurst    = 64 // UDP_MAX_SEGMENTS of kernels before 6.9 (linux/udp.h)
+	maxDSCP     = 63
 )
 
 // Check returns w with its zero values replaced by the engine's defaults, or an error that names
@@ -63,16 +64,15 @@ func Check(w bench.Workload) (bench.Workload, error) {
 		{"sources", float64(w.Sources), 1, float64(spread)},
 		{"MACs", float64(w.MACs), 1, float64(spread)},
 		{"burst", float64(w.Burst), 1, float64(burst)},
+		{"DSCP", float64(w.DSCP), 0, maxDSCP},
+		{"load", w.Load, 0, 1},
 	} {
 		if !(f.value >= f.least && f.value <= f.top) || math.IsNaN(f.value) {
 			return w, fmt.Errorf("%s %g: want %g to %g for %s", f.name, f.value, f.least, f.top, w.Kind)
 		}
 	}
-	if w.Kind == bench.Stream && w.Rate != 0 {
-		return w, fmt.Errorf("rate %g: a stream goes as fast as it can: leave the rate out, or send datagrams", w.Rate)
-	}
-	if w.Kind == bench.Connect && w.Rate != 0 {
-		return w, fmt.Errorf("rate %g: connections follow one another as fast as they are answered: leave the rate out", w.Rate)
+	if w.Kind == bench.Packets && w.DSCP != 0 {
+		return w, fmt.Errorf("DSCP %d with %s: its frames have none: leave it out, or send datagrams", w.DSCP, w.Kind)
 	}
 	if w.UDP && w.Kind != bench.Request {
 		return w, fmt.Errorf("udp with %s: it is for %s: leave it out", w.Kind, bench.Request)
@@ -100,7 +100,7 @@ func checkOwn(own, asked bench.Workload) (bench.Workload, error) {
 func sizeBounds(w bench.Workload) (low, high, usual int) {
 	switch {
 	case w.Kind == bench.Stream:
-		return 1, maxWrite, 128 << 10
+		return 1, maxWrite, writeSize(w)
 	case w.Kind == bench.Packets:
 		return LeastFrame(false), maxFrame, 0
 	case w.Kind == bench.Datagram:
@@ -109,4 +109,15 @@ func sizeBounds(w bench.Workload) (low, high, usual int) {
 		return headerSize, maxDatagram, 64
 	}
 	return headerSize, maxWrite, 64
+}
+
+// writeSize returns the size of a stream's writes where the workload has none. At a rate, a write is
+// the part of a millisecond, but neither smaller than a segment nor larger than without a rate: larger
+// ones would be bursts with pauses between them.
+func writeSize(w bench.Workload) int {
+	const least, most, writes = 1448, 128 << 10, 1000
+	if w.Rate == 0 {
+		return most
+	}
+	return min(most, max(least, int(w.Rate/8/writes)/max(1, w.Streams)))
 }

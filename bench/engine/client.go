@@ -176,7 +176,7 @@ func (c client) openLoad(ctx context.Context, w bench.Workload, p *peer, t *tap)
 func (c client) connectStreams(ctx context.Context, w bench.Workload) ([]net.Conn, error) {
 	var conns []net.Conn
 	for i := range w.Streams {
-		conn, err := c.dialStream(ctx, networkOf(w), options{device: c.from.Interface, window: w.Window}, uint32(i))
+		conn, err := c.dialStream(ctx, networkOf(w), options{device: c.from.Interface, window: w.Window, dscp: w.DSCP}, uint32(i))
 		if err != nil {
 			return conns, fmt.Errorf("stream %d of %d: %w", i+1, w.Streams, err)
 		}
@@ -205,9 +205,9 @@ func (c client) joinStreams(ctx context.Context, p *peer, conns []net.Conn) erro
 	return fmt.Errorf("the server does not see all %d streams: something between the ends drops what goes to port %d: look for a firewall", len(conns), c.to.Port())
 }
 
-// dialQuestion connects for one question, and sends it with the ticket.
-func (c client) dialQuestion(ctx context.Context, stream uint32, question []byte) (net.Conn, error) {
-	return c.dialStream(ctx, "tcp", options{device: c.from.Interface}, stream, question...)
+// dialQuestion connects for one question of a DSCP, and sends it with the ticket.
+func (c client) dialQuestion(ctx context.Context, dscp int, stream uint32, question []byte) (net.Conn, error) {
+	return c.dialStream(ctx, "tcp", options{device: c.from.Interface, dscp: dscp}, stream, question...)
 }
 
 // dialStream connects and shows the ticket of a stream, with the data that follows it.

@@ -20,7 +20,8 @@ import (
 // stream has one connection at a time.
 type connector struct {
 	*asker
-	dial  func(ctx context.Context, stream uint32, question []byte) (net.Conn, error)
+	dial  func(ctx context.Context, dscp int, stream uint32, question []byte) (net.Conn, error)
+	dscp  int
 	space namespace
 }
 
@@ -28,15 +29,22 @@ type connector struct {
 // caller must close its space.
 func (c client) openConnector(w bench.Workload) (*connector, error) {
 	space, err := openNamespace()
-	return &connector{asker: newAsker(make([]net.Conn, w.Streams), c.session, w), dial: c.dialQuestion, space: space}, err
+	return &connector{asker: newAsker(make([]net.Conn, w.Streams), c.session, w), dial: c.dialQuestion, dscp: w.DSCP, space: space}, err
 }
 
 func (c *connector) carryTraffic(ctx context.Context) error {
 	defer close(c.finished)
 	var g errgroup.Group
+	begun := time.Now()
 	for i := range c.counts {
 		g.Go(func() error {
-			err := c.space.runInside(func() error { return c.askQuestions(ctx, uint32(i), &c.counts[i]) })
+			question, answer := make([]byte, c.size), make([]byte, c.size)
+			err := c.space.runInside(func() error {
+				return c.askQuestions(ctx, c.firstDue(begun, i), &c.counts[i], func(number uint64) error {
+					putHeader(question, c.session, number)
+					return c.askOne(ctx, uint32(i), question, answer, number)
+				})
+			})
 			if err != nil {
 				return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: connect and ask: %w", i+1, len(c.counts), err))
 			}
@@ -46,30 +54,18 @@ func (c *connector) carryTraffic(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (c *connector) askQuestions(ctx context.Context, stream uint32, count *askerCount) error {
-	question, answer := make([]byte, c.size), make([]byte, c.size)
-	for number := uint64(0); !c.window.isOver(); number++ {
-		begun := time.Now()
-		putHeader(question, c.session, number)
-		count.sent.Add(1)
-		if err := c.askOne(ctx, stream, question, answer, number); err != nil {
-			c.recordUnanswered(begun, count)
-			return err
-		}
-		count.packets.Add(1)
-		c.recordDelay(begun, time.Now(), count)
-	}
-	return nil
-}
-
-// askOne connects, asks, and waits for the answer and the end of the connection.
+// askOne connects, asks, and waits for the answer and the end of the connection, for connectTime at most.
 func (c *connector) askOne(ctx context.Context, stream uint32, question, answer []byte, number uint64) error {
-	conn, err := c.dial(ctx, stream, question)
+	until := time.Now().Add(connectTime)
+	bounded, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	conn, err := c.dial(bounded, c.dscp, stream, question)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	defer closedBy(ctx, []net.Conn{conn})()
+	_ = conn.SetDeadline(until) // only a closed one refuses, as Read reports
 	if err := waitForAnswer(conn, answer, c.session, number); err != nil {
 		return err
 	}

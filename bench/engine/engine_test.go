@@ -337,7 +337,7 @@ func TestConnectNeedsTheToken(t *testing.T) {
 	asked := Marks{Begin: func() {
 		failed := netns.Run(p.netns[0], func() error {
 			c := client{from: Local{Address: p.address[0]}, to: s.Addr(), token: s.Remote().Token, session: 1}
-			conn, err := c.dialQuestion(ctx, 0, make([]byte, 64))
+			conn, err := c.dialQuestion(ctx, 0, 0, make([]byte, 64))
 			if err != nil {
 				return err
 			}

@@ -41,8 +41,8 @@ type Engine struct {
 func Engines() []Engine {
 	return []Engine{
 		{Name: Own, Kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Connect, bench.Packets}, Held: true},
-		{Name: Iperf3, Kinds: []bench.Kind{bench.Stream, bench.Datagram}, Program: "iperf3", Package: "iperf3", Task: "iperf3"},
-		{Name: Iperf2, Kinds: []bench.Kind{bench.Stream, bench.Datagram}, Program: "iperf", Package: "iperf", Task: "iperf"},
+		{Name: Iperf3, Kinds: []bench.Kind{bench.Stream}, Program: "iperf3", Package: "iperf3", Task: "iperf3"},
+		{Name: Iperf2, Kinds: []bench.Kind{bench.Stream}, Program: "iperf", Package: "iperf", Task: "iperf"},
 		{Name: Pktgen, Kinds: []bench.Kind{bench.Packets}, Task: "kpktgend_", SenderOnly: true, ToMAC: true},
 		{Name: Ping, Kinds: []bench.Kind{bench.Echo}, Program: "ping", Package: "iputils-ping", SenderOnly: true},
 	}

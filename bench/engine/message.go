@@ -9,7 +9,7 @@ import (
 )
 
 // protocol changes when two ends would misunderstand each other.
-const protocol = 4
+const protocol = 5
 
 // said is the kind of a message.
 type said string

@@ -15,10 +15,10 @@ import (
 func TestParseMessage(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"says":"ready"}`, ""},
-		{`{"says":"hello","protocol":4,"workload":{"kind":"stream"}}`, ""},
+		{`{"says":"hello","protocol":5,"workload":{"kind":"stream"}}`, ""},
 		{`{"says":"other","run":{"seconds":1}}`, ""},
-		{`{"says":"hello","protocol":4}`, `"hello" without a workload`},
-		{`{"says":"hello","protocol":1,"workload":{}}`, "protocol 1, this one 4: use one version"},
+		{`{"says":"hello","protocol":5}`, `"hello" without a workload`},
+		{`{"says":"hello","protocol":1,"workload":{}}`, "protocol 1, this one 5: use one version"},
 		{`{"says":"result"}`, `"result" without a run`},
 		{`{"says":"other","run":{"seconds":0}}`, `"other" without a run`},
 		{`{"says":"other","run":{"seconds":-1}}`, `"other" without a run`},
@@ -34,7 +34,7 @@ func TestParseMessage(t *testing.T) {
 }
 
 func FuzzParseMessage(f *testing.F) {
-	f.Add([]byte(`{"says":"hello","protocol":4,"workload":{"kind":"datagram","seconds":1,"rate":1e9}}`))
+	f.Add([]byte(`{"says":"hello","protocol":5,"workload":{"kind":"datagram","seconds":1,"rate":1e9}}`))
 	f.Add([]byte(`{"says":"other","run":{"seconds":0.5,"retransmits":3},"total":7}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		m, err := parseMessage(line)
@@ -110,7 +110,9 @@ func TestCheck(t *testing.T) {
 		{"too large", func(w *bench.Workload) { w.Kind, w.UDP, w.Size = bench.Request, true, 1<<16 }, "want 16 to 65507"},
 		{"frame", func(w *bench.Workload) { w.Kind, w.Size = bench.Packets, 59 }, "size 59 for packets: want 60 to"},
 		{"window", func(w *bench.Workload) { w.Window = -5 }, "window -5: want 0 to"},
-		{"rate", func(w *bench.Workload) { w.Rate = 1 }, "rate 1: a stream goes as fast as it can"},
+		{"DSCP", func(w *bench.Workload) { w.DSCP = 64 }, "DSCP 64: want 0 to 63"},
+		{"DSCP of frames", func(w *bench.Workload) { w.Kind, w.DSCP = bench.Packets, 46 }, "its frames have none"},
+		{"load", func(w *bench.Workload) { w.Load = 1.5 }, "load 1.5: want 0 to 1"},
 		{"UDP", func(w *bench.Workload) { w.UDP = true }, "udp with stream: it is for request"},
 		{"flows", func(w *bench.Workload) { w.Flows = 2 }, "flows 2: want 1 to 1 for stream"},
 		{"many flows", func(w *bench.Workload) { w.Kind, w.Flows = bench.Packets, 65000 }, "flows 65000: want 1 to 60000"},

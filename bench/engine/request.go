@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -23,6 +22,9 @@ const (
 	digits = 3
 	// answerTime is the time after which an answer by UDP counts as lost.
 	answerTime = time.Second
+	// connectTime is the time after which a question with a connection of its own counts as lost. The
+	// kernel sends a lost SYN again after 1 and 3 s (tcp_syn_retries in tcp(7)).
+	connectTime = 5 * time.Second
 )
 
 // asker asks questions, on each connection one at a time, and measures how long the
@@ -93,9 +95,15 @@ func (a *asker) carryTraffic(ctx context.Context) error {
 	begun := time.Now()
 	for i, conn := range a.conns {
 		g.Go(func() error {
-			// The connections' questions are spread over the interval.
-			first := begun.Add(a.interval / time.Duration(len(a.conns)) * time.Duration(i))
-			if err := a.askQuestions(ctx, conn, first, &a.counts[i]); err != nil {
+			question, answer := make([]byte, a.size), make([]byte, a.size)
+			err := a.askQuestions(ctx, a.firstDue(begun, i), &a.counts[i], func(number uint64) error {
+				putHeader(question, a.session, number)
+				if _, err := conn.Write(question); err != nil && !isPassing(err) {
+					return err
+				}
+				return waitForAnswer(conn, answer, a.session, number)
+			})
+			if err != nil {
 				return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: ask: %w", i+1, len(a.conns), err))
 			}
 			return nil
@@ -104,28 +112,36 @@ func (a *asker) carryTraffic(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (a *asker) askQuestions(ctx context.Context, conn net.Conn, due time.Time, count *askerCount) error {
+// firstDue returns when the first question of a connection is due, for those that began at the same
+// time. Their questions are spread over the interval.
+func (a *asker) firstDue(begun time.Time, connection int) time.Time {
+	return begun.Add(a.interval / time.Duration(len(a.conns)) * time.Duration(connection))
+}
+
+// askQuestions asks one question after the other from due on, until all of the window are asked or
+// ctx has ended. ask returns when the question is answered. A timeout makes the question a lost one.
+func (a *asker) askQuestions(ctx context.Context, due time.Time, count *askerCount, ask func(number uint64) error) error {
 	if a.interval > 0 {
 		defer wakePrecisely()()
 	}
-	question, answer := make([]byte, a.size), make([]byte, a.size)
 	for number := uint64(0); ; number++ {
 		if a.interval == 0 {
 			due = time.Now()
 		} else {
 			pauseUntil(ctx, due)
 		}
-		putHeader(question, a.session, number)
-		_, err := conn.Write(question)
-		if err == nil || isPassing(err) {
-			count.sent.Add(1)
-			err = waitForAnswer(conn, answer, a.session, number)
+		if ctx.Err() != nil {
+			a.recordUnanswered(due, count)
+			return nil
 		}
+		count.sent.Add(1)
+		err := ask(number)
+		var failed net.Error
 		switch {
 		case ctx.Err() != nil:
 			a.recordUnanswered(due, count)
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.As(err, &failed) && failed.Timeout():
 			count.lost.Add(1)
 			a.recordDelay(due, time.Now(), count) // a lost question counts in the percentiles too
 		case err != nil:
@@ -136,10 +152,9 @@ func (a *asker) askQuestions(ctx context.Context, conn net.Conn, due time.Time, 
 			a.recordDelay(due, time.Now(), count)
 		}
 		due = due.Add(a.interval)
-		if a.window.isOver() {
-			if a.interval > 0 { // else the last one was answered, and no other is due
-				a.recordUnanswered(due, count)
-			}
+		// A question that was due in the window and is held up by this one is asked late, since its
+		// time until now would be too short.
+		if a.window.isOver() && (a.interval == 0 || !a.window.holdsTime(due)) {
 			return nil
 		}
 	}
@@ -227,6 +242,14 @@ func (a *asker) addFigures(run *bench.Run) error {
 		Count: uint64(all.TotalCount()), Min: us(all.Min()), Mean: all.Mean() / 1000,
 		P50: us(all.ValueAtQuantile(50)), P90: us(all.ValueAtQuantile(90)), P99: us(all.ValueAtQuantile(99)),
 		P999: us(all.ValueAtQuantile(99.9)), Max: us(all.Max()), Histogram: string(text),
+	}
+	for _, bar := range all.Distribution() {
+		if bar.Count == 0 {
+			continue
+		}
+		bin := bench.BinOf(us(bar.From))
+		run.Delays.Bins = append(run.Delays.Bins, make([]uint64, max(0, bin+1-len(run.Delays.Bins)))...)
+		run.Delays.Bins[bin] += uint64(bar.Count)
 	}
 	return nil
 }

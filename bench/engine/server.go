@@ -161,6 +161,7 @@ func (s *Server) welcome(w bench.Workload, first arrival) func(context.Context, 
 			a.turnAway()
 			return
 		}
+		_ = onConn(a.conn, options{dscp: w.DSCP}.setOptions) // only a closed one refuses, as answerOnce finds
 		answerOnce(ctx, a.conn, w.Size)
 	}
 }
@@ -201,7 +202,7 @@ func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workloa
 		}
 		conns[a.stream] = a.conn
 		there++
-		if err := onConn(a.conn, options{window: w.Window}.setOptions); err != nil {
+		if err := onConn(a.conn, options{window: w.Window, dscp: w.DSCP}.setOptions); err != nil {
 			return conns, err
 		}
 	}
@@ -229,7 +230,7 @@ func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workl
 			if !ok || !first.admitsTicket(t, from.Addr().Unmap().WithZone("")) || !isVacant(conns, t.stream) {
 				continue
 			}
-			o := options{device: s.local.Interface, window: w.Window, sharing: true}
+			o := options{device: s.local.Interface, window: w.Window, sharing: true, dscp: w.DSCP}
 			d := net.Dialer{LocalAddr: s.udp.LocalAddr(), Control: o.setBeforeBind}
 			if conns[t.stream], err = d.DialContext(ctx, "udp", from.String()); err != nil {
 				return fmt.Errorf("stream %d of %d: %w", t.stream+1, len(conns), err)

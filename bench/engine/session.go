@@ -74,7 +74,7 @@ func isQuestion(k bench.Kind) bool { return k == bench.Request || k == bench.Con
 func newLoad(w bench.Workload, number uint64, conns []net.Conn, active bool) load {
 	switch {
 	case w.Kind == bench.Stream && active:
-		return newStreamSource(conns, w.Size)
+		return newStreamSource(conns, w)
 	case w.Kind == bench.Stream:
 		return newStreamSink(conns)
 	case w.Kind == bench.Datagram && active:

@@ -15,6 +15,7 @@ type options struct {
 	device  string // SO_BINDTODEVICE; empty: the routes decide
 	window  int    // SO_SNDBUF and SO_RCVBUF, bytes; 0: the kernel's own
 	sharing bool   // SO_REUSEPORT
+	dscp    int    // of all packets; 0: the kernel's own
 }
 
 // setBeforeBind sets the options before the socket is bound or connects, so that a
@@ -34,8 +35,8 @@ func (o options) setOptions(fd int) error {
 			return fmt.Errorf("share a port: %w", err)
 		}
 	}
-	if o.window == 0 {
-		return nil
+	if err := setDSCP(fd, o.dscp); err != nil || o.window == 0 {
+		return err
 	}
 	for _, b := range []struct {
 		option, force int
@@ -51,6 +52,21 @@ func (o options) setOptions(fd int) error {
 		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, b.option); err != nil || got/2 < o.window {
 			return fmt.Errorf("window %d: the kernel gives a %s of %d bytes: ask for no more, or raise %s", o.window, b.name, got/2, b.sysctl)
 		}
+	}
+	return nil
+}
+
+// setDSCP sets the upper six bits of a socket's IP_TOS or IPV6_TCLASS. The lower two belong to ECN.
+func setDSCP(fd, dscp int) error {
+	if dscp == 0 {
+		return nil
+	}
+	level, option := unix.IPPROTO_IP, unix.IP_TOS
+	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && domain == unix.AF_INET6 {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
+	if err := unix.SetsockoptInt(fd, level, option, dscp<<2); err != nil {
+		return fmt.Errorf("set DSCP %d: %w", dscp, err)
 	}
 	return nil
 }

@@ -25,15 +25,19 @@ func sumCounters(counters []counter) (n uint64) {
 	return n
 }
 
-// streamSource writes to TCP connections, as much as they take.
+// streamSource writes to TCP connections, as much as they take or at a rate.
 type streamSource struct {
 	conns []net.Conn
 	size  int       // of a write, bytes
+	rate  float64   // writes a second of each connection; 0: as many as it takes
 	bytes []counter // that the kernel took, by connection
 }
 
-func newStreamSource(conns []net.Conn, size int) *streamSource {
-	return &streamSource{conns: conns, size: size, bytes: make([]counter, len(conns))}
+func newStreamSource(conns []net.Conn, w bench.Workload) *streamSource {
+	return &streamSource{
+		conns: conns, size: w.Size, bytes: make([]counter, len(conns)),
+		rate: w.Rate / 8 / float64(w.Size) / float64(len(conns)),
+	}
 }
 
 func (s *streamSource) carryTraffic(ctx context.Context) error {
@@ -44,17 +48,29 @@ func (s *streamSource) carryTraffic(ctx context.Context) error {
 			// Go turns Nagle's algorithm off. Small writes must be sent as for a program that sets
 			// no option.
 			_ = conn.(*net.TCPConn).SetNoDelay(false) // only a closed connection refuses, as Write reports
-			data := make([]byte, s.size)
-			for {
-				n, err := conn.Write(data)
-				s.bytes[i].Add(uint64(n))
-				if err != nil {
-					return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: send: %w", i+1, len(s.conns), err))
-				}
+			if err := s.writeTo(ctx, conn, &s.bytes[i]); err != nil {
+				return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: send: %w", i+1, len(s.conns), err))
 			}
+			return nil
 		})
 	}
 	return g.Wait()
+}
+
+// writeTo writes to one connection until ctx ends.
+func (s *streamSource) writeTo(ctx context.Context, conn net.Conn, bytes *counter) error {
+	if s.rate > 0 {
+		defer wakePrecisely()()
+	}
+	data, schedule := make([]byte, s.size), pace{rate: s.rate}
+	for schedule.nextDue(ctx, 1) > 0 {
+		n, err := conn.Write(data)
+		bytes.Add(uint64(n))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readTally asks the kernel for the number of retransmitted segments, and the size of a full one

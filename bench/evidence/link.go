@@ -57,6 +57,9 @@ func (r Reader) netLinks() ([]link, error) {
 	return links, nil
 }
 
+// VLANDriver is the driver of a VLAN's interface on a NIC, as ethtool gives it (net/8021q/vlan_dev.c).
+const VLANDriver = "802.1Q VLAN Support"
+
 // forgetMadeUp removes speeds that are not those of hardware, such as the 10000 Mb/s that veth
 // makes up. The speed of a bond is the kernel's sum of its members that send
 // (bond_ethtool_get_link_ksettings), and that of a VLAN is the speed of the interface below it.
@@ -68,7 +71,7 @@ func (r Reader) forgetMadeUp(links []link) {
 			return i >= 0
 		}
 		under := r.interfacesUnder(name)
-		return len(under) > 0 && slices.Contains([]string{"bonding", "802.1Q VLAN Support"}, links[i].Driver) && !slices.ContainsFunc(under, func(u string) bool { return !hardware(u) })
+		return len(under) > 0 && slices.Contains([]string{"bonding", VLANDriver}, links[i].Driver) && !slices.ContainsFunc(under, func(u string) bool { return !hardware(u) })
 	}
 	for i := range links {
 		if !hardware(links[i].Name) {

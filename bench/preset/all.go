@@ -56,6 +56,10 @@ func standFor(word string, f bench.Figure) bench.Figure {
 	return f
 }
 
+func figureRatio(name string, v float64, unit, arm, base string) bench.Figure {
+	return bench.Figure{Name: name, Value: v, Unit: unit, Arm: arm, Base: base}
+}
+
 func figureText(name, text string) bench.Figure { return bench.Figure{Name: name, Text: text} }
 
 // iperf3Stream returns the workload of iperf3 in the reports: one stream, with iperf3's defaults.
@@ -91,10 +95,7 @@ func sizeVariants(w bench.Workload, quick bool) (all []variant) {
 		if quick && !slices.Contains([]int{0, 4, 8, 13}, i) {
 			continue
 		}
-		name := fmt.Sprintf("%d B", size)
-		if size >= 1<<10 {
-			name = fmt.Sprintf("%d KiB", size>>10)
-		}
+		name := nameSize(size)
 		w.Size = size
 		there, back := w, w
 		back.Reverse = true
@@ -226,13 +227,14 @@ func packetPresets() []Preset {
 	return []Preset{
 		{
 			Name: "m10", Report: "R4", About: "UDP of 64 B (pktgen), 1 sender to 1 receiver on another host",
-			Printed: []bench.Figure{standFor("VF", figureMpps("R4 VF received", 1.9)), figureText("R4 VF sent", "3.5 Mpps"), figureText("R4 sending, over VXLAN and VLAN", "+1196 % / +677 %")},
-			Needs:   "a VF at both ends, best beside another path",
-			recipe:  recipe{workload: small, takes: isAnyPath, lacks: "any path"},
+			Printed: []bench.Figure{standFor("VF", figureMpps("R4 VF received", 1.9)), {Name: "R4 VF sent", Arm: "VF", Value: 3.5, Unit: bench.SentUnit},
+				figureRatio("R4 VF to VXLAN, +1196 %", 12.96, bench.SentRatioUnit, "VF", "overlay"), figureRatio("R4 VF to VLAN, +677 %", 7.77, bench.SentRatioUnit, "VF", "VLAN")},
+			Needs:  "a VF at both ends, best beside an overlay and a VLAN of a NIC",
+			recipe: recipe{workload: small, takes: isAnyPath, lacks: "any path"},
 		},
 		{
 			Name: "m11", Report: "R4", About: "UDP of 64 B (pktgen), 3 senders to 1 receiver",
-			Printed: []bench.Figure{figureText("R4 VF over VXLAN", "+363 %"), figureText("R4 VF over VLAN", "+171 %")},
+			Printed: []bench.Figure{figureRatio("R4 VF to VXLAN, +363 %", 4.63, bench.RatioUnit, "VF", "overlay"), figureRatio("R4 VF to VLAN, +171 %", 2.71, bench.RatioUnit, "VF", "VLAN")},
 			Needs:   "three senders on one host, an interface each: --from three times", Instead: "the report had three senders with a VF each; instead the one that is here sends with three threads (--from may be given three times)",
 			recipe: recipe{workload: changeWorkload(small, func(w *bench.Workload) { w.Engine, w.Streams = engine.Own, 3 }), takes: isAnyPath, lacks: "any path", atOnce: toOne},
 		},
@@ -262,7 +264,7 @@ func packetPresets() []Preset {
 			Refused: "it needs DPDK, which Culvert does not bring, and what the kernel forwards says nothing of it: m10 shows what one core receives without DPDK",
 		},
 		{
-			Name: "m16", Report: "R4", About: "64 B over N VFs of one X520 at once", Printed: []bench.Figure{figureMpps("R4 total", 11.2), figureText("R4 each", "11.2/N Mpps")},
+			Name: "m16", Report: "R4", About: "64 B over N VFs of one X520 at once", Printed: []bench.Figure{figureMpps("R4 total", 11.2), {Name: "R4 each, 11.2/N", Value: 11.2, Unit: bench.EachUnit}},
 			Needs: "N VFs of one PF, with a sender each: --from N times, and --to once or N times", Instead: "the report loaded N VFs at once; instead the one that is here is loaded: N is 1 (--from may be given N times)",
 			recipe: recipe{workload: small, takes: vfPods, lacks: "pods, containers or guests with a VF at both ends", atOnce: ofOnePF},
 		},

@@ -270,11 +270,14 @@ func (p *Plan) Shorten(seconds float64) {
 func (p *Plan) Roughen() {
 	for i := range p.Arms {
 		w := &p.Arms[i].Workload
-		if w.Warmup = 0; w.Kind == bench.Echo {
+		if w.Load == 0 { // else TCP has to reach its rate first
+			w.Warmup = 0
+		}
+		if w.Kind == bench.Echo {
 			w.Seconds, w.Rate = 2, 5
 		}
 	}
-	p.addNote("rough: no run warms up, pings are five in a second, and what the generators make is not measured")
+	p.addNote("rough: no run warms up but those with a load, pings are five in a second, and what the generators make is not measured")
 }
 
 // Burst makes Culvert's own engine send packets in bursts of the given number of frames, and
@@ -331,16 +334,34 @@ func placeFigures(printed []bench.Figure, arms []bench.Arm) (out []bench.Figure)
 		if f.Text == "" {
 			alike = mostAlike(f.Arm, arms)
 		}
-		f.Arm = ""
+		placed := f
+		placed.Arm, placed.Base = "", ""
 		if len(alike) == 0 {
-			out = append(out, f)
+			out = append(out, placed)
 		}
 		for _, a := range alike {
-			f.Arm = a.Name
-			out = append(out, f)
+			placed.Arm = a.Name
+			if f.Base != "" {
+				placed.Base = findBase(f.Base, a, arms)
+			}
+			if placed.Value = f.Value; f.Unit == bench.EachUnit {
+				placed.Value /= float64(len(a.Paths()))
+			}
+			out = append(out, placed)
 		}
 	}
 	return out
+}
+
+// findBase returns the arm to which an arm has a printed ratio: the first of those with the words that
+// carries the same workload between ends of the same kind, or "" if none does.
+func findBase(words string, of bench.Arm, arms []bench.Arm) string {
+	for _, a := range mostAlike(words, arms) {
+		if a.Workload == of.Workload && a.Path.Ends == of.Path.Ends && len(a.Also) == len(of.Also) {
+			return a.Name
+		}
+	}
+	return ""
 }
 
 // mostAlike returns the arms with the words in their name, ends or network. If some of these are
@@ -446,36 +467,4 @@ func connectArms(streams []bench.Arm) (all []bench.Arm) {
 		}
 	}
 	return all
-}
-
-// Default returns the plan without a preset: TCP over the software path and the VF path, side by
-// side, between pods or guests if there are any.
-func Default(h Here, quick bool) (Plan, error) {
-	w := bench.Workload{Kind: bench.Stream, Engine: engine.Own, Seconds: 10, Warmup: 1, Streams: 1}
-	plan := Plan{Repeats: 6}
-	if quick {
-		plan.Repeats, w = 3, shortenRun(w)
-	}
-	within := slices.ContainsFunc(h.Paths, isInner)
-	for _, p := range h.Paths {
-		if within == isInner(p) {
-			plan.Arms = append(plan.Arms, bench.Arm{Path: p, Workload: w})
-		}
-	}
-	if h.Service {
-		plan.Arms = append(plan.Arms, connectArms(plan.Arms)...)
-	}
-	if len(plan.Arms) == 0 {
-		return Plan{}, fmt.Errorf("there is no path between these ends: no address of one is answered from the other, both ways; " +
-			"look at their interfaces, addresses and routes (ip addr, ip route)")
-	}
-	has := func(network string) bool {
-		return slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Network == network })
-	}
-	if !has("VF") && !has("bond") { // whose members may be VFs
-		plan.addNote("there is no VF at both ends: only software paths are measured")
-	} else if len(slices.DeleteFunc(slices.Clone(h.Paths), isVF)) == 0 {
-		plan.addNote("there is no path beside the VF's: nothing to compare it with")
-	}
-	return plan, nil
 }

@@ -167,7 +167,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestDefault(t *testing.T) {
-	plan, err := Default(cluster(), false)
+	plan, err := (Question{}).Plan(cluster(), false)
 	if err != nil || len(plan.Arms) != 4 || plan.Repeats != 6 || len(plan.Notes) != 0 {
 		t.Errorf("%+v, %v", plan, err)
 	}
@@ -177,17 +177,17 @@ func TestDefault(t *testing.T) {
 	}{{isVF, "nothing to compare"}, {isOverlay, "there is no VF"}} {
 		h := cluster()
 		h.Paths = slices.DeleteFunc(h.Paths, func(p bench.Path) bool { return !c.take(p) })
-		plan, err := Default(h, true)
+		plan, err := (Question{}).Plan(h, true)
 		if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], c.want) {
 			t.Errorf("%+v, %v", plan, err)
 		}
 	}
 	guest := Here{Paths: []bench.Path{{Ends: "VM-node", Network: "virtio"}, {Ends: "VM-pod", Network: "VF"}}}
-	if plan, err := Default(guest, true); err != nil || len(plan.Arms) != 1 || plan.Arms[0].Path.Ends != "VM-pod" {
+	if plan, err := (Question{}).Plan(guest, true); err != nil || len(plan.Arms) != 1 || plan.Arms[0].Path.Ends != "VM-pod" {
 		t.Errorf("from a guest: %+v, %v", plan, err)
 	}
 	bond := Here{Paths: []bench.Path{{Ends: "pod-pod", Network: "bond"}}}
-	if plan, err := Default(bond, true); err != nil || len(plan.Arms) != 1 || len(plan.Notes) != 0 {
+	if plan, err := (Question{}).Plan(bond, true); err != nil || len(plan.Arms) != 1 || len(plan.Notes) != 0 {
 		t.Errorf("a bond: %+v, %v", plan, err)
 	}
 	vf := bench.Path{Ends: "pod-pod", Network: "VF"}
@@ -195,14 +195,14 @@ func TestDefault(t *testing.T) {
 	service.Network, service.Service = "service", netip.MustParseAddr("10.96.0.7")
 	overlay := bench.Path{Ends: "pod-pod", Network: "overlay", To: bench.End{Address: netip.MustParseAddr("10.244.1.2")}}
 	var got []string
-	plan, err = Default(Here{Paths: []bench.Path{overlay, vf, service}, Service: true}, true)
+	plan, err = (Question{}).Plan(Here{Paths: []bench.Path{overlay, vf, service}, Service: true}, true)
 	for _, a := range plan.Arms {
 		got = append(got, fmt.Sprint(a.Path.Network, " ", a.Workload.Kind))
 	}
 	if diff := cmp.Diff([]string{"overlay stream", "VF stream", "service stream", "VF connect", "service connect"}, got); err != nil || diff != "" {
 		t.Errorf("to a Service: %v; -want +got:\n%s", err, diff)
 	}
-	if _, err := Default(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
+	if _, err := (Question{}).Plan(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
 		t.Error(err)
 	}
 }
@@ -346,6 +346,42 @@ func TestVFFiguresStandBesideVFs(t *testing.T) {
 	for name, want := range map[string]string{"veth": "", "VF": "VF"} {
 		if got := placeFigures(printed, []bench.Arm{{Name: name}})[0].Arm; got != want {
 			t.Errorf("beside %s: %q", name, got)
+		}
+	}
+}
+
+// R4's ratios stand beside the arms over a VF with those over an overlay and a VLAN, of the same
+// workload, and the share of one VF of several is the total by their number.
+func TestRatiosStandBesidePairs(t *testing.T) {
+	h := Here{Lacks: func(string) string { return "" }}
+	for _, network := range []string{"VF", "overlay", "VLAN"} {
+		h.Paths = append(h.Paths, crossed(network, pods("n1", network, map[string]string{"VF": "p0"}[network], "a", "b", "c"), pods("n2", network, map[string]string{"VF": "p0"}[network], "r"))...)
+	}
+	for preset, want := range map[string][]string{
+		"m10": {"R4 VF to VXLAN, +1196 %: VF to overlay 12.96 x sent", "R4 VF to VLAN, +677 %: VF to VLAN 7.77 x sent"},
+		"m11": {"R4 VF to VXLAN, +363 %: VF to overlay 4.63 x", "R4 VF to VLAN, +171 %: VF to VLAN 2.71 x"},
+		"m16": {"R4 each, 11.2/N: VF 3.73 Mpps each"},
+	} {
+		plan, err := find(t, preset).Plan(h, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range plan.Arms {
+			plan.Arms[i].Name = plan.Arms[i].Path.Network
+		}
+		var got []string
+		for _, f := range plan.Printed(plan.Arms) {
+			to := f.Arm
+			if f.Base != "" {
+				to += " to " + f.Base
+			}
+			got = append(got, fmt.Sprintf("%s: %s %.3g %s", f.Name, to, f.Value, f.Unit))
+		}
+		for _, line := range want {
+			line = strings.Replace(line, "12.96", "13", 1)
+			if !slices.Contains(got, line) {
+				t.Errorf("%s: %q is not among %q", preset, line, got)
+			}
 		}
 	}
 }

@@ -39,7 +39,7 @@ func barFigures(r bench.Result) []figure {
 // same ends as the sentence's, unless the first chart of medians has no other arms. The page begins
 // with the first.
 func firstFigures(r bench.Result) []figure {
-	all := slices.Concat(barFigures(r), sweepFigures(r), delayFigures(r))
+	all := slices.Concat(barFigures(r), sweepFigures(r), delayFigures(r), histogramFigures(r))
 	best, found := headline(r)
 	if !found {
 		return all

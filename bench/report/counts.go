@@ -33,12 +33,26 @@ func countArms(r bench.Result) (out []counted) {
 			continue
 		}
 		c := counted{Arm: arm.Name, Retransmits: formatSpan(again, 1), Sent: bench.Number(bench.Median(sent)), Lost: formatSpan(lost, 1), Cwnd: "-"}
+		if arm.Workload.Kind == bench.Datagram && len(lost) > 0 {
+			c.Lost += ", " + formatLoss(r.Counted(i))
+		}
 		if len(window) > 0 {
 			c.Cwnd = formatSpan(window, 1024) + " KiB"
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// formatLoss prints the median of the parts that were lost.
+func formatLoss(runs []bench.Run) string {
+	var parts []float64
+	for _, run := range runs {
+		if run.Sent > 0 {
+			parts = append(parts, 100*float64(run.Lost)/float64(run.Sent))
+		}
+	}
+	return bench.Number(bench.Median(parts)) + " %"
 }
 
 // knowsLoss reports whether a run counts lost frames. If fewer frames arrived than were sent and

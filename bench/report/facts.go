@@ -215,8 +215,14 @@ func listPrinted(r bench.Result) []beside {
 		if b.Printed == "" {
 			b.Printed = bench.Number(f.Value) + " " + f.Unit
 		}
-		if i := slices.IndexFunc(r.Arms, func(a bench.Arm) bool { return a.Name == f.Arm }); i >= 0 {
+		if f.Base != "" {
+			b.Arm += " : " + f.Base
+		}
+		if i := armNamed(r, f.Arm); i >= 0 {
 			v, unit := valueHere(r, i, f.Unit)
+			if f.Unit == bench.RatioUnit || f.Unit == bench.SentRatioUnit {
+				v, unit = ratioHere(r, i, armNamed(r, f.Base), f.Unit), f.Unit
+			}
 			if !math.IsNaN(v) {
 				b.Here = bench.Number(v) + " " + unit
 				if f.Text == "" && f.Unit == unit && f.Value != 0 && unit != bench.RetransmitsUnit { // runs differ in length
@@ -232,6 +238,19 @@ func listPrinted(r bench.Result) []beside {
 // valueHere returns the median of an arm to show beside a figure of the given unit, and the
 // median's unit.
 func valueHere(r bench.Result, arm int, unit string) (float64, string) {
+	counted, a := r.Counted(arm), r.Arms[arm]
+	switch unit {
+	case bench.SentUnit:
+		return medianOf(counted, sentMpps), unit
+	case bench.EachUnit:
+		return medianOf(counted, func(run bench.Run) float64 {
+			least := math.Inf(1)
+			for _, one := range run.Each() {
+				least = math.Min(least, a.Main().Of(a, one))
+			}
+			return least
+		}), unit
+	}
 	if unit == "us" { // reports print the average that ping prints
 		if d, found := spreadOf(r, arm); found {
 			return d.Mean, unit
@@ -249,6 +268,42 @@ func valueHere(r bench.Result, arm int, unit string) (float64, string) {
 		}
 	}
 	return bench.Median(counts), unit
+}
+
+// armNamed returns the index of an arm, or -1 if there is none of the name.
+func armNamed(r bench.Result, name string) int {
+	return slices.IndexFunc(r.Arms, func(a bench.Arm) bool { return a.Name == name })
+}
+
+// ratioHere returns the ratio of two arms' medians, in one of the units of ratios, or NaN if there is no
+// second arm.
+func ratioHere(r bench.Result, arm, base int, unit string) float64 {
+	if base < 0 {
+		return math.NaN()
+	}
+	if unit == bench.SentRatioUnit {
+		return medianOf(r.Counted(arm), sentMpps) / medianOf(r.Counted(base), sentMpps)
+	}
+	return bench.Median(r.Values(arm, r.Arms[arm].Main())) / bench.Median(r.Values(base, r.Arms[base].Main()))
+}
+
+// sentMpps returns the rate at which a run's frames left, or NaN if it does not have their number.
+func sentMpps(run bench.Run) float64 {
+	if run.Sent == 0 {
+		return math.NaN()
+	}
+	return float64(run.Sent) / cmp.Or(run.SentSeconds, run.Seconds) / 1e6
+}
+
+// medianOf returns the median of a value of runs that have it.
+func medianOf(runs []bench.Run, value func(bench.Run) float64) float64 {
+	var all []float64
+	for i := range runs {
+		if v := value(runs[i]); !math.IsNaN(v) {
+			all = append(all, v)
+		}
+	}
+	return bench.Median(all)
 }
 
 // describeMachine describes a machine's fingerprint in one line.

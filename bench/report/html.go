@@ -23,6 +23,7 @@ type sheet struct {
 	Rows                   []row
 	Shares                 []shared
 	Trips                  []tripped
+	Loads                  []loaded
 	Counts                 []counted
 	Relays                 []relayed
 	Processors             []busied
@@ -54,7 +55,7 @@ func HTML(out io.Writer, r bench.Result) error {
 	err = t.Execute(&b, sheet{
 		Title: title, Sentence: Sentence(r), About: describeResult(r), Cares: cares, Voids: listVoids(r), Apart: bench.Apart(r),
 		Emulated: describeEmulation(r), Figures: firstFigures(r), Series: seriesFigures(r),
-		Rows: listRows(r), Shares: listShares(r), Trips: listTrips(r), Counts: countArms(r), Relays: listRelays(r), Processors: listProcessors(r), Queues: listQueues(r), Limits: listLimits(r), Beside: listPrinted(r), Places: listPlaces(r), Machines: r.Machines, Result: raw,
+		Rows: listRows(r), Shares: listShares(r), Trips: listTrips(r), Loads: listLoads(r), Counts: countArms(r), Relays: listRelays(r), Processors: listProcessors(r), Queues: listQueues(r), Limits: listLimits(r), Beside: listPrinted(r), Places: listPlaces(r), Machines: r.Machines, Result: raw,
 	})
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestRecompute(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import numpy, scipy").Run(); err != nil {
 		t.Skip("Python with numpy and scipy is not installed: tools/bootstrap test")
 	}
-	results := map[string]bench.Result{"made up": makeExample(), "several at once": makeSeveral(), "through the middle": makeMiddle()}
+	results := map[string]bench.Result{"made up": makeExample(), "several at once": makeSeveral(), "through the middle": makeMiddle(), "questions": makeLoaded(), "ratios": makeRatios()}
 	for _, name := range listExamples(t) {
 		raw, err := os.ReadFile(name)
 		if err != nil {
@@ -81,7 +81,8 @@ func TestRecompute(t *testing.T) {
 		{"made up", "32.0 %/Gb/s", "32.1 %/Gb/s"}, {"made up", "0.0772", "0.0773"}, {"made up", "25 %, 75 %", "26 %, 75 %"}, {"made up", "(6 of 6 runs)", "(5 of 6 runs)"},
 		{"made up", "overlay: core, worker01", "overlay: steal, worker01"}, {"several at once", "least : most 0.500", "least : most 0.600"},
 		{"several at once", "least : most                 0.500", "least : most                 0.600"}, {"through the middle", "1.20 Mpps", "1.30 Mpps"},
-		{"through the middle", "500 ns/packet", "400 ns/packet"},
+		{"through the middle", "500 ns/packet", "400 ns/packet"}, {"questions", "0.0196 Gb/s", "0.0197 Gb/s"}, {"questions", "1720, 10 %", "1720, 11 %"},
+		{"ratios", "0.58x", "0.59x"},
 	} {
 		r := results[c.result]
 		text, page := Text(r, screen.Look{Unicode: true}), drawPage(t, r)

@@ -179,12 +179,26 @@ func alone(r bench.Result) string {
 		if c := arm.Ceiling(); c > 0 {
 			s += ", " + formatPercent(e.Value/c) + " of what the wire can carry"
 		}
-		return s + "."
+		return s + besideLoads(r, i) + "."
 	}
 	if n := len(r.Runs); n > 0 {
 		return fmt.Sprintf("Nothing was measured: none of %d runs counts.", n)
 	}
 	return "Nothing was measured: there are no runs."
+}
+
+// besideLoads returns the figures of the arms that differ from an arm by a load.
+func besideLoads(r bench.Result, idle int) (s string) {
+	of := r.Arms[idle]
+	for i, a := range r.Arms {
+		w := a.Workload
+		if w.Load = of.Workload.Load; i == idle || w != of.Workload || identifyPaths(a) != identifyPaths(of) {
+			continue
+		}
+		main := a.Main()
+		s += fmt.Sprintf("; beside TCP of %s %s", formatPercent(a.Workload.Load), formatAmount(bench.Median(r.Values(i, main)), main))
+	}
+	return s
 }
 
 // formatRatio writes a ratio, formatPercent a part. Both print one digit of a value that is too

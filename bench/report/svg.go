@@ -240,8 +240,17 @@ func describeLoad(w bench.Workload) string {
 	if w.Window > 0 {
 		parts = append(parts, "window of "+formatSize(w.Window))
 	}
-	if w.Rate > 0 {
+	switch {
+	case w.Rate > 0 && (w.Kind == bench.Stream || w.Kind == bench.Datagram):
+		parts = append(parts, bench.Number(w.Rate/1e6)+" Mb/s")
+	case w.Rate > 0:
 		parts = append(parts, bench.Number(w.Rate)+" a second")
+	}
+	if w.DSCP > 0 {
+		parts = append(parts, fmt.Sprintf("DSCP %d", w.DSCP))
+	}
+	if w.Load > 0 {
+		parts = append(parts, formatPercent(w.Load)+" load")
 	}
 	if w.RateLimit > 0 {
 		parts = append(parts, fmt.Sprintf("VF limited to %d Mb/s", w.RateLimit))

@@ -28,6 +28,7 @@ func Text(r bench.Result, look screen.Look) string {
 	writeTable(&b, relayTable(listRelays(r)))
 	drawBars(&b, look, list)
 	writeTable(&b, tripTable(listTrips(r)))
+	writeTable(&b, loadTable(listLoads(r)))
 	writeTable(&b, countTable(countArms(r)))
 	writeTable(&b, processorTable(listProcessors(r)))
 	writeTable(&b, queueTable(listQueues(r)))

@@ -36,8 +36,9 @@ func newRunCommand() *cobra.Command {
 		Short: "Measure the paths between two ends, and their cost",
 		Long: `Starts an agent at both ends, finds the paths between them (VF, overlay, host,
 bond), and sends over each in turn. It does so in shuffled rounds: the first one
-warms up, and at least six count. Without a preset it sends TCP. The result is one
-sentence, a table, and a file with all measurements. An end is
+warms up, and at least six count. Without a preset it sends TCP (--send), or asks
+questions for their round trips (--ask). The result is one sentence, a table, and
+a file with all measurements. An end is
 
 ` + indentLines(place.Forms) + `
 
@@ -99,6 +100,13 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   culvert bench run m11 --from netns:a --from netns:b --from netns:c --to netns:r
   culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s
 
+  # round trips of questions, on the idle path and beside TCP
+  culvert bench run --ask udp --load 10,50,90 --from ssh:n1 --to ssh:n2
+
+  # what a path loses of 200 Mb/s of UDP; writes of three sizes, both ways at once
+  sudo culvert bench run --send udp --rate 200 --from netns:a --to netns:b
+  culvert bench run --size 64,1K,64K --direction both --from ssh:n1 --to ssh:n2
+
   # a ClusterIP beside its pod's own address
   sudo culvert bench run --from pid:4711 --to pid:4712 --service 10.96.0.10
 
@@ -127,13 +135,14 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	f.Uint64Var(&b.Seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
+	addQuestionFlags(cmd, &b.Question)
 	f.StringVar(&b.out, "out", "", "`FILE` for the result (default bench-TIME.json)")
 	ends := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return []cobra.Completion{"host", "netns:", "pid:", "ssh:", "lab:"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"from": ends, "to": ends, "via": ends,
-		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "host", "bond", "service", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
+		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "VLAN", "host", "bond", "service", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, complete)) // only if the flag were not there
 	}
