@@ -125,6 +125,9 @@ func (r Result) Validate() error {
 			return fmt.Errorf("runs[%d].shares: %d of them, and the arm's paths are %d", i, n, want)
 		}
 	}
+	if err := r.checkSides(); err != nil {
+		return err
+	}
 	for i, p := range r.Printed {
 		if p.Arm != "" && !arms[p.Arm] {
 			return fmt.Errorf("printed[%d].arm %q: there is no such arm", i, p.Arm)

@@ -13,10 +13,10 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// findBounds finds the bounds of each path of each arm: the rate of its generator on the sending
+// findBounds finds the bounds of each path of the arms: the rate of its generator on the sending
 // machine, the rate limit of the sending VF, and the round trip, which bounds the rate that a
 // window allows. The notes name the bounds that could not be found, which stay 0.
-func (m *Measurement) findBounds(ctx context.Context) (notes []string) {
+func (m *Measurement) findBounds(ctx context.Context, arms []int) (notes []string) {
 	note := func(err error) {
 		if err != nil && ctx.Err() == nil && !slices.Contains(notes, err.Error()) {
 			notes = append(notes, err.Error())
@@ -24,7 +24,7 @@ func (m *Measurement) findBounds(ctx context.Context) (notes []string) {
 	}
 	alone := generators{exchange: &m.Exchange, progress: m.Progress, known: map[generator]generated{}}
 	trips := map[bench.Path]trip{}
-	for i := range m.Arms {
+	for _, i := range arms {
 		a := &m.Arms[i]
 		bounds := a.EachBounds()
 		for j, p := range a.Paths() {

@@ -18,6 +18,8 @@ type Measurement struct {
 
 	plan  preset.Plan
 	quick bool
+	sides *sides   // of an A/B measurement
+	notes []string // of bounds and sides
 }
 
 // Prepare names the arms and sets their ceilings.
@@ -53,17 +55,38 @@ func (m *Measurement) machineOf(e bench.End) bench.Machine {
 func (m *Measurement) Run(ctx context.Context) bench.Result {
 	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations, m.Arms), Arms: m.Arms}
 	r.Notes = slices.Clone(m.plan.Notes)
-	if !m.Limits.Rough {
-		r.Notes = append(r.Notes, m.findBounds(ctx)...)
-		m.setCeilings() // again, since the bounds have the VLANs
+	if m.sides == nil {
+		m.boundArms(ctx, upTo(len(m.Arms)))
 	}
 	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
 	if !m.Limits.Rough {
 		rounds.Rest = m.Rest
 	}
+	if m.sides != nil {
+		rounds.Blocks, rounds.SetUp = m.sides.arms[:], m.setUpSide
+		r.Machines, r.Sides = m.sides.allMachines(), m.sides.described[:]
+	}
 	r.Runs, r.Unfinished = rounds.Run(ctx)
+	r.Notes = append(r.Notes, m.notes...)
 	r.Ended = r.Started.Add(time.Since(r.Started))
 	r.Notes = append(append(r.Notes, pulledArms(r)...), noteRates(r)...)
 	r.Preset, r.Printed = m.plan.Presets(), m.plan.Printed(r.Arms)
 	return r
+}
+
+// boundArms finds the bounds of arms, unless the measurement is rough.
+func (m *Measurement) boundArms(ctx context.Context, arms []int) {
+	if m.Limits.Rough {
+		return
+	}
+	for _, note := range m.findBounds(ctx, arms) {
+		m.addNote(note)
+	}
+	m.setCeilings() // again, since the bounds have the VLANs
+}
+
+func (m *Measurement) addNote(note string) {
+	if !slices.Contains(m.notes, note) {
+		m.notes = append(m.notes, note)
+	}
 }
