@@ -17,7 +17,7 @@ import (
 func AgainstText(a bench.Against, look screen.Look) string {
 	var b strings.Builder
 	writeParagraph(&b, "", describeVerdict(a))
-	heads := []string{"ARM", "METRIC", ">" + headOf(a), ">CHANGE", ">BOUNDS", ">P", "VERDICT", ">" + strings.ToUpper(unitOf(a)) + " TO TELL"}
+	heads := []string{"ARM", "METRIC", ">" + headOf(a), ">CHANGE", ">BOUNDS", ">P", "VERDICT", ">TO TELL"}
 	columns := len(heads)
 	if a.Design == bench.ByResults {
 		columns = 4
