@@ -52,7 +52,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 		case <-ctx.Done():
 		}
 		cancel()
-		return errors.Join(err, serving.Wait(), a.endParts(), a.undoSetting(context.Background()))
+		return errors.Join(err, serving.Wait(), a.endParts(), a.undoSetting(context.WithoutCancel(ctx)))
 	}
 }
 
@@ -68,6 +68,7 @@ type agent struct {
 	last  uint64
 	parts map[uint64]*part
 	loan  *loan
+	stop  context.CancelFunc // of the last command that sets up a side
 
 	setting sync.Mutex // guards undo, while a command runs that sets up a side
 	undo    string     // the command that is to be run before the agent leaves
@@ -146,6 +147,7 @@ func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 		}
 		return a.setUp(ctx, *r.Setting)
 	case undo:
+		a.stopSetting()
 		return nil, a.undoSetting(ctx)
 	case receive, send, watch:
 		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {

@@ -28,8 +28,22 @@ const SettingTime = 5 * time.Minute
 func (a *agent) setUp(ctx context.Context, s Setting) (says string, err error) {
 	a.setting.Lock()
 	defer a.setting.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.mu.Lock()
+	a.stop = func() { cancel(errors.New("it was interrupted")) }
+	a.mu.Unlock()
 	a.undo = s.Undo
 	return runSetting(ctx, s.Do, s.Side)
+}
+
+// stopSetting ends a command that sets up a side.
+func (a *agent) stopSetting() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stop != nil {
+		a.stop()
+	}
 }
 
 // undoSetting runs the command that undoes what setUp did, if it did anything. A command that ctx ends
@@ -74,7 +88,7 @@ func (c *Client) SetUp(ctx context.Context, s Setting) (says string, err error) 
 	return says, err
 }
 
-// Undo runs the command that undoes what SetUp did. When the pipe closes before, the agent runs it by
+// Undo ends a command that SetUp runs, and runs the one that undoes what it did. When the pipe closes before, the agent runs it by
 // itself.
 func (c *Client) Undo(ctx context.Context) error {
 	return c.askAgent(ctx, request{Do: undo}, nil)

@@ -60,7 +60,8 @@ type sides struct {
 	took      [2]time.Duration // to set it up and find its paths
 	needs     string           // the number of rounds
 	undo      string
-	bounded   [2]bool // the bounds of its arms are known
+	pause     time.Duration // pathsPause
+	bounded   [2]bool       // the bounds of its arms are known
 
 	runners []*Station                   // that run the commands
 	beside  []*Station                   // on the machines of the ends, and no ends
@@ -69,7 +70,7 @@ type sides struct {
 
 // openSides finds and opens the stations that run the commands, and has the crew undo them.
 func (c *Crew) openSides(ctx context.Context, o Order, at opened, p place.Program) (s *sides, err error) {
-	s = &sides{undo: o.undoCommand()}
+	s = &sides{undo: o.undoCommand(), pause: pathsPause}
 	s.find = func() ([]bench.Path, error) {
 		paths, _, err := o.choosePaths(c.Stations, at)
 		return paths, err

@@ -241,6 +241,7 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 	}
 	crew := &conduct.Crew{}
 	defer func() {
+		progress.Step("taking back what was changed")
 		if undone := crew.Close(); undone != nil { // else err may be an exit status
 			err = errors.Join(err, undone)
 		}
