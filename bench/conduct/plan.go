@@ -122,7 +122,7 @@ func (m *Measurement) settlePlan(o Order) error {
 	if m.sides != nil {
 		figures := bench.FamilySize(m.armsOfSide(0), o.Rules)
 		least = bench.LeastRounds(figures)
-		m.sides.needs = fmt.Sprintf("%d figures are judged as one family, so fewer than %d rounds could not show a change of any (n pairs have a p of 2^(1-n) at least)", figures, least)
+		m.sides.needs = fmt.Sprintf("figures that are judged as one family: %d; fewer than %d rounds could not show a change of any (n pairs have a p of 2^(1-n) at least)", figures, least)
 		if m.Limits.Repeats > 0 && m.Limits.Repeats < least {
 			return fmt.Errorf("--repeats %d: %s: leave it out, or compare fewer arms (--path) or by fewer rules", m.Limits.Repeats, m.sides.needs)
 		}
