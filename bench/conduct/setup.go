@@ -185,7 +185,7 @@ func (m *Measurement) tryPaths(ctx context.Context, paths []bench.Path) error {
 	}
 	quiet := time.Now().Add(m.sides.pause)
 	for _, p := range paths {
-		if _, err := m.roundTrip(ctx, p); err != nil && !strings.HasSuffix(err.Error(), bench.Busy) { // late answers are answers
+		if _, err := m.roundTrip(ctx, p); err != nil && !errors.Is(err, errBusy) { // late answers are answers
 			return err
 		}
 	}
