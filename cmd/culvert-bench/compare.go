@@ -27,7 +27,7 @@ those that rules name count apart from the others.) Each figure is better, worse
 that would be enough. Four results in each folder are the fewest that can show a
 change.
 
-Of two single results the command prints the medians and their ratio, and judges
+For two single results it prints the medians and their ratio, and judges
 nothing: how far results of the same machine lie apart is not in them. Compare two
 builds or settings in one run: culvert bench run --ab.
 
