@@ -114,8 +114,8 @@ func (d Design) Names() (first, second string) {
 	return "the first", "the second"
 }
 
-// unit names the values of the design's tests.
-func (d Design) unit() string {
+// nameUnit names the values of the design's tests.
+func (d Design) nameUnit() string {
 	if d == ByFolders {
 		return "results"
 	}
@@ -209,7 +209,7 @@ func armNamed(arms []Arm, name string) int {
 func (a *Against) setChanges(figures []figure, rules []Rule, differ func(is, was []float64, family int) Difference) {
 	for _, f := range figures {
 		a.Changes = append(a.Changes, Change{Arm: f.arm.Name, Metric: f.metric, Was: Estimate(f.all[0]), Is: Estimate(f.all[1]), Margin: margin(f.metric, rules),
-			Unit: a.Design.unit(), Lost: len(f.all[0]) > 0 && len(f.all[1]) == 0})
+			Unit: a.Design.nameUnit(), Lost: len(f.all[0]) > 0 && len(f.all[1]) == 0})
 	}
 	for _, judged := range []bool{true, false} {
 		var members []int
@@ -311,7 +311,7 @@ func (a *Against) judgeRule(r Rule) (verdict Verdict, why string) {
 // explainUnclear says how many values there are, and how many would be enough.
 func (c Change) explainUnclear() string {
 	_, needs := c.Needs()
-	if c.Unit == ByFolders.unit() {
+	if c.Unit == ByFolders.nameUnit() {
 		return fmt.Sprintf("%s: %d and %d results cannot tell: %s of each would", c.Arm, c.N[1], c.N[0], needs)
 	}
 	return fmt.Sprintf("%s: %d rounds cannot tell: %s would", c.Arm, min(c.N[1], c.N[0]), needs)

@@ -18,7 +18,7 @@ type Pair struct {
 // Pairs compares arms of the same workload between ends of one kind: each arm over a VF with each
 // other arm, or, if all or none are over VFs, each arm with the first. A Service over VFs is
 // compared with the receiver's own address. Pairs does not compare a pod's path with a node's, a
-// path on one node with a path between nodes, or a path with itself. Of an A/B measurement it
+// path on one node with a path between nodes, or a path with itself. In an A/B measurement it
 // compares each arm of side B with that of side A. All pairs of a result are one family of
 // comparisons, and their CPU figures another.
 func (r Result) Pairs() []Pair {

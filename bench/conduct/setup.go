@@ -75,7 +75,7 @@ func (m *Measurement) setUpSide(ctx context.Context, side int) error {
 	if err := m.awaitPaths(ctx, side, m.findPathsOf(side)); err != nil {
 		return err
 	}
-	machines, routes, err := m.sides.fingerprint(ctx, m.Stations, m.armsOfSide(side))
+	machines, routes, err := m.sides.describePlaces(ctx, m.Stations, m.armsOfSide(side))
 	if err != nil {
 		return err
 	}
@@ -216,8 +216,8 @@ func (m *Measurement) readLosses(ctx context.Context, paths []bench.Path) (losse
 	return losses, nil
 }
 
-// fingerprint describes the machines and the routes to the ends of arms as the agents see them now.
-func (s *sides) fingerprint(ctx context.Context, stations []*Station, arms []bench.Arm) (machines []bench.Machine, routes []bench.Setting, err error) {
+// describePlaces describes the machines and the routes to the ends of arms as the agents see them now.
+func (s *sides) describePlaces(ctx context.Context, stations []*Station, arms []bench.Arm) (machines []bench.Machine, routes []bench.Setting, err error) {
 	var g errgroup.Group
 	for _, b := range s.beside {
 		g.Go(func() error {

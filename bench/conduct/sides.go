@@ -158,7 +158,7 @@ func (c *Crew) planSides(ctx context.Context, m *Measurement, o Order, at opened
 		}
 		m.sides.took[side] = time.Since(began)
 		d := &m.sides.described[side]
-		if d.Machines, d.Routes, err = m.sides.fingerprint(ctx, m.Stations, m.armsOfSide(side)); err != nil {
+		if d.Machines, d.Routes, err = m.sides.describePlaces(ctx, m.Stations, m.armsOfSide(side)); err != nil {
 			return err
 		}
 	}
