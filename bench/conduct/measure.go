@@ -25,11 +25,6 @@ type Measurement struct {
 // Prepare names the arms and sets their ceilings.
 func (m *Measurement) Prepare() {
 	Name(m.Arms)
-	m.setCeilings()
-}
-
-// setCeilings sets the ceilings of each arm.
-func (m *Measurement) setCeilings() {
 	for i := range m.Arms {
 		Ceiling(&m.Arms[i], m.machineOf)
 	}
@@ -74,15 +69,17 @@ func (m *Measurement) Run(ctx context.Context) bench.Result {
 	return r
 }
 
-// boundArms finds the bounds of arms, unless the measurement is rough.
+// boundArms finds the bounds of arms, unless the measurement is rough, and sets their ceilings as their
+// machines are now.
 func (m *Measurement) boundArms(ctx context.Context, arms []int) {
-	if m.Limits.Rough {
-		return
+	if !m.Limits.Rough {
+		for _, note := range m.findBounds(ctx, arms) {
+			m.addNote(note)
+		}
 	}
-	for _, note := range m.findBounds(ctx, arms) {
-		m.addNote(note)
+	for _, i := range arms { // again, since the bounds have the VLANs
+		Ceiling(&m.Arms[i], m.machineOf)
 	}
-	m.setCeilings() // again, since the bounds have the VLANs
 }
 
 func (m *Measurement) addNote(note string) {
