@@ -21,6 +21,53 @@ func measured(gbps, p50 []float64) Result {
 	return r
 }
 
+// inFolders returns a folder of results of which each has one run of the arms of r: its n-th.
+func inFolders(r Result) (folder []Observation) {
+	seen := make([]int, len(r.Arms))
+	for k := range r.Runs {
+		i := r.Runs[k].Arm
+		n := seen[i]
+		seen[i]++
+		for len(folder) <= n {
+			folder = append(folder, Observation{Arms: r.Arms, values: make([]map[string][]float64, len(r.Arms))})
+		}
+		values := map[string][]float64{}
+		for _, m := range Metrics(r.Arms[i].Workload.Kind) {
+			if v := m.Of(r.Arms[i], r.Runs[k]); !math.IsNaN(v) {
+				values[m.Name] = []float64{v}
+			}
+		}
+		folder[n].values[i] = values
+	}
+	if folder == nil {
+		folder = []Observation{Observe(r)}
+	}
+	return folder
+}
+
+// compareFoldersOf compares the runs of two results as if each run were a result.
+func compareFoldersOf(a, b Result, rules []Rule) Against {
+	return CompareFolders(inFolders(a), inFolders(b), rules)
+}
+
+// asSides returns an A/B measurement with the runs of a on side A, and those of b, which has the same
+// arms, on side B.
+func asSides(a, b Result) Result {
+	r := Result{Schema: Schema, Machines: a.Machines}
+	for side, of := range []Result{a, b} {
+		r.Sides = append(r.Sides, Side{Name: SideNames[side], Command: "set " + SideNames[side], At: []string{"this host"}, Machines: of.Machines})
+		for _, arm := range of.Arms {
+			arm.Name, arm.Side = arm.Name+" "+SideNames[side], SideNames[side]
+			r.Arms = append(r.Arms, arm)
+		}
+		for _, run := range of.Runs {
+			run.Arm += side * len(a.Arms)
+			r.Runs = append(r.Runs, run)
+		}
+	}
+	return r
+}
+
 func times6(v float64) []float64 {
 	return []float64{v, v * 1.01, v * 0.99, v * 1.005, v * 0.995, v * 1.002}
 }
@@ -38,7 +85,7 @@ func TestCompareVerdicts(t *testing.T) {
 		"one each":     {measured([]float64{8}, []float64{1}), []Verdict{Unclear, Unclear, Unclear}},
 		"none":         {measured(nil, nil), []Verdict{Unclear, Unclear, Unclear}},
 	} {
-		got := Compare(was, c.is, nil)
+		got := compareFoldersOf(was, c.is, nil)
 		var verdicts []Verdict
 		for _, ch := range got.Changes {
 			verdicts = append(verdicts, ch.Verdict())
@@ -63,23 +110,23 @@ func TestCompareRules(t *testing.T) {
 		"equal":             {was, was, "throughput<-5%", ""},
 		"within":            {was, measured(times6(8.7), nil), "throughput<-5%", ""},
 		"beyond":            {was, measured(times6(8), nil), "throughput<-5%", "VF: throughput -11.1 % (9.01 Gb/s, then 8.01; p=0.0022)"},
-		"beyond, by chance": {was, measured([]float64{8, 8, 9.5, 9.5, 8, 8}, nil), "throughput<-5%", "VF: 6 and 6 rounds cannot tell: about 27 rounds of each would"},
+		"beyond, by chance": {was, measured([]float64{8, 8, 9.5, 9.5, 8, 8}, nil), "throughput<-5%", "VF: 6 and 6 results cannot tell: about 27 results of each would"},
 		"better":            {was, measured(times6(20), times6(10)), "p50>10%", ""},
 		"slower answers":    {was, measured(times6(9), times6(300)), "p50>10%", "ask: latency, median +50.0 % (200 us, then 300; p=0.0022)"},
-		"too few":           {was, measured([]float64{9}, nil), "throughput<-5%", "VF: 6 and 1 rounds cannot tell: about 4 rounds of each would"},
-		"no such figure":    {was, was, "pps<-5%", "no arm of both results has it"},
-		"no evidence":       {was, was, "cpu>5%", "no arm of both results has it"},
+		"too few":           {was, measured([]float64{9}, nil), "throughput<-5%", "VF: 6 and 1 results cannot tell: about 4 results of each would"},
+		"no such figure":    {was, was, "pps<-5%", "no arm of both has it"},
+		"no evidence":       {was, was, "cpu>5%", "no arm of both has it"},
 		"an arm is gone":    {was, gone, "throughput<-5%", "arm ask is only in the first"},
 		"an arm is new":     {gone, was, "throughput<-5%", ""},
 		"another kind":      {was, other, "throughput<-5%", "arm ask is request in the first and packets in the second"},
-		"nothing before":    {measured(make([]float64, 6), nil), was, "throughput<-5%", "VF: throughput was 0 in the first"},
+		"nothing before":    {measured(make([]float64, 6), nil), was, "throughput<-5%", "VF: throughput was 0 in the first folder"},
 		"stopped":           {was, measured(make([]float64, 6), nil), "throughput<-5%", "VF: throughput -100.0 % (9.01 Gb/s, then 0; p=0.0022)"},
 	} {
 		rule, err := ParseRule(c.rule)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Compare(c.was, c.is, []Rule{rule})
+		got := compareFoldersOf(c.was, c.is, []Rule{rule})
 		why := ""
 		for _, j := range slices.Concat(got.Broken, got.Unclear) {
 			why = j.Why
@@ -88,7 +135,7 @@ func TestCompareRules(t *testing.T) {
 			t.Errorf("%s: broken: %q, want %q", name, why, c.want)
 		}
 	}
-	if got := Compare(gone, was, nil); len(got.Added) != 1 || got.Added[0] != "ask" || got.Missing != nil {
+	if got := compareFoldersOf(gone, was, nil); len(got.Added) != 1 || got.Added[0] != "ask" || got.Missing != nil {
 		t.Errorf("an arm is new: %+v", got)
 	}
 }

@@ -96,9 +96,21 @@ func differBy(a, b []float64, family int) Difference {
 
 // differByRound compares samples whose values of one index were measured in one round. A
 // disturbance of a whole round affects both values and cancels out. differByRound needs more
-// rounds than [differ] to show a difference at all. With fewer it calls differ, which is then
+// rounds than [differBy] to show a difference at all. With fewer it calls differBy, which is then
 // more sensitive, and errs on the safe side if the values of a round are correlated.
 func differByRound(a, b []float64, family int) Difference {
+	d := differPaired(a, b, family)
+	if d.ByRound && leastChanceByRound(len(a)) >= d.chanceLeft() {
+		spread := d.Spread
+		d = differBy(a, b, family)
+		d.sameRounds, d.Spread = true, spread
+	}
+	return d
+}
+
+// differPaired compares samples by round, however few rounds there are. Only values of 0, which have
+// no ratio, make it call differBy.
+func differPaired(a, b []float64, family int) Difference {
 	d := newDifference(a, b, family)
 	logs := make([]float64, 0, len(a))
 	for i := range min(len(a), len(b)) {
@@ -106,17 +118,12 @@ func differByRound(a, b []float64, family int) Difference {
 			logs = append(logs, math.Log(a[i]/b[i]))
 		}
 	}
-	if len(logs) != len(a) || len(a) != len(b) {
+	if len(logs) == 0 || len(logs) != len(a) || len(a) != len(b) {
 		return differBy(a, b, family)
 	}
-	if leastChanceByRound(len(logs)) >= d.chanceLeft() {
-		d = differBy(a, b, family)
-	} else {
-		d.ByRound = true
-		d.P = signedRank(logs)
-		d.estimateRatio(averageRatios(logs), countsOfSignedSum(len(logs)))
-	}
-	d.sameRounds = true
+	d.ByRound, d.sameRounds = true, true
+	d.P = signedRank(logs)
+	d.estimateRatio(averageRatios(logs), countsOfSignedSum(len(logs)))
 	d.Spread = deviation(logs) / math.Sqrt2
 	return d
 }
@@ -148,13 +155,19 @@ func newDifference(a, b []float64, family int) Difference {
 // sample whose median is 0 is not known.
 func (d *Difference) estimateRatio(ratios []float64, counts rankCounts) {
 	d.ratios, d.counts = ratios, counts
-	n := len(ratios)
-	middle := math.Sqrt(ratios[(n-1)/2] * ratios[n/2]) // the average, on logarithms
-	if math.IsInf(middle, 0) {
-		middle = math.NaN()
-	}
-	d.Ratio.Value, d.Alone.Value = middle, middle
+	d.Ratio.Value = middleOf(ratios)
+	d.Alone.Value = d.Ratio.Value
 	d.Alone.Low, d.Alone.High = d.boundsAt(2 * (1 - Confidence))
+}
+
+// middleOf returns the median of ratios in order, by logarithms.
+func middleOf(ratios []float64) float64 {
+	n := len(ratios)
+	middle := math.Sqrt(ratios[(n-1)/2] * ratios[n/2])
+	if math.IsInf(middle, 0) {
+		return math.NaN()
+	}
+	return middle
 }
 
 // boundsAt returns the smallest and the largest ratio that the test does not reject at that chance.
@@ -240,6 +253,16 @@ func leastChance(n, m int) float64 {
 // leastChanceByRound returns the least possible P of so many rounds: that of rounds which all differ
 // in one direction.
 func leastChanceByRound(rounds int) float64 { return 2 * math.Pow(0.5, float64(rounds)) }
+
+// LeastRounds returns how many rounds can show a change of one of so many figures, where each round
+// has a pair of each figure: the least p of n pairs is 2^(1-n).
+func LeastRounds(figures int) int {
+	rounds := 1
+	for leastChanceByRound(rounds) >= (1-Confidence)/float64(max(1, figures)) {
+		rounds++
+	}
+	return rounds
+}
 
 // leastChanceOf returns the least possible P of the comparison's test with so many values in each
 // sample.

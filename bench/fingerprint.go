@@ -239,7 +239,7 @@ func unlikeArms(a, b Arm) []string {
 // takes all packets (report R4's P18 and M18), and ends whose NIC is on another NUMA node than
 // the processors that did the work.
 func Remarks(r Result) []string {
-	out := slices.Concat(r.aboveTheWire(), r.mismatchRemarks(), r.mechanismRemarks(), r.processorRemarks(), r.throttleRemarks(), r.windowRemarks())
+	out := slices.Concat(r.sideRemarks(), r.aboveTheWire(), r.mismatchRemarks(), r.mechanismRemarks(), r.processorRemarks(), r.throttleRemarks(), r.windowRemarks())
 	for _, m := range r.Machines {
 		if m.CPUs < 2 {
 			continue

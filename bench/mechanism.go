@@ -43,7 +43,7 @@ func (r Result) differInMechanism(a, b int) string {
 func (r Result) mechanismRemarks() (out []string) {
 	for i, base := range r.Arms {
 		for j := i + 1; j < len(r.Arms); j++ {
-			if why := r.differInMechanism(i, j); why != "" && base.isAlike(r.Arms[j]) {
+			if why := r.differInMechanism(i, j); why != "" && len(r.Sides) == 0 && base.isAlike(r.Arms[j]) {
 				out = append(out, why+": they are not compared, since a part of the difference is the mechanism's.")
 			}
 		}

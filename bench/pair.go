@@ -18,10 +18,26 @@ type Pair struct {
 // Pairs compares arms of the same workload between ends of one kind: each arm over a VF with each
 // other arm, or, if all or none are over VFs, each arm with the first. A Service over VFs is
 // compared with the receiver's own address. Pairs does not compare a pod's path with a node's, a
-// path on one node with a path between nodes, or a path with itself. All pairs of a result are one
-// family of comparisons, and their CPU figures another.
+// path on one node with a path between nodes, or a path with itself. In an A/B measurement it
+// compares each arm of side B with that of side A. All pairs of a result are one family of
+// comparisons, and their CPU figures another.
 func (r Result) Pairs() []Pair {
-	var out []Pair
+	out := r.choosePairs()
+	for k := range out {
+		out[k].compareRounds(r, len(out))
+	}
+	return AsFamily(out)
+}
+
+// choosePairs returns the pairs, without figures.
+func (r Result) choosePairs() (out []Pair) {
+	if len(r.Sides) > 0 {
+		a := r.armsOfSide(0)
+		for k, arm := range r.armsOfSide(1) {
+			out = append(out, Pair{Arm: arm, Base: a[k]})
+		}
+		return out
+	}
 	for i, base := range r.Arms {
 		first := slices.IndexFunc(r.Arms, base.isAlike) == i
 		mixed := r.isMixed(base)
@@ -39,10 +55,7 @@ func (r Result) Pairs() []Pair {
 			out = append(out, Pair{Arm: j, Base: i})
 		}
 	}
-	for k := range out {
-		out[k].compareRounds(r, len(out))
-	}
-	return AsFamily(out)
+	return out
 }
 
 // AsFamily returns pairs with p and bounds corrected for these pairs alone. What belongs to a family
@@ -87,13 +100,17 @@ func (r Result) isMixed(like Arm) bool {
 // compareRounds fills in a pair's figures, by the rounds that both arms have.
 func (p *Pair) compareRounds(r Result, family int) {
 	main := r.Arms[p.Arm].Main()
+	differ := differRounds
+	if len(r.Sides) > 0 {
+		differ = differShared
+	}
 	is, was := r.byRound(p.Arm, main), r.byRound(p.Base, main)
 	p.Is, p.Was = Estimate(r.Values(p.Arm, main)), Estimate(r.Values(p.Base, main))
-	p.Difference = differRounds(is, was, family)
+	p.Difference = differ(is, was, family)
 	p.CPU = Differ(nil, nil)
 	for _, m := range Metrics(r.Arms[p.Arm].Workload.Kind) {
 		if m.Name == "cpu" {
-			p.CPU = differRounds(r.byRound(p.Arm, m), r.byRound(p.Base, m), family)
+			p.CPU = differ(r.byRound(p.Arm, m), r.byRound(p.Base, m), family)
 		}
 	}
 }
@@ -115,6 +132,12 @@ func differRounds(is, was map[int]float64, family int) Difference {
 		return differByRound(a, b, family)
 	}
 	return differBy(a, b, family)
+}
+
+// differShared compares by the rounds that both have.
+func differShared(is, was map[int]float64, family int) Difference {
+	a, b := sharedRounds(is, was)
+	return differPaired(a, b, family)
 }
 
 // Tries is how many times a run of a round is made at most, while it is void.

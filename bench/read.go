@@ -125,6 +125,9 @@ func (r Result) Validate() error {
 			return fmt.Errorf("runs[%d].shares: %d of them, and the arm's paths are %d", i, n, want)
 		}
 	}
+	if err := r.checkSides(); err != nil {
+		return err
+	}
 	for i, p := range r.Printed {
 		for key, name := range map[string]string{"arm": p.Arm, "base": p.Base} {
 			if name != "" && !arms[name] {

@@ -27,13 +27,15 @@ type Result struct {
 	// Notes are for the reader of the report: parts of a preset that this machine
 	// lacks and their replacements, and remarkable values of the fingerprints.
 	Notes   []string `json:"notes,omitempty"`
+	Sides   []Side   `json:"sides,omitempty"`   // A and B, of an A/B measurement
 	Printed []Figure `json:"printed,omitempty"` // figures of a printed report, to compare these runs with
 }
 
 // Arm is one workload over one path, or over several at once. A measurement repeats each
 // arm and compares it with the others.
 type Arm struct {
-	Name string `json:"name"` // such as "VF", "overlay" or "VF 64 B"; unique
+	Name string `json:"name"`           // such as "VF", "overlay" or "VF 64 B"; unique
+	Side string `json:"side,omitempty"` // "A" or "B", in an A/B measurement
 	Path Path   `json:"path"`
 	// Also are more paths. Each carries the whole workload at the same time as the first
 	// path. The arm's figures and ceilings are totals; Run.Shares has those of each path.

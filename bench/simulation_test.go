@@ -35,7 +35,7 @@ func TestSameIsSeldomCalledDifferent(t *testing.T) {
 		rule := Rule{Metric: "throughput", Below: true, Part: -0.05}
 		called, broken := 0, 0
 		for range trials {
-			c := Compare(simulated(random, 28, rounds, 1), simulated(random, 28, rounds, 1), []Rule{rule})
+			c := compareFoldersOf(simulated(random, 28, rounds, 1), simulated(random, 28, rounds, 1), []Rule{rule})
 			for _, change := range c.Changes {
 				if v := change.Verdict(); v == Worse || v == Better {
 					called++
@@ -89,7 +89,7 @@ func TestLossIsFound(t *testing.T) {
 		rule := Rule{Metric: "throughput", Below: true, Part: -0.05}
 		found, passed := 0, 0
 		for range trials {
-			c := Compare(simulated(random, arms, 30, 1), simulated(random, arms, 30, 0.85), []Rule{rule})
+			c := compareFoldersOf(simulated(random, arms, 30, 1), simulated(random, arms, 30, 0.85), []Rule{rule})
 			found, passed = found+len(c.Broken), passed+len(c.Passed)
 		}
 		if found < trials*8/10 || passed > trials*3/100 {
@@ -103,7 +103,7 @@ func TestLossIsFound(t *testing.T) {
 func TestFewRoundsSayHowManyAreNeeded(t *testing.T) {
 	random := rand.New(rand.NewPCG(23, 6))
 	rule := Rule{Metric: "throughput", Below: true, Part: -0.15}
-	c := Compare(simulated(random, 28, 6, 1), simulated(random, 28, 6, 0.85), []Rule{rule})
+	c := compareFoldersOf(simulated(random, 28, 6, 1), simulated(random, 28, 6, 0.85), []Rule{rule})
 	if len(c.Unclear) != 1 || len(c.Passed)+len(c.Broken) != 0 {
 		t.Fatalf("%+v", c)
 	}
@@ -116,7 +116,7 @@ func TestFewRoundsSayHowManyAreNeeded(t *testing.T) {
 	needed, found := d.Rounds(-0.15), 0
 	const trials = 200
 	for range trials {
-		c := Compare(simulated(random, 1, needed, 1), simulated(random, 1, needed, 0.85), nil)
+		c := compareFoldersOf(simulated(random, 1, needed, 1), simulated(random, 1, needed, 0.85), nil)
 		if c.Changes[0].Verdict() == Worse {
 			found++
 		}
@@ -280,8 +280,8 @@ func TestKeptInAllArms(t *testing.T) {
 	}
 	kept, passed := 0, 0
 	for range trials {
-		kept += len(Compare(result(1), result(1), []Rule{rule}).Passed)
-		passed += len(Compare(result(1), result(0.94), []Rule{rule}).Passed)
+		kept += len(compareFoldersOf(result(1), result(1), []Rule{rule}).Passed)
+		passed += len(compareFoldersOf(result(1), result(0.94), []Rule{rule}).Passed)
 	}
 	if kept < trials*90/100 || passed > trials*5/100 {
 		t.Errorf("of %d: nothing changed and kept %d, a loss of 6 %% passed %d", trials, kept, passed)
@@ -292,13 +292,13 @@ func TestKeptInAllArms(t *testing.T) {
 // the named ones.
 func TestFamilyOfRules(t *testing.T) {
 	was, is := measured(times6(9), times6(200)), measured(times6(8), times6(200))
-	alone := Compare(measured(times6(9), nil), measured(times6(8), nil), nil).Changes[0].Adjusted
-	for _, c := range Compare(was, is, []Rule{{Metric: "throughput", Below: true, Part: -0.05}}).Changes {
+	alone := compareFoldersOf(measured(times6(9), nil), measured(times6(8), nil), nil).Changes[0].Adjusted
+	for _, c := range compareFoldersOf(was, is, []Rule{{Metric: "throughput", Below: true, Part: -0.05}}).Changes {
 		if c.Metric.Name == "throughput" && c.Adjusted != alone {
 			t.Errorf("p %g beside figures that no rule names, and %g alone", c.Adjusted, alone)
 		}
 	}
-	if got := Compare(was, is, nil).Changes[0].Adjusted; got <= alone {
+	if got := compareFoldersOf(was, is, nil).Changes[0].Adjusted; got <= alone {
 		t.Errorf("p %g of three figures that all count, and %g of one", got, alone)
 	}
 }

@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // Run serves the conductor at the other end of in and out until in ends or ctx does. When
-// it returns, all its children have ended. After ctx has ended a read of in may still
+// it returns, all its children have ended, and the setting that it made is undone. After ctx has ended a read of in may still
 // wait: close it, or leave the program.
 func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -52,7 +52,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 		case <-ctx.Done():
 		}
 		cancel()
-		return errors.Join(err, serving.Wait(), a.endParts())
+		return errors.Join(err, serving.Wait(), a.endParts(), a.undoSetting(context.WithoutCancel(ctx)))
 	}
 }
 
@@ -68,6 +68,10 @@ type agent struct {
 	last  uint64
 	parts map[uint64]*part
 	loan  *loan
+	stop  context.CancelFunc // of the last command that sets up a side
+
+	setting sync.Mutex // guards undo, while a command runs that sets up a side
+	undo    string     // the command that is to be run before the agent leaves
 }
 
 // writeLine writes a line.
@@ -137,6 +141,14 @@ func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 		return a.lendRate(ctx, r)
 	case giveBack:
 		return nil, a.giveBack(ctx)
+	case setUp:
+		if r.Setting == nil {
+			return nil, fmt.Errorf("%s lacks the setting", r.Do)
+		}
+		return a.setUp(ctx, *r.Setting)
+	case undo:
+		a.stopSetting()
+		return nil, a.undoSetting(ctx)
 	case receive, send, watch:
 		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
 			return nil, fmt.Errorf("%s lacks what to do", r.Do)

@@ -34,6 +34,7 @@ type request struct {
 	Guest     string             `json:"guest,omitempty"`     // rates and lend, if the VF has to be this guest's
 	Mbps      uint32             `json:"mbps,omitempty"`      // lend
 	Seconds   int                `json:"seconds,omitempty"`   // lend
+	Setting   *Setting           `json:"setting,omitempty"`   // setUp
 }
 
 // answer is a line from the agent. Error is set if the request failed, else Value if the request
@@ -65,6 +66,8 @@ const (
 	rates    verb = "rates"    // -> rateRange
 	lend     verb = "lend"     // -> uint32, once the VF has the rate
 	giveBack verb = "giveBack" // -> nothing, once the VF has its own rate again
+	setUp    verb = "setUp"    // -> string: the last line of the command
+	undo     verb = "undo"     // -> nothing, once the command has ended that undoes setUp
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
 	watch    verb = "watch"    // -> started
@@ -80,6 +83,9 @@ type Route struct {
 	Source netip.Addr `json:"source"` // that it sends from
 	// Gateway is the router that it sends to; none where both are on one link.
 	Gateway netip.Addr `json:"gateway,omitzero"`
+	// Interface is where packets leave, with "+" and the kind of encapsulation that the route itself
+	// adds.
+	Interface string `json:"interface,omitempty"`
 	// Peer is the address that programs of a cgroup put in the place of the one asked for when a
 	// socket connects to it. There is none if the socket keeps the address.
 	Peer netip.Addr `json:"peer,omitzero"`

@@ -19,7 +19,8 @@ func routesTo(to []netip.Addr) map[netip.Addr]Route {
 			continue
 		}
 		if local, ok := conn.LocalAddr().(*net.UDPAddr); ok {
-			r := Route{Source: local.AddrPort().Addr().Unmap(), Gateway: evidence.Gateway(a)}
+			r := Route{Source: local.AddrPort().Addr().Unmap()}
+			r.Interface, r.Gateway = evidence.NextHop(a)
 			if peer, err := evidence.Peer(conn); err == nil && peer.Addr() != a {
 				r.Peer = peer.Addr()
 			}

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// findBounds finds the bounds of each path of each arm: the rate of its generator on the sending
+// findBounds finds the bounds of each path of the arms: the rate of its generator on the sending
 // machine, the rate limit of the sending VF, and the round trip, which bounds the rate that a
 // window allows. The notes name the bounds that could not be found, which stay 0.
-func (m *Measurement) findBounds(ctx context.Context) (notes []string) {
+func (m *Measurement) findBounds(ctx context.Context, arms []int) (notes []string) {
 	note := func(err error) {
 		if err != nil && ctx.Err() == nil && !slices.Contains(notes, err.Error()) {
 			notes = append(notes, err.Error())
@@ -24,7 +25,7 @@ func (m *Measurement) findBounds(ctx context.Context) (notes []string) {
 	}
 	alone := generators{exchange: &m.Exchange, progress: m.Progress, known: map[generator]generated{}}
 	trips := map[bench.Path]trip{}
-	for i := range m.Arms {
+	for _, i := range arms {
 		a := &m.Arms[i]
 		bounds := a.EachBounds()
 		for j, p := range a.Paths() {
@@ -166,6 +167,18 @@ func (m *Measurement) setAllowed(ctx context.Context, end bench.End, b *bench.Bo
 	return fmt.Errorf("whether %s on %s has a rate limit is not known: %w", end.Interface, end.Machine, why)
 }
 
+// voidError is the reason of a void run.
+type voidError string
+
+// errBusy is a voidError of a run whose ends had no processor at the right time.
+var errBusy = errors.New("the processors are too busy")
+
+func (e voidError) Error() string { return string(e) }
+
+func (e voidError) Is(target error) bool {
+	return target == errBusy && strings.HasSuffix(string(e), bench.Busy)
+}
+
 // trip is the outcome of one measurement of round trips: the duration in microseconds, or an
 // error.
 type trip struct {
@@ -188,7 +201,7 @@ func (x *Exchange) roundTrip(ctx context.Context, p bench.Path) (float64, error)
 		}
 	}
 	if err == nil && run.Void != "" {
-		err = errors.New(run.Void)
+		err = voidError(run.Void)
 	}
 	if err == nil && (run.Delays == nil || run.Delays.Count == 0) {
 		err = errors.New("no answer came")

@@ -33,7 +33,7 @@ func TestBounds(t *testing.T) {
 	if why := Lacks(w.stations, "iperf2"); why != "" {
 		t.Skip(why)
 	}
-	if notes := m.findBounds(t.Context()); len(notes) > 0 {
+	if notes := m.findBounds(t.Context(), upTo(len(m.Arms))); len(notes) > 0 {
 		t.Errorf("%q", notes)
 	}
 	for i, a := range m.Arms {
@@ -58,7 +58,7 @@ func TestBoundsThatAreNotKnown(t *testing.T) {
 		{Name: "a", Path: w.exchange.Arms[0].Path, Workload: bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10}},
 		{Name: "bursts", Path: w.exchange.Arms[0].Path, Workload: bench.Workload{Kind: bench.Packets, Engine: "culvert", Seconds: 10, Burst: 64}},
 	}}}
-	notes := m.findBounds(t.Context())
+	notes := m.findBounds(t.Context(), upTo(len(m.Arms)))
 	if len(notes) != 2 || !strings.Contains(notes[0], "is lo up in "+w.netns[0]) || m.Arms[0].GeneratorGbps != 0 {
 		t.Errorf("%q, %+v", notes, m.Arms[0])
 	}
@@ -127,7 +127,7 @@ func TestBoundsOfSeveralPaths(t *testing.T) {
 	m := &Measurement{Exchange: Exchange{Stations: []*Station{first, second}, Arms: []bench.Arm{
 		{Path: paths[0], Also: paths[1:], Workload: ask}, {Path: paths[0], Also: paths[1:], Workload: back}, {Path: paths[0], Workload: swept},
 	}}}
-	if notes := m.findBounds(t.Context()); len(notes) > 0 {
+	if notes := m.findBounds(t.Context(), upTo(len(m.Arms))); len(notes) > 0 {
 		t.Errorf("%q", notes)
 	}
 	var got [][]int

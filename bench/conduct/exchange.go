@@ -79,18 +79,6 @@ type side struct {
 	part     *agent.Part
 }
 
-// wrapError adds the station to an error, and, if its agent is gone, the agent's last text on
-// standard error.
-func (s *side) wrapError(err error) error {
-	if err == nil {
-		return nil
-	}
-	if said := s.Said(); errors.Is(err, agent.ErrGone) && said != "" { // why it left, mostly
-		return fmt.Errorf("%s: %w: %s", s.Name, err, said)
-	}
-	return fmt.Errorf("%s: %w", s.Name, err)
-}
-
 func (x *Exchange) sideOf(e bench.End) *side {
 	return &side{Station: findStation(x.Stations, e), end: e}
 }

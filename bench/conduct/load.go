@@ -22,13 +22,13 @@ var errNoThroughput = errors.New("the load is a part of the path's throughput, a
 
 // findThroughputs measures how much one TCP stream carries over the idle path of each arm that has a
 // load. The notes name the paths where that could not be measured: the runs of their arms are void.
-func (m *Measurement) findThroughputs(ctx context.Context) (notes []string) {
+func (m *Measurement) findThroughputs(ctx context.Context, arms []int) (notes []string) {
 	type way struct {
 		path bench.Path
 		back bool
 	}
 	known := map[way]float64{}
-	for i := range m.Arms {
+	for _, i := range arms {
 		a := &m.Arms[i]
 		if a.Workload.Load == 0 {
 			continue

@@ -19,17 +19,19 @@ type Measurement struct {
 
 	plan  preset.Plan
 	quick bool
+	sides *sides   // of an A/B measurement
+	notes []string // of bounds and sides
 }
 
 // Prepare names the arms and sets their ceilings.
 func (m *Measurement) Prepare() {
 	Name(m.Arms)
-	m.setCeilings()
+	m.setCeilings(upTo(len(m.Arms)))
 }
 
-// setCeilings sets the ceilings of each arm, and the rates that queueing disciplines pass.
-func (m *Measurement) setCeilings() {
-	for i := range m.Arms {
+// setCeilings sets the ceilings of arms, and the rates that queueing disciplines pass.
+func (m *Measurement) setCeilings(arms []int) {
+	for _, i := range arms {
 		a := &m.Arms[i]
 		below := m.onNodes(*a)
 		Ceiling(&below, m.machineOf)
@@ -128,18 +130,41 @@ func (m *Measurement) machineOf(e bench.End) bench.Machine {
 // set meanwhile does not change their order.
 func (m *Measurement) Run(ctx context.Context) bench.Result {
 	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations, m.Arms), Arms: m.Arms}
-	r.Notes = append(slices.Clone(m.plan.Notes), m.findThroughputs(ctx)...)
-	if !m.Limits.Rough {
-		r.Notes = append(r.Notes, m.findBounds(ctx)...)
-		m.setCeilings() // again, since the bounds have the VLANs
+	r.Notes = slices.Clone(m.plan.Notes)
+	if m.sides == nil {
+		m.boundArms(ctx, upTo(len(m.Arms)))
 	}
 	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
 	if !m.Limits.Rough {
 		rounds.Rest = m.Rest
 	}
+	if m.sides != nil {
+		rounds.Blocks, rounds.SetUp = m.sides.arms[:], m.setUpSide
+		r.Machines, r.Sides = m.sides.allMachines(), m.sides.described[:]
+	}
 	r.Runs, r.Unfinished = rounds.Run(ctx)
+	r.Notes = append(r.Notes, m.notes...)
 	r.Ended = r.Started.Add(time.Since(r.Started))
 	r.Notes = append(append(r.Notes, pulledArms(r)...), noteRates(r)...)
 	r.Preset, r.Printed = m.plan.Presets(), m.plan.Printed(r.Arms)
 	return r
+}
+
+// boundArms finds the bounds of arms, except those that take long where the measurement is rough, and
+// sets their ceilings as their machines are now.
+func (m *Measurement) boundArms(ctx context.Context, arms []int) {
+	notes := m.findThroughputs(ctx, arms)
+	if !m.Limits.Rough {
+		notes = append(notes, m.findBounds(ctx, arms)...)
+	}
+	for _, note := range notes {
+		m.addNote(note)
+	}
+	m.setCeilings(arms) // again, since the bounds have the VLANs
+}
+
+func (m *Measurement) addNote(note string) {
+	if !slices.Contains(m.notes, note) {
+		m.notes = append(m.notes, note)
+	}
 }

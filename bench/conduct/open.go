@@ -20,10 +20,15 @@ type Crew struct {
 	Stations []*Station
 	mu       sync.Mutex // guards closers while stations are opened
 	closers  []func() error
+	undo     func() error // undoes the sides of an A/B measurement; nil: there are none
 }
 
-// Close ends all agents, and takes back what was made for them.
+// Close undoes the sides of an A/B measurement, ends all agents, and takes back what was made for them.
 func (c *Crew) Close() error {
+	var undone error
+	if c.undo != nil {
+		undone, c.undo = c.undo(), nil
+	}
 	var g errgroup.Group
 	errs := make([]error, len(c.closers))
 	for i, closer := range c.closers {
@@ -31,7 +36,7 @@ func (c *Crew) Close() error {
 	}
 	_ = g.Wait() // the errors are in errs
 	c.closers = nil
-	return errors.Join(errs...)
+	return errors.Join(undone, errors.Join(errs...))
 }
 
 // Open puts an agent at each place, and on the host of each virtual machine. Stations that were
@@ -113,6 +118,21 @@ func (c *Crew) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Stations = append(c.Stations, s)
+	return s, nil
+}
+
+// openBeside opens a station that is no end, and takes no part in runs.
+func (c *Crew) openBeside(ctx context.Context, spec place.Spec, p place.Program) (*Station, error) {
+	pipe, err := place.Open(ctx, spec, p)
+	if err != nil {
+		return nil, err
+	}
+	own := &Crew{}
+	s, err := own.Add(ctx, pipe, Site{Name: siteName(spec)})
+	c.closers = append(c.closers, own.closers...)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", spec, err)
+	}
 	return s, nil
 }
 

@@ -33,6 +33,13 @@ type Order struct {
 	Pull, Plug string
 	AskPerson  func(format string, args ...any)
 
+	// AB are the commands that set up side A and side B of an A/B measurement; none: it is not one. ABOn
+	// says where they run ([Places]), and ABUndo undoes them at the end, in place of A's command.
+	AB     []string
+	ABOn   string
+	ABUndo string
+	Rules  []bench.Rule // by which the sides are judged
+
 	Paths   []string // words that paths match ([Matches]); none: all paths
 	Presets []string // names; none: Question
 	// Question is asked over the software paths and the VF paths where no preset is named.
@@ -53,6 +60,9 @@ func (o Order) Check() error {
 		return err
 	}
 	if _, err := o.parseService(); err != nil {
+		return err
+	}
+	if err := o.checkSides(); err != nil {
 		return err
 	}
 	switch {

@@ -77,7 +77,10 @@ func TestPlansTakeTheirTime(t *testing.T) {
 			if m.plan, err = (Order{Presets: []string{p.Name, p.Name}, Quick: true, Limits: m.Limits}).planPresets(everywhere()); err != nil {
 				t.Fatalf("%s: %v", p.Name, err)
 			}
-			m.settlePlan()
+			m.Arms = m.plan.Arms
+			if err := m.settlePlan(Order{}); err != nil {
+				t.Fatal(err)
+			}
 			if m.Limits.Repeats != 3 || m.Seed == 0 || m.Limits.MaxTime < 10*time.Minute || m.plan.Presets() != p.Name {
 				t.Errorf("%s: %+v, seed %d, of %q", p.Name, m.Limits, m.Seed, m.plan.Presets())
 			}

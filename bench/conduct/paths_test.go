@@ -419,7 +419,7 @@ func TestCeilingOfPods(t *testing.T) {
 	m.Arms = []bench.Arm{
 		{Workload: stream, Path: path(m.Stations[0])}, {Workload: stream, Path: path(m.Stations[0]), Also: []bench.Path{path(m.Stations[1])}},
 	}
-	m.setCeilings()
+	m.setCeilings(upTo(len(m.Arms)))
 	for _, a := range m.Arms {
 		if want := 10 * 1398.0 / 1538; math.Abs(a.CeilingGbps-want) > 1e-4 || a.QdiscMbps != 200 || a.Path.From.Interface != "eth0" || a.Path.From.Name != "a" {
 			t.Errorf("%g Gb/s, want %g; %+v", a.CeilingGbps, want, a.Bounds)

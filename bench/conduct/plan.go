@@ -1,6 +1,7 @@
 package conduct
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -20,30 +21,52 @@ func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement
 	if err != nil {
 		return nil, err
 	}
-	if err := Meet(ctx, c.Stations); err != nil {
-		return nil, err
+	m := &Measurement{Exchange: Exchange{Stations: c.Stations, Cable: o.findCable()}, Limits: o.Limits, Seed: o.Seed, quick: o.Quick}
+	if len(o.AB) > 0 {
+		err = c.planSides(ctx, m, o, at, p)
+	} else {
+		err = c.planOnce(ctx, m, o, at)
 	}
-	paths, unmanaged, err := o.choosePaths(c.Stations, at)
 	if err != nil {
 		return nil, err
 	}
-	m := &Measurement{Exchange: Exchange{Stations: c.Stations, Cable: o.findCable()}, Limits: o.Limits, Seed: o.Seed, quick: o.Quick}
-	m.plan, err = o.planPresets(preset.Here{
+	if err := m.settlePlan(o); err != nil {
+		return nil, err
+	}
+	m.Prepare()
+	return m, nil
+}
+
+// planOnce plans for the paths that the ends have.
+func (c *Crew) planOnce(ctx context.Context, m *Measurement, o Order, at opened) (err error) {
+	if err := Meet(ctx, c.Stations); err != nil {
+		return err
+	}
+	m.plan, err = c.planHere(ctx, m, o, at)
+	m.Arms = m.plan.Arms
+	return err
+}
+
+// planHere plans the presets for the paths that the stations found last.
+func (c *Crew) planHere(ctx context.Context, m *Measurement, o Order, at opened) (preset.Plan, error) {
+	paths, unmanaged, err := o.choosePaths(c.Stations, at)
+	if err != nil {
+		return preset.Plan{}, err
+	}
+	plan, err := o.planPresets(preset.Here{
 		Paths: paths,
 		Cable: m.Cable.Move != nil, ByHand: m.Cable.ByHand, Service: o.Service != "",
 		Lacks: func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
 		Rates: func(p bench.Path) (lowest, highest int, err error) { return Rates(ctx, c.Stations, p) },
 	})
 	if err != nil {
-		return nil, err
+		return plan, err
 	}
 	if unmanaged != "" {
-		m.plan.Notes = append(m.plan.Notes, unmanaged)
+		plan.Notes = append(plan.Notes, unmanaged)
 	}
-	m.plan.Notes = append(m.plan.Notes, notePorts(c.Stations)...)
-	m.settlePlan()
-	m.Prepare()
-	return m, nil
+	plan.Notes = append(plan.Notes, notePorts(c.Stations)...)
+	return plan, nil
 }
 
 // notePorts names the machines whose NICs are ports of OpenStack. Traffic without encapsulation from
@@ -92,11 +115,20 @@ func (o Order) planPresets(here preset.Here) (preset.Plan, error) {
 	return plan, nil
 }
 
-// settlePlan takes the plan's arms, and sets what the order left open.
-func (m *Measurement) settlePlan() {
-	m.Arms = m.plan.Arms
+// settlePlan sets what the order left open. It refuses fewer rounds than could show a change of a
+// side.
+func (m *Measurement) settlePlan(o Order) error {
+	least := 0
+	if m.sides != nil {
+		figures := bench.FamilySize(m.armsOfSide(0), o.Rules)
+		least = bench.LeastRounds(figures)
+		m.sides.needs = fmt.Sprintf("figures that are judged as one family: %d; fewer than %d rounds could not show a change of any (n pairs have a p of 2^(1-n) at least)", figures, least)
+		if m.Limits.Repeats > 0 && m.Limits.Repeats < least {
+			return fmt.Errorf("--repeats %d: %s: leave it out, or compare fewer arms (--path) or by fewer rules", m.Limits.Repeats, m.sides.needs)
+		}
+	}
 	if m.Limits.Repeats == 0 {
-		m.Limits.Repeats = m.plan.Repeats
+		m.Limits.Repeats = max(m.plan.Repeats, least)
 	}
 	if m.Limits.MaxTime == 0 {
 		m.Limits.MaxTime = max(10*time.Minute, 2*m.Takes())
@@ -104,6 +136,7 @@ func (m *Measurement) settlePlan() {
 	for m.Seed == 0 {
 		m.Seed = rand.Uint64() //nolint:gosec // it only orders runs, and is printed
 	}
+	return nil
 }
 
 // overhead is the time that a run takes beside its seconds, while two agents get ready and
@@ -121,6 +154,9 @@ func (m *Measurement) Takes() time.Duration {
 		rounds++
 		round += restTime
 	}
+	if m.sides != nil {
+		round += m.sides.took[0] + m.sides.took[1]
+	}
 	return round * time.Duration(rounds)
 }
 
@@ -131,6 +167,12 @@ func (m *Measurement) Announce() {
 		hint = "; --quick is shorter"
 	}
 	p.Say("%d arms, %d runs of each that count: about %s%s", len(m.Arms), m.Limits.Repeats, took.Round(time.Second), hint)
+	if m.sides != nil {
+		p.Say("%s", m.sides.needs)
+		for _, s := range m.sides.described {
+			p.Say("  side %s, when it was set up first: %s", s.Name, cmp.Or(s.Says, "its command printed nothing"))
+		}
+	}
 	for _, a := range m.Arms {
 		for _, path := range a.Paths() {
 			through := ""

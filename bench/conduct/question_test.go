@@ -252,7 +252,7 @@ func TestLoadOfAKnownRate(t *testing.T) {
 	if run, err := m.Once(t.Context(), 1); err != nil || run.Void == "" {
 		t.Errorf("without a throughput: %v, %+v", err, run)
 	}
-	if notes := m.findThroughputs(context.WithoutCancel(t.Context())); notes != nil {
+	if notes := m.findThroughputs(context.WithoutCancel(t.Context()), upTo(len(m.Arms))); notes != nil {
 		t.Error(notes)
 	}
 	w.exchange.Arms = m.Arms

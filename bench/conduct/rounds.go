@@ -39,7 +39,12 @@ type Rounds struct {
 	// Once makes one run of an arm. A run that proves nothing is void; an error
 	// means that no more runs can be made.
 	Once func(ctx context.Context, arm int) (bench.Run, error)
-	// Rest is called before each round. An error means that no more runs can be made. It may be nil.
+	// Blocks are the arms that are measured together, as indices, in an order of blocks that the seed
+	// decides in each round. None: all arms are one block. SetUp is called before each block; it may be
+	// nil.
+	Blocks [][]int
+	SetUp  func(ctx context.Context, block int) error
+	// Rest is called before each block. An error means that no more runs can be made. It may be nil.
 	Rest     func(ctx context.Context) error
 	Progress *Progress        // may be nil
 	Now      func() time.Time // with a monotonic clock, as time.Now
@@ -63,30 +68,56 @@ type state struct {
 func (r *Rounds) Run(ctx context.Context) (runs []bench.Run, unfinished string) {
 	r.states, r.start = make([]state, len(r.Arms)), r.Now()
 	random := rand.New(rand.NewPCG(r.Seed, 0)) //nolint:gosec // a seed repeats the order of runs
-	first := 0
+	first, blocks := 0, r.Blocks
 	if r.Limits.Rough {
 		first = 1
+	}
+	if blocks == nil {
+		blocks = [][]int{upTo(len(r.Arms))}
 	}
 	for round := first; ; round++ {
 		if why, enough := r.isEnough(round); enough {
 			return r.runs, why
 		}
 		r.began = r.Now()
-		if r.Rest != nil {
-			if err := r.Rest(ctx); err != nil {
-				return r.runs, explainEnd(ctx, err)
-			}
-		}
-		for _, arm := range random.Perm(len(r.Arms)) {
-			if r.states[arm].gaveUp != "" {
-				continue
-			}
-			if err := r.repeatArm(ctx, arm, round); err != nil {
+		for _, block := range random.Perm(len(blocks)) {
+			if err := r.measureBlock(ctx, random, round, block, blocks[block]); err != nil {
 				return r.runs, explainEnd(ctx, err)
 			}
 		}
 		r.last = r.Now().Sub(r.began)
 	}
+}
+
+// measureBlock sets a block up, and measures its arms in shuffled order.
+func (r *Rounds) measureBlock(ctx context.Context, random *rand.Rand, round, block int, arms []int) error {
+	if r.SetUp != nil {
+		if err := r.SetUp(ctx, block); err != nil {
+			return err
+		}
+	}
+	if r.Rest != nil {
+		if err := r.Rest(ctx); err != nil {
+			return err
+		}
+	}
+	for _, i := range random.Perm(len(arms)) {
+		if r.states[arms[i]].gaveUp != "" {
+			continue
+		}
+		if err := r.repeatArm(ctx, arms[i], round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upTo returns 0 to n-1.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
 }
 
 // explainEnd says why the runs ended early.

@@ -3,6 +3,7 @@ package conduct
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -123,6 +124,18 @@ func (s *Station) namePFs(vfs []evidence.VF) {
 	}
 }
 
+// wrapError adds the station to an error, and, if its agent is gone, the agent's last text on
+// standard error.
+func (s *Station) wrapError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if said := s.Said(); errors.Is(err, agent.ErrGone) && said != "" { // why it left, mostly
+		return fmt.Errorf("%s: %w: %s", s.Name, err, said)
+	}
+	return fmt.Errorf("%s: %w", s.Name, err)
+}
+
 // nearPF returns the station on the machine that has the PF of this station's VF, and its
 // culvertd: for a virtual machine that is its host's.
 func (s *Station) nearPF() *Station {
@@ -148,6 +161,9 @@ func (s *Station) kernelName() string {
 	}
 	return s.Machine.Name
 }
+
+// nameInFull names the station and its machine.
+func (s *Station) nameInFull() string { return s.Name + " on " + s.Machine.Name }
 
 // otherAddresses returns the addresses of all stations but one, with those of their Services.
 func otherAddresses(stations []*Station, but *Station) []netip.Addr {

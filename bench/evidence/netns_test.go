@@ -65,19 +65,20 @@ func TestCarriers(t *testing.T) {
 	}
 }
 
-// TestGateway: the router of a route is the gateway. A route to the link has none, and neither has
+// TestNextHop: the router of a route is the gateway. A route to the link has none, and neither has
 // an address without a route.
-func TestGateway(t *testing.T) {
+func TestNextHop(t *testing.T) {
 	run := newNetns(t)
 	run(func() error {
 		return runIP("link add v0 type veth peer name v1", "link set v0 up", "link set v1 up",
 			"addr add 10.98.0.1/24 dev v0", "addr add fd00:98::1/64 dev v0 nodad", "route add default via 10.98.0.254", "route add fd00:99::/64 via fd00:98::2")
 	})
 	for to, want := range map[string]string{
-		"192.0.2.1": "10.98.0.254", "10.98.0.7": "invalid IP", "fd00:99::5": "fd00:98::2", "fd00:98::9": "invalid IP", "2001:db8::1": "invalid IP",
+		"192.0.2.1": "v0 10.98.0.254", "10.98.0.7": "v0 invalid IP", "fd00:99::5": "v0 fd00:98::2", "fd00:98::9": "v0 invalid IP", "2001:db8::1": " invalid IP",
 	} {
 		run(func() error {
-			if got := Gateway(netip.MustParseAddr(to)).String(); got != want {
+			out, gateway := NextHop(netip.MustParseAddr(to))
+			if got := fmt.Sprint(out, " ", gateway); got != want {
 				t.Errorf("to %s: %s, want %s", to, got, want)
 			}
 			return nil

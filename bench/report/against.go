@@ -17,10 +17,16 @@ import (
 func AgainstText(a bench.Against, look screen.Look) string {
 	var b strings.Builder
 	writeParagraph(&b, "", describeVerdict(a))
-	t := screen.NewTable("ARM", "METRIC", ">FIRST -> SECOND", ">CHANGE", ">BOUNDS", ">P", "VERDICT", ">ROUNDS TO TELL")
+	heads := []string{"ARM", "METRIC", ">" + headOf(a), ">CHANGE", ">BOUNDS", ">P", "VERDICT", ">TO TELL"}
+	columns := len(heads)
+	if a.Design == bench.ByResults {
+		columns = 4
+	}
+	t := screen.NewTable(heads[:columns]...)
 	for _, c := range a.Changes {
-		t.Add(screen.Words(c.Arm, c.Metric.Name, bench.Number(c.Was.Value)+" -> "+bench.Number(c.Is.Value)+" "+c.Metric.Unit,
-			formatChange(c.Part()), formatBounds(c), formatP(c), shortVerdict(c), neededRounds(c))...)
+		cells := []string{c.Arm, c.Metric.Name, bench.Number(c.Was.Value) + " -> " + bench.Number(c.Is.Value) + " " + c.Metric.Unit,
+			formatChange(c.Part()), formatBounds(c), formatP(c), shortVerdict(c), neededRounds(c)}
+		t.Add(screen.Words(cells[:columns]...)...)
 	}
 	writeTable(&b, t)
 	writeSection(&b, look, "rules that are broken", listJudged(a.Broken))
@@ -35,6 +41,21 @@ func AgainstText(a bench.Against, look screen.Look) string {
 	return b.String()
 }
 
+// headOf names the two that are compared, and unitOf what is counted of each.
+func headOf(a bench.Against) string {
+	if a.Design == bench.BySides {
+		return "A -> B"
+	}
+	return "FIRST -> SECOND"
+}
+
+func unitOf(a bench.Against) string {
+	if a.Design == bench.ByFolders {
+		return "results"
+	}
+	return "rounds"
+}
+
 // describeVerdict counts the figures of each verdict, and says how many rounds would decide the
 // unclear ones.
 func describeVerdict(a bench.Against) string {
@@ -47,7 +68,7 @@ func describeVerdict(a bench.Against) string {
 		}
 	}
 	var parts []string
-	for _, v := range []bench.Verdict{bench.Worse, bench.Better, bench.NotWorse, bench.Unclear} {
+	for _, v := range []bench.Verdict{bench.Worse, bench.Better, bench.NotWorse, bench.Unclear, bench.Unjudged} {
 		if counts[v] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[v], v))
 		}
@@ -55,9 +76,12 @@ func describeVerdict(a bench.Against) string {
 	if parts == nil {
 		return "Nothing could be compared."
 	}
+	if a.Design == bench.ByResults {
+		return fmt.Sprintf("%d figures, estimated and not judged: results differ as days and machines do. To judge, compare both in one run (culvert bench run --ab), or two folders with several results each.", len(a.Changes))
+	}
 	said := fmt.Sprintf("%d figures: %s.", len(a.Changes), strings.Join(parts, ", "))
 	if most > 0 {
-		said += fmt.Sprintf(" About %d rounds of each would tell a change of %s of them all.", most, formatPercent(part))
+		said += fmt.Sprintf(" About %d %s of each would tell a change of %s of them all.", most, unitOf(a), formatPercent(part))
 	}
 	return said
 }
@@ -75,7 +99,7 @@ func formatChange(part float64) string {
 // formatBounds prints the bounds of a change, which go with its p. Whether a figure is "not worse" is
 // judged by other bounds, those of the figure alone.
 func formatBounds(c bench.Change) string {
-	if math.IsNaN(c.Part()) || math.IsInf(c.Ratio.Low, 0) || math.IsInf(c.Ratio.High, 0) {
+	if math.IsNaN(c.Part()) || math.IsNaN(c.Ratio.Low) || math.IsInf(c.Ratio.Low, 0) || math.IsInf(c.Ratio.High, 0) {
 		return "-"
 	}
 	return strings.ReplaceAll(formatChange(c.Ratio.Low-1)+" to "+formatChange(c.Ratio.High-1), " %", "")
@@ -103,8 +127,7 @@ func shortVerdict(c bench.Change) string {
 	return fmt.Sprintf("not worse by %s", formatPercent(c.Margin))
 }
 
-// neededRounds says how many rounds of each result would decide a change that the present rounds
-// do not.
+// neededRounds says how many rounds or results would decide a change that the present ones do not.
 func neededRounds(c bench.Change) string {
 	n, _ := c.Needs()
 	switch {
@@ -148,7 +171,11 @@ func AgainstMarkdown(a bench.Against) string {
 	list("Rules that are broken", listJudged(a.Broken))
 	list("Rules of which the runs cannot tell", listJudged(a.Unclear))
 	if len(a.Changes) > 0 {
-		b.WriteString("\n| arm | metric | first | second | change | p | n | effect | verdict | rounds to tell |\n|---|---|--:|--:|--:|--:|--:|--:|---|--:|\n")
+		first, second := "first", "second"
+		if a.Design == bench.BySides {
+			first, second = "A", "B"
+		}
+		fmt.Fprintf(&b, "\n| arm | metric | %s | %s | change | p | n | effect | verdict | %s to tell |\n|---|---|--:|--:|--:|--:|--:|--:|---|--:|\n", first, second, unitOf(a))
 	}
 	for _, c := range a.Changes {
 		cells := []string{c.Arm, c.Metric.Title, bench.Number(c.Was.Value), bench.Number(c.Is.Value) + " " + c.Metric.Unit, formatChange(c.Part()), formatP(c), fmt.Sprintf("%d, %d", c.N[1], c.N[0]), formatEffect(c), shortVerdict(c), neededRounds(c)}
@@ -180,9 +207,10 @@ func unmarked(s string) string {
 	return b.String()
 }
 
-// AgainstJUnit is the comparison as CI servers read it: a test case for each rule,
-// failed if it is broken and skipped if it is unclear, with the changes as its output.
-func AgainstJUnit(out io.Writer, a bench.Against) error {
+// AgainstJUnit is the comparison as CI servers read it: a test case for each rule, with the changes
+// as its output. A rule that is broken or unclear is failed. If unclear ones are allowed, they are
+// skipped.
+func AgainstJUnit(out io.Writer, a bench.Against, allowUnclear bool) error {
 	type failure struct {
 		Message string `xml:"message,attr"`
 	}
@@ -203,12 +231,20 @@ func AgainstJUnit(out io.Writer, a bench.Against) error {
 		Skipped  int        `xml:"skipped,attr"`
 		Cases    []testCase `xml:"testcase"`
 		Output   output     `xml:"system-out"`
-	}{Name: "culvert bench compare", Tests: len(a.Broken) + len(a.Unclear) + len(a.Passed), Failures: len(a.Broken), Skipped: len(a.Unclear), Output: output{AgainstText(a, screen.Look{})}}
+	}{Name: "culvert bench", Tests: len(a.Broken) + len(a.Unclear) + len(a.Passed), Failures: len(a.Broken), Output: output{AgainstText(a, screen.Look{})}}
 	for _, r := range a.Broken {
 		suite.Cases = append(suite.Cases, testCase{Class: "culvert.bench", Name: r.String(), Failure: &failure{excerpt.Clean(r.Why)}})
 	}
 	for _, r := range a.Unclear {
-		suite.Cases = append(suite.Cases, testCase{Class: "culvert.bench", Name: r.String(), Skipped: &failure{excerpt.Clean(r.Why)}})
+		c, why := testCase{Class: "culvert.bench", Name: r.String()}, &failure{"unclear: " + excerpt.Clean(r.Why)}
+		if allowUnclear && a.Design != bench.ByResults {
+			c.Skipped = why
+			suite.Skipped++
+		} else {
+			c.Failure = why
+			suite.Failures++
+		}
+		suite.Cases = append(suite.Cases, c)
 	}
 	for _, r := range a.Passed {
 		suite.Cases = append(suite.Cases, testCase{Class: "culvert.bench", Name: r.String()})
@@ -238,10 +274,10 @@ func AgainstJSON(out io.Writer, a bench.Against) error {
 		P       *float64   `json:"p"`
 		Adjust  *float64   `json:"adjustedP"` // Holm's, among all changes
 		Effect  *float64   `json:"cliffsDelta"`
-		Runs    [2]int     `json:"runs"` // first, second
+		Counts  [2]int     `json:"counts"` // rounds, results or runs: first, second
 		Verdict string     `json:"verdict"`
 		Margin  float64    `json:"margin"`          // the loss that does not count as worse
-		Needs   int        `json:"needs,omitempty"` // rounds of each result, if the verdict is unclear
+		Needs   int        `json:"needs,omitempty"` // rounds or results of each, if the verdict is unclear
 	}
 	type rule struct {
 		Rule    string `json:"rule"`
@@ -249,12 +285,13 @@ func AgainstJSON(out io.Writer, a bench.Against) error {
 		Unclear string `json:"unclear,omitempty"` // why
 	}
 	all := struct {
+		Design  string    `json:"design"` // sides, folders or results
 		Changes []changed `json:"changes"`
 		Rules   []rule    `json:"rules"`
 		Missing []string  `json:"missing"`
 		Added   []string  `json:"added"`
 		Unlike  []string  `json:"unlike"`
-	}{Changes: []changed{}, Rules: []rule{}, Missing: append([]string{}, a.Missing...), Added: append([]string{}, a.Added...), Unlike: append([]string{}, a.Unlike...)}
+	}{Design: string(a.Design), Changes: []changed{}, Rules: []rule{}, Missing: append([]string{}, a.Missing...), Added: append([]string{}, a.Added...), Unlike: append([]string{}, a.Unlike...)}
 	for _, c := range a.Changes {
 		needs := 0
 		if c.Verdict() == bench.Unclear {

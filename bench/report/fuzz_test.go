@@ -37,11 +37,14 @@ func FuzzReport(f *testing.F) {
 		if err := CSV(io.Discard, r); err != nil {
 			t.Error(err)
 		}
-		a := bench.Compare(r, odd(), []bench.Rule{{Metric: "throughput", Below: true, Part: -0.05}})
+		a := bench.CompareResults(r, odd(), []bench.Rule{{Metric: "throughput", Below: true, Part: -0.05}})
+		if len(r.Sides) > 0 {
+			a = bench.CompareSides(r, []bench.Rule{{Metric: "throughput", Below: true, Part: -0.05}})
+		}
 		checkText(t, AgainstText(a, screen.Look{}))
 		AgainstMarkdown(a)
 		var junit bytes.Buffer
-		if err := AgainstJUnit(&junit, a); err != nil {
+		if err := AgainstJUnit(&junit, a, false); err != nil {
 			t.Error(err)
 		}
 		if err := xml.Unmarshal(junit.Bytes(), new(struct{})); err != nil {

@@ -62,7 +62,9 @@ func TestRecompute(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import numpy, scipy").Run(); err != nil {
 		t.Skip("Python with numpy and scipy is not installed: tools/bootstrap test")
 	}
-	results := map[string]bench.Result{"made up": makeExample(), "several at once": makeSeveral(), "through the middle": makeMiddle(), "questions": makeLoaded(), "ratios": makeRatios()}
+	results := map[string]bench.Result{
+		"made up": makeExample(), "several at once": makeSeveral(), "through the middle": makeMiddle(), "two sides": makeSides(), "questions": makeLoaded(), "ratios": makeRatios(),
+	}
 	for _, name := range listExamples(t) {
 		raw, err := os.ReadFile(name)
 		if err != nil {

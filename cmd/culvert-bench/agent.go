@@ -3,6 +3,8 @@ package main
 import (
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +26,9 @@ culvert bench starts it where it is needed. By hand it is of little use.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Hidden:            true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A write to a conductor that is gone returns an error then, and does not end the agent before
+			// it has undone what it set up.
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			out := cmd.OutOrStdout()
 			os.Stdout = nil // the ethtool library warns there, where the protocol is
 			return agent.Run(cmd.Context(), cmd.InOrStdin(), out, agent.Options{

@@ -32,7 +32,12 @@ func TestPageIsUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"result.json", "before.json", "after.json", "main.json", "pr.json"} {
+	for _, name := range []string{"before", "after", "main", "pr"} {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"result.json", "before.json", "after.json", "before/1.json", "after/1.json", "main/1.json", "pr/1.json"} {
 		if err := os.Symlink(example, name); err != nil {
 			t.Fatal(err)
 		}

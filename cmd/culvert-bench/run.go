@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/conduct"
 	"github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/bench/preset"
 	"github.com/culvert-net/culvert/bench/report"
 	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/durable"
@@ -25,6 +26,7 @@ type run struct {
 	conduct.Order
 	out     string
 	cluster clusterFlags
+	judge   judge
 	lab     bool
 	senders int
 }
@@ -52,6 +54,15 @@ parameters: culvert bench presets lists them. Several presets run in turn and ma
 one result. m11 and m16 have several ends send at the same time: their figure is
 the total, with the share of each end. m12 and m13 need a machine in the middle
 (--via) that routes or bridges already: the program sets nothing on it.
+
+--ab compares two builds or settings in one run. Each round sets up both sides by
+their commands, in an order that the seed decides, and measures all arms of each.
+CULVERT_SIDE in a command's environment is A or B. After each command the program
+finds the paths anew, and waits until they carry traffic. The result has a
+fingerprint of each side, and the last line that its command printed. At the end
+A's command, or --ab-undo, restores the state: also after Ctrl-C, an error, and
+when the program dies. The sides are judged by round: --fail-if makes the exit
+status 1 when a rule is broken, and 2 when it is unclear.
 
 m9 pulls the cable of the --from end while traffic runs. In a lab it does so
 itself. Elsewhere the commands of --pull and --plug do, or the program asks the
@@ -113,6 +124,10 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   # the cable is pulled by a command while TCP runs; without --pull by you
   culvert bench run m9 --from ssh:n1 --to ssh:n2 --pull down.sh --plug up.sh
 
+  # two settings in one run, judged: a command for each side, here or at the ends
+  sudo culvert bench run --from netns:a --to netns:b --ab-on from --fail-if 'throughput<-5%' \
+    --ab 'ip route replace 10.2.0.0/24 dev vxlan0' 'ip route replace 10.2.0.0/24 via 192.0.2.2'
+
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
@@ -136,13 +151,18 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
 	addQuestionFlags(cmd, &b.Question)
+	f.StringArrayVar(&b.AB, "ab", nil, "compare two sides in one run: `COMMAND` sets up side A, and the next argument, or a second --ab, has that of side B")
+	f.StringVar(&b.ABOn, "ab-on", "here", "where the commands of --ab run: here (this host), from, to, ends (in their network namespaces), nodes (the ends' machines)")
+	f.StringVar(&b.ABUndo, "ab-undo", "", "the `COMMAND` that restores the state after --ab (default that of side A)")
+	b.judge.addFlags(cmd)
 	f.StringVar(&b.out, "out", "", "`FILE` for the result (default bench-TIME.json)")
 	ends := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return []cobra.Completion{"host", "netns:", "pid:", "ssh:", "lab:"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"from": ends, "to": ends, "via": ends,
-		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "VLAN", "host", "bond", "service", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
+		"ab-on": cobra.FixedCompletions(conduct.Places, cobra.ShellCompDirectiveNoFileComp),
+		"path":  cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "VLAN", "host", "bond", "service", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, complete)) // only if the flag were not there
 	}
@@ -151,9 +171,18 @@ func (b *run) addFlags(cmd *cobra.Command) {
 // buildOrder returns the order of the measurement that the flags describe.
 func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	o := b.Order
-	o.Presets = presets
+	var err error
+	if o.Presets, o.AB, err = splitSides(presets, o.AB); err != nil {
+		return o, err
+	}
+	if o.Rules, err = b.judge.parseRules(); err != nil {
+		return o, err
+	}
 	if err := o.Check(); err != nil {
 		return o, err
+	}
+	if len(o.AB) == 0 && (b.judge.format.String() != "" || b.judge.allowUnclear) {
+		return o, errors.New("--output and --allow-unclear go with --ab; culvert bench report shows a result in other forms")
 	}
 	there := len(o.From)+len(o.To) > 0 || o.Via != "" || o.Service != ""
 	switch {
@@ -171,6 +200,26 @@ func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	return o, err
 }
 
+// splitSides takes side B's command out of the arguments if --ab has that of side A alone: it is the
+// argument that is no preset.
+func splitSides(args, commands []string) (presets, sides []string, err error) {
+	if len(commands) != 1 {
+		return args, commands, nil
+	}
+	sides = commands
+	for _, a := range args {
+		if _, err := preset.Find(a); err == nil {
+			presets = append(presets, a)
+		} else {
+			sides = append(sides, a)
+		}
+	}
+	if len(sides) != 2 {
+		return nil, nil, fmt.Errorf("--ab takes two commands, and here are %d: --ab 'COMMAND-A' 'COMMAND-B'", len(sides))
+	}
+	return presets, sides, nil
+}
+
 // runMeasurement measures. However it ends, it takes back its changes and writes the measured
 // results.
 func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
@@ -178,6 +227,7 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	b.Rules = order.Rules
 	if b.out == "" {
 		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
 	}
@@ -199,7 +249,13 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 		order.AskPerson = progress.Say
 	}
 	crew := &conduct.Crew{}
-	defer func() { err = errors.Join(err, crew.Close()) }()
+	defer func() {
+		progress.Step("taking back what was changed")
+		if undone := crew.Close(); undone != nil { // else err may be an exit status
+			err = errors.Join(err, undone)
+		}
+	}()
+	order.AnnounceSides(progress.Say)
 	progress.Step("putting an agent at each end")
 	m, err := crew.Plan(cmd.Context(), order, place.Program{Path: self, Version: version})
 	if err != nil {
@@ -216,15 +272,24 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 // writeResult writes the result and shows it, also when it cannot be written.
 func (b *run) writeResult(cmd *cobra.Command, r bench.Result) error {
 	err := durable.Write(b.out, 0o644, func(w io.Writer) error { return bench.Write(w, r) })
-	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look))
+	shown := cmd.OutOrStdout()
+	if b.judge.format.String() != "" { // standard output has the comparison alone
+		shown = cmd.ErrOrStderr()
+	}
+	fmt.Fprint(shown, report.Text(r, cli.ScreenOf(shown, os.Getenv).Look))
 	if err != nil {
 		return fmt.Errorf("the result: %w", err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "written to %s\n", b.out)
+	var judged error
+	if len(r.Sides) > 0 {
+		fmt.Fprintln(shown)
+		judged = b.judge.finish(cmd, bench.CompareSides(r, b.Rules))
+	}
 	if r.Unfinished != "" {
 		return fmt.Errorf("the result is not whole: %s", r.Unfinished)
 	}
-	return nil
+	return judged
 }
 
 // newProgress returns a Progress that writes to standard error, since standard output has the

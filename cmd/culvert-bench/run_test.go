@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/preset"
+	"github.com/culvert-net/culvert/internal/admin/cli"
 )
 
 func TestRunSaysWhatIsWrong(t *testing.T) {
@@ -41,6 +44,10 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--from host --to netns:a --to netns:b --service ::1":    "one --to",
 		"--cluster --service 10.96.0.1":                          "--service",
 		"--senders 3 --from host --to netns:a":                   "--senders goes with --lab",
+		"--from host --to netns:a --ab x":                        "--ab takes two commands, and here are 1",
+		"m4 x --from host --to netns:a --ab y --ab-on there":     "take here, from, to, ends, nodes",
+		"--from host --to netns:a --fail-if throughput<-5%":      "--fail-if goes with --ab",
+		"--from host --to netns:a -o junit":                      "go with --ab",
 		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
 		out, err := execute(t, append([]string{"run"}, strings.Fields(line)...)...)
@@ -175,6 +182,91 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// startSides starts a measurement of two sides between two network namespaces, whose commands write to
+// a file. It returns when side B has been set up.
+func startSides(t *testing.T, more ...string) (cmd *exec.Cmd, log string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces needs root")
+	}
+	ip := func(words string) {
+		t.Helper()
+		if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "ip", strings.Fields(words)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", words, err, out)
+		}
+	}
+	ns := [2]string{fmt.Sprintf("cvside%d-a", os.Getpid()), fmt.Sprintf("cvside%d-b", os.Getpid())}
+	for _, n := range ns {
+		ip("netns add " + n)
+		t.Cleanup(func() { ip("netns del " + n) })
+		ip("-n " + n + " link set lo up")
+	}
+	ip("-n " + ns[0] + " link add e0 type veth peer name e0 netns " + ns[1])
+	for i, n := range ns {
+		ip(fmt.Sprintf("-n %s addr add 10.94.0.%d/24 dev e0", n, i+1))
+		ip("-n " + n + " link set e0 up")
+	}
+	dir := t.TempDir()
+	log = filepath.Join(dir, "log")
+	args := []string{"run", "--quick", "--rough", "--from", "netns:" + ns[0], "--to", "netns:" + ns[1], "--out", filepath.Join(dir, "ab.json"),
+		"--ab", "echo $CULVERT_SIDE >>" + log, "echo $CULVERT_SIDE >>" + log, "--ab-undo", "echo undone >>" + log}
+	cmd = exec.CommandContext(t.Context(), build(t, dir, "culvert-bench"), append(args, more...)...)
+	return cmd, log
+}
+
+// awaitLog waits until the commands of the sides have written a word.
+func awaitLog(t *testing.T, log, word string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if text, err := os.ReadFile(log); err == nil && strings.Contains(string(text), word) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("the commands did not write %q", word)
+}
+
+// TestSidesAreUndone: the sides are undone after Ctrl-C, and when the program is killed.
+func TestSidesAreUndone(t *testing.T) {
+	for name, signal := range map[string]os.Signal{"Ctrl-C": os.Interrupt, "killed": os.Kill} {
+		t.Run(name, func(t *testing.T) {
+			cmd, log := startSides(t)
+			var said strings.Builder
+			cmd.Stderr = &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			awaitLog(t, log, "B")
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			err := cmd.Wait()
+			awaitLog(t, log, "undone")
+			if err == nil || !strings.Contains(said.String(), "and the death of this program, it runs there: echo undone") {
+				t.Errorf("%v: %s", err, said.String())
+			}
+		})
+	}
+}
+
+// TestRunJudges: a run of two sides says how many rounds there are, and writes JUnit alone on standard
+// output. Its exit status is that of the rule.
+func TestRunJudges(t *testing.T) {
+	cmd, log := startSides(t, "--seconds", "1", "--fail-if", "throughput<-99.9%", "-o", "junit")
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if !strings.HasPrefix(string(out), "<?xml") || !strings.Contains(said.String(), "figures that are judged as one family: 1; fewer than 6 rounds") || !strings.Contains(said.String(), "veth A") {
+		t.Errorf("%s%s", out, said.String())
+	}
+	if strings.Contains(said.String(), "the result is not whole") { // on a busy machine all runs may be void
+		t.Log(said.String())
+	} else if err != nil || !strings.Contains(string(out), `tests="1" failures="0" skipped="0"`) {
+		t.Errorf("%v: %s%s", err, out, said.String())
+	}
+	awaitLog(t, log, "undone")
+}
+
 // If a result cannot be written, an earlier file of that name stays as it was, and the result is
 // still shown.
 func TestEarlierResultStays(t *testing.T) {
@@ -191,7 +283,7 @@ func TestEarlierResultStays(t *testing.T) {
 	var out bytes.Buffer
 	cmd := newRunCommand()
 	cmd.SetOut(&out)
-	if err := (&run{out: name}).writeResult(cmd, r); err == nil || !strings.Contains(err.Error(), name) {
+	if err := (&run{out: name, judge: judge{format: &cli.Format{}}}).writeResult(cmd, r); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("written: %v", err)
 	}
 	if after, err := os.ReadFile(name); err != nil || !bytes.Equal(before, after) {
