@@ -34,11 +34,11 @@ func (w *world) askOver(t *testing.T, q preset.Question, seconds float64) {
 // time is to be used, these are three runs, and the interval is from the least to the largest figure.
 func (w *world) coverage(t *testing.T, arm int, figure func(bench.Run) float64) bench.Interval {
 	t.Helper()
-	return w.coverageOver(t, &wire{}, arm, func(run bench.Run, _ tallyOfWire) float64 { return figure(run) })
+	return w.coverageOver(t, &wiretap{}, arm, func(run bench.Run, _ tallyOfWire) float64 { return figure(run) })
 }
 
 // coverageOver is coverage with the counts of a wire for each run.
-func (w *world) coverageOver(t *testing.T, x *wire, arm int, figure func(bench.Run, tallyOfWire) float64) bench.Interval {
+func (w *world) coverageOver(t *testing.T, x *wiretap, arm int, figure func(bench.Run, tallyOfWire) float64) bench.Interval {
 	t.Helper()
 	repeats := 6 // as in a result
 	if testing.Short() {
@@ -62,7 +62,7 @@ func intervalOf(all []float64) bench.Interval {
 }
 
 // goodRunOver is goodRun with the counts of a wire for that run.
-func (w *world) goodRunOver(t *testing.T, x *wire, arm int) (bench.Run, tallyOfWire) {
+func (w *world) goodRunOver(t *testing.T, x *wiretap, arm int) (bench.Run, tallyOfWire) {
 	t.Helper()
 	for range 12 {
 		x.takeTally()

@@ -17,7 +17,7 @@ import (
 
 // wire joins two TAP interfaces, one in each namespace of a world. The test carries the frames from
 // one to the other. So delay, loss and content of what passes are known, also on kernels without netem.
-type wire struct {
+type wiretap struct {
 	delay time.Duration // each way
 	drops func(datagram) bool
 	taps  [2]*os.File
@@ -55,10 +55,10 @@ type datagram struct {
 }
 
 // newWiredWorld is a world whose only link is a wire, 10.98.0.1 to 10.98.0.2.
-func newWiredWorld(t *testing.T, delay time.Duration, drops func(datagram) bool) (*world, *wire) {
+func newWiredWorld(t *testing.T, delay time.Duration, drops func(datagram) bool) (*world, *wiretap) {
 	t.Helper()
 	w := newNamespaces(t)
-	x := &wire{delay: delay, drops: drops, begun: map[tripOf]time.Time{}}
+	x := &wiretap{delay: delay, drops: drops, begun: map[tripOf]time.Time{}}
 	x.takeTally()
 	for i, name := range []string{"a0", "a1"} {
 		err := netns.Run("/run/netns/"+w.netns[i], func() (err error) {
@@ -112,7 +112,7 @@ type passing struct {
 }
 
 // carryFrames carries the frames of one end to the other until a TAP is closed.
-func (x *wire) carryFrames(from int) error {
+func (x *wiretap) carryFrames(from int) error {
 	const room, most = 4096, 2048
 	queue := make(chan passing, room)
 	var g errgroup.Group
@@ -178,7 +178,7 @@ func (d datagram) port() uint16 {
 }
 
 // noteCame counts a frame that came, and reports whether it is dropped.
-func (x *wire) noteCame(p passing) (dropped bool) {
+func (x *wiretap) noteCame(p passing) (dropped bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := &x.tally
@@ -208,14 +208,14 @@ func (x *wire) noteCame(p passing) (dropped bool) {
 const ticketBytes = 46
 
 // tripBegins notes when a question came.
-func (x *wire) tripBegins(p passing) {
+func (x *wiretap) tripBegins(p passing) {
 	if p.from == 0 {
 		x.begun[tripOf{p.port(), p.sequence, p.tcp}] = p.came
 	}
 }
 
 // notePassed ends the trip of a question whose answer, or the end of whose connection, was passed on.
-func (x *wire) notePassed(p passing) {
+func (x *wiretap) notePassed(p passing) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if p.from == 0 || !p.isFrame || p.tcp && !p.fin || !p.tcp && !p.hasSequence {
@@ -229,7 +229,7 @@ func (x *wire) notePassed(p passing) {
 }
 
 // takeTally returns the counts and begins new ones.
-func (x *wire) takeTally() tallyOfWire {
+func (x *wiretap) takeTally() tallyOfWire {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.tally
