@@ -19,7 +19,7 @@ require (
 	github.com/rogpeppe/go-internal v1.14.1
 	github.com/safchain/ethtool v0.7.0
 	github.com/spf13/cobra v1.9.1
-	github.com/spf13/pflag v1.0.6
+	github.com/spf13/pflag v1.0.10
 	github.com/vishvananda/netlink v1.3.1
 	github.com/vmware/govmomi v0.52.0
 	go.etcd.io/bbolt v1.4.3

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/cluster/controller"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
@@ -107,6 +108,7 @@ func newCommand(namespace string) *cobra.Command {
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
 	cmd.AddCommand(newReleaseCommand(namespace))
+	cli.Explain(cmd)
 	return cmd
 }
 

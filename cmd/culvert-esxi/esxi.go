@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -39,6 +41,9 @@ func fileName(args []string) string {
 func readSpec(args []string) (file.Spec, error) {
 	name := fileName(args)
 	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) && len(args) == 0 {
+		return file.Spec{}, fmt.Errorf("the command names no FILE, and there is no %s in this folder: for example: culvert esxi validate /etc/%[1]s", defaultFile)
+	}
 	if err != nil {
 		return file.Spec{}, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -15,8 +14,8 @@ import (
 // newDemoCommand returns the command that `make demo` runs. The lab is "demo" unless the caller
 // names another.
 func newDemoCommand(name *string) *cobra.Command {
-	var o demo.Options
-	kubernetes, guests, cni := false, false, ""
+	o := demo.Options{Attachments: 20, Guests: 2, CNI: cluster.Flannel}
+	kubernetes, guests := false, false
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: VFs made, given to containers, measured, taken back",
@@ -47,9 +46,6 @@ was killed. It writes demo-vm.json.`,
 			if o.Name = *name; !cmd.Flags().Changed("name") {
 				o.Name = demo.DefaultName
 			}
-			if o.CNI, err = cluster.ParseCNI(cni); err != nil {
-				return fmt.Errorf("--cni: %w", err)
-			}
 			o.Log = os.Stdout
 			screen := cli.ScreenOf(os.Stdout, os.Getenv)
 			o.Live, o.Look = screen.Terminal, screen.Look
@@ -69,9 +65,9 @@ was killed. It writes demo-vm.json.`,
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "on a Kubernetes cluster")
 	cmd.Flags().BoolVar(&guests, "guests", false, "with guests of libvirt")
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "measure once and briefly: shows that everything works, and the figures say little")
-	cmd.Flags().IntVar(&o.Attachments, "attachments", 20, "with --kubernetes: how many pods of each kind")
-	cmd.Flags().StringVar(&cni, "cni", string(cluster.Flannel), "with --kubernetes: flannel, calico or calico-crosssubnet")
-	cmd.Flags().IntVar(&o.Guests, "guest-nodes", 2, "with --guests: how many of the two nodes run a guest")
+	cli.AddCount(cmd, &o.Attachments, "attachments", 1, 1000, "with --kubernetes: how many pods of each kind")
+	cli.AddChoice(cmd, &o.CNI, "cni", "with --kubernetes: the default network", cluster.Flannel, cluster.Calico, cluster.CalicoCrossSubnet)
+	cli.AddCount(cmd, &o.Guests, "guest-nodes", 1, 2, "with --guests: how many of the two nodes run a guest")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
 	cmd.MarkFlagsMutuallyExclusive("up", "keep")
 	return cmd

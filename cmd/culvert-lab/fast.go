@@ -15,7 +15,7 @@ import (
 func newFastCommand() *cobra.Command {
 	var files, env []string
 	var self, quiet bool
-	o := lab.FastOptions{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Progress: os.Stderr}
+	o := lab.FastOptions{CPUs: 1, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Progress: os.Stderr}
 	cmd := &cobra.Command{
 		Use:   "fast [--file SRC:DEST]... -- CMD [ARG]...",
 		Short: "Boot a throwaway node from an initramfs and run one command in it",
@@ -64,7 +64,7 @@ ping, iperf3, tcpdump, strace and lspci. It has no udev.`,
 	cmd.Flags().BoolVar(&self, "exec", false, "copy CMD itself in too, and the working directory's testdata: for go test -exec")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress")
 	cmd.Flags().BoolVar(&o.NoSnapshot, "no-snapshot", false, "boot the node: neither use nor take a snapshot")
-	cmd.Flags().IntVar(&o.CPUs, "cpus", 0, "processors of the node")
+	cli.AddCount(cmd, &o.CPUs, "cpus", 1, 64, "processors of the node")
 	cmd.Flags().StringVar(&o.Dir, "dir", "/", "where the command starts")
 	return cmd
 }

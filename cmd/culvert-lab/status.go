@@ -1,18 +1,17 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/lab"
 )
 
 func newStatusCommand(name *string) *cobra.Command {
-	var output string
+	var out *cli.Format
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the nodes of a lab, and how they are run",
@@ -27,22 +26,17 @@ beside them, and whether KVM runs them.`,
 				if err != nil {
 					return err
 				}
-				return printStatus(cmd.OutOrStdout(), st, output)
+				return printStatus(cmd.OutOrStdout(), st, out)
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	out = cli.AddFormat(cmd, "what to write instead of a table", cli.JSON)
 	return cmd
 }
 
-func printStatus(w io.Writer, st lab.Status, output string) error {
-	switch output {
-	case "table":
-		return st.Write(w, time.Now())
-	case "json":
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(st)
+func printStatus(w io.Writer, st lab.Status, out *cli.Format) error {
+	if out.IsForPrograms() {
+		return cli.Encode(w, out.String(), st)
 	}
-	return fmt.Errorf("output %q: want table or json", output)
+	return st.Write(w, time.Now())
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/cluster"
 	"github.com/culvert-net/culvert/lab/demo"
@@ -20,13 +20,16 @@ const (
 
 // upFlags are the flags of culvert lab up.
 type upFlags struct {
-	o                   cluster.Options
-	kubernetes, guests  bool
-	wires, runtime, cni string
+	o                  cluster.Options
+	kubernetes, guests bool
+	wires              string
 }
 
 func newUpCommand(name *string) *cobra.Command {
-	f := upFlags{o: cluster.Options{Lab: lab.Options{Progress: os.Stderr}}}
+	f := upFlags{
+		o:     cluster.Options{Lab: lab.Options{CPUs: 1, PCIRoots: 1, Progress: os.Stderr}, Runtime: cluster.Containerd, CNI: cluster.Flannel},
+		wires: wiresApart,
+	}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a lab up, and wait until its nodes take commands",
@@ -64,17 +67,9 @@ with 'make build' done.`,
 	return cmd
 }
 
-func (f *upFlags) bringUp(cmd *cobra.Command, name string) (err error) {
+func (f *upFlags) bringUp(cmd *cobra.Command, name string) error {
 	f.o.Lab.Name = name
-	if f.o.Lab.JoinWires, err = parseWires(f.wires); err != nil {
-		return err
-	}
-	if f.o.Runtime, err = cluster.ParseRuntime(f.runtime); err != nil {
-		return err
-	}
-	if f.o.CNI, err = cluster.ParseCNI(f.cni); err != nil {
-		return fmt.Errorf("--cni: %w", err)
-	}
+	f.o.Lab.JoinWires = f.wires == wiresJoined
 	if f.kubernetes {
 		return upKubernetes(cmd, f.o)
 	}
@@ -92,26 +87,18 @@ func (f *upFlags) bringUp(cmd *cobra.Command, name string) (err error) {
 }
 
 func (f *upFlags) addFlags(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.o.Lab.Nodes, "nodes", 0, "how many nodes, 1 to 4 (2 unless they are named)")
+	cli.AddCount(cmd, &f.o.Lab.Nodes, "nodes", 1, 4, "how many nodes, 1 to 4 (2 unless they are named)")
 	cmd.Flags().StringSliceVar(&f.o.Lab.Names, "names", nil, "the nodes' names (worker01 and up)")
-	cmd.Flags().IntVar(&f.o.Lab.CPUs, "cpus", 1, "processors of each node")
+	cli.AddCount(cmd, &f.o.Lab.CPUs, "cpus", 1, 64, "processors of each node")
 	cmd.Flags().BoolVar(&f.o.Lab.NoSnapshot, "no-snapshot", false, "boot the nodes: neither use nor take a snapshot")
-	cmd.Flags().IntVar(&f.o.Lab.PCIRoots, "pcie-roots", 1, "PCIe roots of each node: with 2 the PFs are enp1s0 and ens2, under one each")
-	cmd.Flags().StringVar(&f.wires, "wires", wiresApart, "\"apart\": a switch for each wire; \"joined\": the two switches are linked")
+	cli.AddCount(cmd, &f.o.Lab.PCIRoots, "pcie-roots", 1, 2, "PCIe roots of each node: with 2 the PFs are enp1s0 and ens2, under one each")
+	cli.AddChoice(cmd, &f.wires, "wires", "a switch for each wire, or linked switches", wiresApart, wiresJoined)
 	cmd.Flags().BoolVar(&f.kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
-	cmd.Flags().StringVar(&f.runtime, "runtime", string(cluster.Containerd), "with --kubernetes: the nodes' container runtime, containerd or cri-o")
-	cmd.Flags().StringVar(&f.cni, "cni", string(cluster.Flannel), "with --kubernetes: flannel, calico or calico-crosssubnet")
+	cli.AddChoice(cmd, &f.o.Runtime, "runtime", "with --kubernetes: the nodes' container runtime", cluster.Containerd, cluster.CRIO)
+	cli.AddChoice(cmd, &f.o.CNI, "cni", "with --kubernetes: the default network", cluster.Flannel, cluster.Calico, cluster.CalicoCrossSubnet)
 	cmd.Flags().BoolVar(&f.guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
 	cmd.Flags().StringVar(&f.o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
-}
-
-// parseWires reports whether the wires' switches are linked.
-func parseWires(wires string) (joined bool, err error) {
-	if wires != wiresApart && wires != wiresJoined {
-		return false, fmt.Errorf("--wires %q: want %s or %s", wires, wiresApart, wiresJoined)
-	}
-	return wires == wiresJoined, nil
 }
 
 func newDownCommand(name *string) *cobra.Command {

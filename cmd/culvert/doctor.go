@@ -120,19 +120,15 @@ func (d *doctorFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
 	cmd.Flags().StringVar(&d.guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
 	cmd.Flags().StringVar(&d.by, "by", "", "with --guest, the `COMMAND` that opens a shell in the guest, or agent")
-	cmd.Flags().StringVar(&d.role, "role", "", "examine the host for a `ROLE` that it is to get: kubernetes")
+	cli.AddChoice(cmd, &d.role, "role", "examine the host for a role that it is to get", doctor.RoleKubernetes)
 	cmd.MarkFlagsMutuallyExclusive("guest", "role")
 	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
 	cmd.MarkFlagsMutuallyExclusive("by", "fix")
 	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{doctor.RoleKubernetes}, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error {
-	if d.role != "" && d.role != doctor.RoleKubernetes {
-		return fmt.Errorf("--role %q: want %s", d.role, doctor.RoleKubernetes)
-	}
 	o, err := doctorOptions(&p.node, d.peer)
 	o.Role = d.role
 	if err == nil && d.guest == "" {

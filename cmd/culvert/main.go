@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(newCommand(filepath.Base(os.Args[0]), os.Args[1:])))
+	os.Exit(cli.Run(newCommand(filepath.Base(os.Args[0]), os.Args[1:]), func(err error) string { return hintAbsence("/", err) }))
 }
 
 func newRoot() *cobra.Command {

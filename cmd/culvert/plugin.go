@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/admin/cli"
 )
 
 // Names that kubectl looks for in PATH: that of its plugin culvert, and that of the program
@@ -24,6 +26,8 @@ func newCommand(name string, args []string) *cobra.Command {
 	default:
 		args = askProgram(args)
 	}
+	cli.AddVersion(root, "culvert", version)
+	cli.Explain(root)
 	root.SetArgs(args)
 	return root
 }

@@ -66,12 +66,11 @@ More states:
 	f := cmd.Flags()
 	f.StringVar(&filter.PF, "pf", "", "only those of this PF")
 	f.StringVar(&filter.Pool, "pool", "", "only those of this pool, as prefix/name or name")
-	f.StringVar(&filter.Phase, "phase", "", "only those in this phase, e.g. free or attached")
+	cli.AddChoice(cmd, &filter.Phase, "phase", "only those in this phase", pick.Phases()...)
 	f.StringVar(&filter.Owner, "owner", "", "only those of this owner, e.g. default/a")
 	p.completeFlag(cmd, "pf", pick.PFs)
 	p.completeFlag(cmd, "pool", pick.Pools)
 	p.completeFlag(cmd, "owner", pick.Owners)
-	p.completeFlag(cmd, "phase", pick.Phases)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		st, err := p.mergedStatus(cmd.Context())
 		if err != nil {

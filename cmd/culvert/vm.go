@@ -45,7 +45,7 @@ const (
 
 func newVMXMLCommand(n *node) *cobra.Command {
 	req := api.GuestXMLRequest{}
-	var part string
+	part := printDefinition
 	cmd := &cobra.Command{
 		Use:   "xml [FILE]",
 		Short: "Give a VF to a guest, and print its definition with the VF in it",
@@ -79,12 +79,12 @@ sends, not what it receives.`,
   culvert vm xml --pool fast --way hostdev --print device db1.xml >vf.xml`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	settings := addRequest(cmd, &req, "interface, hostdev or network")
-	cmd.Flags().StringVar(&req.OS, "os", "", "the guest's system, windows or linux; for windows, notes on standard error say what it needs")
-	cmd.Flags().StringVar(&part, "print", printDefinition, "definition, device or network")
+	settings := addRequest(cmd, &req, "interface", "hostdev", "network")
+	cli.AddChoice(cmd, &req.OS, "os", "the guest's system; for windows, notes on standard error say what it needs", "windows", "linux")
+	cli.AddChoice(cmd, &part, "print", "the part of the XML; network needs --way network", printDefinition, printDevice, printNetwork)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if part != printDefinition && part != printDevice && (part != printNetwork || req.Way != "network") {
-			return fmt.Errorf("--print %s: want definition or device; or network, with --way network", part)
+		if part == printNetwork && req.Way != "network" {
+			return fmt.Errorf("--print %s needs --way network: --way is %s", part, req.Way)
 		}
 		if req.Spec, err = settings.specOf(cmd); err != nil {
 			return err
@@ -115,11 +115,12 @@ func printGuestXML(cmd *cobra.Command, out api.GuestXML, part string) error {
 
 // addRequest adds the flags that select the VF of a guest and the way in which
 // the guest gets it.
-func addRequest(cmd *cobra.Command, req *api.GuestXMLRequest, ways string) *settings {
+func addRequest(cmd *cobra.Command, req *api.GuestXMLRequest, ways ...string) *settings {
 	f := cmd.Flags()
 	f.StringVar(&req.Pool, "pool", "", "the pool, as prefix/name or name; the only one when not given")
 	f.StringVar(&req.Device, "device", "net1", "name of the VF in the guest's definition; another name for each VF of a guest")
-	f.StringVar(&req.Way, "way", "interface", ways)
+	req.Way = ways[0]
+	cli.AddChoice(cmd, &req.Way, "way", "the element by which the definition names the VF", ways...)
 	f.StringVar(&req.Failover, "failover", "", "alias of the guest's virtio interface for which the VF is the fast path")
 	f.StringVar(&req.Apart, "apart", "", "name of another device of the guest, on whose PF the VF must not be")
 	return addSettings(cmd)
@@ -149,15 +150,16 @@ func addSettings(cmd *cobra.Command) *settings {
 	f.StringVar(&s.mac, "mac", "", "MAC address; the VF's own when not given")
 	f.Uint16Var(&s.vlan, "vlan", 0, "VLAN, 1 to 4094")
 	f.Uint8Var(&s.vlanQoS, "vlan-qos", 0, "priority of the VLAN, 0 to 7")
-	f.StringVar(&s.vlanProto, "vlan-proto", "", "802.1q or 802.1ad")
+	cli.AddChoice(cmd, &s.vlanProto, "vlan-proto", "protocol of the VLAN tag", "802.1q", "802.1ad")
 	for _, name := range vf.Switches() {
 		if (&vf.Spec{}).Switch(name) != nil {
-			s.switches[name] = f.String(string(name), "", "on or off")
+			s.switches[name] = new(string)
+			cli.AddChoice(cmd, s.switches[name], string(name), "the PF's setting "+string(name)+" for the VF", "on", "off")
 		}
 	}
-	f.StringVar(&s.linkState, "link-state", "", "auto, enable or disable")
-	f.Uint32Var(&s.minTxRate, "min-tx-rate", 0, "Mb/s that the guest can send at least")
-	f.Uint32Var(&s.maxTxRate, "max-tx-rate", 0, "Mb/s that the guest sends at most; receiving is not limited")
+	cli.AddChoice(cmd, &s.linkState, "link-state", "link that the guest sees", "auto", "enable", "disable")
+	cli.AddRate(cmd, &s.minTxRate, "min-tx-rate", "rate that the guest can send at least")
+	cli.AddRate(cmd, &s.maxTxRate, "max-tx-rate", "rate that the guest sends at most; it receives without a limit")
 	return s
 }
 
@@ -177,9 +179,6 @@ func (s *settings) specOf(cmd *cobra.Command) (spec vf.Spec, err error) {
 	for flag, word := range s.switches {
 		if !given(string(flag)) {
 			continue
-		}
-		if *word != "on" && *word != "off" {
-			return spec, fmt.Errorf("--%s %s: want on or off", flag, *word)
 		}
 		on := *word == "on"
 		*spec.Switch(flag) = &on

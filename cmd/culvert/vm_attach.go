@@ -46,7 +46,7 @@ A guest that runs must have a free PCI slot to plug into: with machine type q35,
   culvert vm attach db1 --pool fast --failover ua-slow --mac 02:00:00:00:00:07`,
 		Args: cobra.ExactArgs(1),
 	}
-	settings := addRequest(cmd, &req, "interface or hostdev")
+	settings := addRequest(cmd, &req, "interface", "hostdev", "network")
 	f := cmd.Flags()
 	f.BoolVar(&bond, "bond", false, "two VFs, of two PFs")
 	f.BoolVar(&a.Live, "live", false, "the running guest, and not its definition")

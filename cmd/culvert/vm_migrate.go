@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/admin/guests"
 	"github.com/culvert-net/culvert/internal/node/status/text"
 )
@@ -41,8 +42,7 @@ that fails. Repeat an interrupted migration: the command completes it or begins
 anew.`
 
 func newVMMigrateCommand(n *node) *cobra.Command {
-	m := guests.Migration{}
-	var transport string
+	m := guests.Migration{Transport: guests.SSH}
 	cmd := &cobra.Command{
 		Use:   "migrate GUEST HOST",
 		Short: "Move a guest to another host, with VFs of that host",
@@ -57,16 +57,12 @@ func newVMMigrateCommand(n *node) *cobra.Command {
 	f.StringVar(&m.Pool, "pool", "", "the pool of HOST, as prefix/name or name; those of the same names when not given")
 	f.BoolVar(&m.Live, "live", false, "migrate the guest as it runs")
 	f.BoolVar(&m.Shutdown, "shutdown", false, "shut the guest down before")
-	f.StringVar(&transport, "transport", string(guests.SSH), "with --live: ssh, tls or tcp")
+	cli.AddChoice(cmd, &m.Transport, "transport", "with --live: the way of the guest's memory", guests.Transports()...)
 	f.StringVar(&m.TLSName, "tls-name", "", "with --transport tls: the name of HOST in its certificate")
 	cmd.MarkFlagsMutuallyExclusive("live", "shutdown")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]cobra.Completion{"ssh", "tls", "tcp"}, cobra.ShellCompDirectiveNoFileComp))) // only if the flag were not there
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		m.Guest = args[0]
-		if m.Transport, err = guests.ParseTransport(transport); err != nil {
-			return fmt.Errorf("--transport %w", err)
-		}
 		switch given := cmd.Flags().Changed; {
 		case given("transport") && !m.Live:
 			return errors.New("--transport goes with --live: a guest that is off has no memory to send, and all else goes over ssh")

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/network/ipam"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/daemon"
@@ -92,6 +93,7 @@ and libvirtd can be ordered after it.`,
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	cmd.AddCommand(leaveCommand(), installCommand())
+	cli.Explain(cmd)
 	return cmd
 }
 

@@ -1,7 +1,5 @@
 package cluster
 
-import "fmt"
-
 // A Runtime is the container runtime of a cluster's nodes.
 type Runtime string
 
@@ -10,15 +8,6 @@ const (
 	Containerd Runtime = "containerd"
 	CRIO       Runtime = "cri-o"
 )
-
-// ParseRuntime reads the name of a runtime.
-func ParseRuntime(s string) (Runtime, error) {
-	switch r := Runtime(s); r {
-	case Containerd, CRIO:
-		return r, nil
-	}
-	return "", fmt.Errorf("--runtime %q: want %s or %s", s, Containerd, CRIO)
-}
 
 // unit returns the systemd unit of the runtime, without its suffix.
 func (r Runtime) unit() string {

@@ -149,7 +149,11 @@ func TestRun(t *testing.T) {
 		{"nothing", `culvert lab: culvert lab has no command "nothing": it has up, version` + "\n", 1},
 		{"hidden", "culvert lab: it broke\n", 1},
 		{"up", "", 7},
-		{"up --none", "culvert lab: unknown flag: --none\n", 1},
+		{"up --none", "culvert lab: culvert lab up has no flag --none: culvert lab up --help lists its flags\n", 1},
+		{"--version", "culvert-lab v1.2.3 (go", 0},
+		{"help up", "culvert lab up", 0},
+		{"help upp", `culvert lab: culvert lab has no command "upp": did you mean up?` + "\n", 1},
+		{"completion tcsh", `culvert lab: culvert lab completion has no command "tcsh": it has bash, fish, powershell, zsh` + "\n", 1},
 		{"__complete v", "version\tShow", 0},
 	} {
 		out, status := runRoot(strings.Fields(tc.line)...)
@@ -184,5 +188,39 @@ func TestScreenOfAFile(t *testing.T) {
 		if got, want := ScreenOf(w, os.Getenv), (Screen{Look: screen.Look{Width: 100, Unicode: true}}); got != want {
 			t.Errorf("%T: %+v", w, got)
 		}
+	}
+}
+
+// TestRates: rates of flags have the units that people write.
+func TestRates(t *testing.T) {
+	for text, want := range map[string]uint32{
+		"0": 0, "100": 100, "1000M": 1000, "10G": 10000, "2.5G": 2500, "2.5Gbit": 2500, "40 Gb/s": 40000, "25gbit/s": 25000, "500Mbps": 500, "1T": 1000000, "4294967295": 4294967295,
+	} {
+		var got uint32
+		cmd := &cobra.Command{}
+		AddRate(cmd, &got, "rate", "a rate")
+		if err := cmd.ParseFlags([]string{"--rate", text}); err != nil || got != want {
+			t.Errorf("%s: %d, want %d: %v", text, got, want, err)
+		}
+	}
+	for _, text := range []string{"", "G", "-1", "1.5", "1.5M", "10Gbit/h", "10GiB", "1e3", "0x10", "inf", "NaN", "4294967296", "5000T", "1 000", "10K", "10MG"} {
+		var got uint32
+		cmd := &cobra.Command{}
+		AddRate(cmd, &got, "rate", "a rate")
+		if err := cmd.ParseFlags([]string{"--rate", text}); err == nil || !strings.Contains(err.Error(), "want Mb/s") || got != 0 {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+}
+
+// TestHints: what a hint knows of an error stands below it.
+func TestHints(t *testing.T) {
+	root := NewRoot("lab", "v1.2.3", &cobra.Command{}, &cobra.Command{Use: "up", RunE: func(*cobra.Command, []string) error { return io.EOF }})
+	var b strings.Builder
+	root.SetErr(&b)
+	root.SetArgs([]string{"up"})
+	status := Run(root, func(error) string { return "" }, func(err error) string { return "after " + err.Error() + "\n" })
+	if status != 1 || b.String() != "culvert lab: EOF\nafter EOF\n" {
+		t.Errorf("status %d: %q", status, b.String())
 	}
 }

@@ -6,36 +6,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/culvert-net/culvert/internal/suggest"
 )
 
 // Group makes cmd a command that only has commands below it: alone it shows its
 // help, and a word that is none of them is an error.
 func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(commands...)
-	cmd.Args = cobra.ArbitraryArgs // the error of RunE says more about a wrong word than cobra's
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		var known []string
-		for _, c := range commands {
-			if !c.Hidden {
-				known = append(known, c.Name())
-			}
-		}
-		return fmt.Errorf("%s has no command %q%s", cmd.CommandPath(), args[0], orList(suggest.DidYouMean(args[0], known), known))
-	}
+	refuseWords(cmd)
 	return cmd
-}
-
-func orList(hint string, known []string) string {
-	if hint == "" {
-		return ": it has " + strings.Join(known, ", ")
-	}
-	return hint
 }
 
 // NewRoot makes the root command of a program that the command "culvert WORD" execs,
@@ -45,7 +23,20 @@ func NewRoot(word, version string, cmd *cobra.Command, commands ...*cobra.Comman
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "culvert " + word}
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.DisableAutoGenTag = true, true, true
 	cmd.CompletionOptions.HiddenDefaultCmd = true // culvert's own completion asks this program
-	return Group(cmd, append(commands, NewVersion(cmd.Use, version))...)
+	AddVersion(cmd, cmd.Use, version)
+	Group(cmd, append(commands, NewVersion(cmd.Use, version))...)
+	Explain(cmd)
+	return cmd
+}
+
+// AddVersion gives a root command the flag --version, which prints what its command version prints.
+func AddVersion(root *cobra.Command, program, version string) {
+	root.Version = version
+	root.SetVersionTemplate(versionLine(program, version))
+}
+
+func versionLine(program, version string) string {
+	return fmt.Sprintf("%s %s (%s, %s/%s)\n", program, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // NewVersion makes the command that shows a program's version.
@@ -58,7 +49,7 @@ func NewVersion(program, version string) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s/%s)\n", program, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprint(cmd.OutOrStdout(), versionLine(program, version))
 		},
 	}
 }

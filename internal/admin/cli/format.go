@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,8 +17,7 @@ type Format struct {
 func AddFormat(cmd *cobra.Command, usage string, formats ...string) *Format {
 	f := &Format{known: formats}
 	cmd.Flags().VarP(f, "output", "o", usage+": "+strings.Join(formats, ", "))
-	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	cobra.CheckErr(err) // only if the flag were not there
+	completeWords(cmd, "output", formats)
 	return f
 }
 
@@ -30,13 +28,8 @@ func (f *Format) Type() string { return "format" }
 
 // Set takes one of the formats.
 func (f *Format) Set(s string) error {
-	for _, known := range f.known {
-		if s == known {
-			f.value = s
-			return nil
-		}
-	}
-	return fmt.Errorf("want %s", strings.Join(f.known, " or "))
+	f.value = s
+	return checkWord(s, f.known)
 }
 
 // IsForPrograms reports whether the format is JSON or YAML.

@@ -21,8 +21,9 @@ type ExitStatus int
 func (e ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // Run runs a program's command line until SIGINT or SIGTERM ends its context. It
-// prints the error, if there is one, and returns the exit status.
-func Run(root *cobra.Command) int {
+// prints the error, if there is one, with what hints add to it, and returns the exit status. A hint
+// returns lines of text, or "".
+func Run(root *cobra.Command, hints ...func(error) string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()
@@ -35,5 +36,8 @@ func Run(root *cobra.Command) int {
 	}
 	// An error may repeat the text of a pod, another host or a file.
 	fmt.Fprintln(root.ErrOrStderr(), root.CommandPath()+":", excerpt.Lines(err.Error()))
+	for _, hint := range hints {
+		fmt.Fprint(root.ErrOrStderr(), hint(err))
+	}
 	return 1
 }

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
-
-	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Transport is the way by which the memory of a guest that runs goes to another host.
@@ -29,14 +26,6 @@ const (
 
 // Transports returns all transports, the default first.
 func Transports() []Transport { return []Transport{SSH, TLS, TCP} }
-
-// ParseTransport parses the name of a transport. Errors: vf.ErrInvalid.
-func ParseTransport(s string) (Transport, error) {
-	if t := Transport(s); slices.Contains(Transports(), t) {
-		return t, nil
-	}
-	return "", fmt.Errorf("%q: %w: want ssh, tls or tcp", s, vf.ErrInvalid)
-}
 
 // virshFlags returns the flags of virsh migrate. Over SSH the libvirt here connects to the other
 // one by itself (--p2p), since only then it carries the memory as well (--tunnelled). libvirt 6.8

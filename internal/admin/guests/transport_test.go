@@ -126,9 +126,6 @@ func TestP16Transports(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--tls-destination b.example: exit status 1: error: no certificate; QEMU's certificates have to be on both hosts") {
 		t.Errorf("without certificates: %v", err)
 	}
-	if _, err := ParseTransport("rdma"); !errors.Is(err, vf.ErrInvalid) {
-		t.Errorf("rdma: %v", err)
-	}
 }
 
 // P16: the result names the transport of the guest's memory. A guest that is off sends none.

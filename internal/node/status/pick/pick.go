@@ -142,9 +142,12 @@ func Owners(st api.NodeStatus) []string {
 	})
 }
 
-// Phases returns the phases that VFs of the node are in.
-func Phases(st api.NodeStatus) []string {
-	return distinctTexts(st.VFs, func(v api.VF) string { return v.Phase })
+// Phases returns all phases that a VF of a node's status or of a cluster's can be in.
+func Phases() []string {
+	return []string{
+		string(vf.PhaseMaking), string(vf.PhaseFree), string(vf.PhaseConfiguring), string(vf.PhaseAttached), string(vf.PhaseReleasing),
+		string(vf.PhaseQuarantined), string(vf.PhaseDamaged), api.PhaseGiven, api.PhaseOutside, api.PhaseUnmanaged, api.PhaseMissing,
+	}
 }
 
 // distinctTexts returns the texts of things, each once, in their order: nodes of one cluster have

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/test/helptext"
+)
+
+// Each error of a wrong command line names the command or the flag, says what that takes, and has a
+// next step.
+func TestWrongLines(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	helptext.CheckWrong(t, "testdata/wrong.txt", func() *cobra.Command { return newCommand("culvert", nil) })
+}
