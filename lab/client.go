@@ -94,7 +94,7 @@ func (l *Lab) sendRequest(ctx context.Context, r request) error {
 type Cmd struct {
 	Argv           []string
 	Stdin          io.Reader
-	Stdout, Stderr io.Writer // nil drops them
+	Stdout, Stderr io.Writer // nil drops them. They may be the same writer.
 	// TTY is the terminal of the command; nil gives it none.
 	TTY *TTY
 }
@@ -115,7 +115,8 @@ func (l *Lab) Exec(ctx context.Context, node string, c Cmd) (exit int, err error
 		return 0, fmt.Errorf("exec on %s: %w", node, err)
 	}
 	defer session.Close()
-	session.Stdin, session.Stdout, session.Stderr = c.Stdin, c.Stdout, c.Stderr
+	session.Stdin = c.Stdin
+	session.Stdout, session.Stderr = lockShared(c.Stdout, c.Stderr)
 	if c.TTY != nil {
 		if err := c.TTY.requestTerminal(session); err != nil {
 			return 0, fmt.Errorf("exec on %s: %w", node, err)

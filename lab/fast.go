@@ -18,7 +18,8 @@ type FastOptions struct {
 	Env []string
 	// Dir is the command's working folder; empty means /.
 	Dir string
-	// Stdin may be nil. Stdout and Stderr are streamed; nil drops them.
+	// Stdin may be nil. Stdout and Stderr are streamed; nil drops them. They may be
+	// the same writer.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Progress takes step lines; nil is silent.

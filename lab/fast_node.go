@@ -273,8 +273,9 @@ func (f *fastNode) carryStreams(restored bool) (exit int, err error) {
 		}
 	}
 	var g errgroup.Group
-	g.Go(func() error { return copyOut(f.o.Stdout, f.ends[stdoutChannel]) })
-	g.Go(func() error { return copyOut(f.o.Stderr, f.ends[stderrChannel]) })
+	stdout, stderr := lockShared(f.o.Stdout, f.o.Stderr)
+	g.Go(func() error { return copyOut(stdout, f.ends[stdoutChannel]) })
+	g.Go(func() error { return copyOut(stderr, f.ends[stderrChannel]) })
 	g.Go(func() (err error) { exit, err = f.followStatus(); return err })
 	err = g.Wait()
 	return exit, err
