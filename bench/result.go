@@ -353,8 +353,8 @@ type CPUUse struct {
 	// Busiest is the part of the window, 0 to 1, in which the busiest processor worked.
 	Busiest float64   `json:"busiest"`
 	Busy    []float64 `json:"busy,omitempty"` // the same part for each processor
-	// Tasks has seconds by the names of the processes and kernel threads that took part: the
-	// engines of all ends on the machine, vhost, ksoftirqd, QEMU of the guests at the ends.
+	// Tasks has seconds by the names of the processes and kernel threads that took part. These are
+	// the engines of all ends on the machine, vhost, ksoftirqd, and QEMU of guests at the ends.
 	Tasks map[string]float64 `json:"tasks,omitempty"`
 	// Engine has those of the end's own agent and of the processes that it started, by the names of
 	// their programs.
