@@ -20,16 +20,17 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report FILE",
 		Short: "Show a result: a headline, tables, limits, and a page with charts",
-		Long: `Shows the result of a measurement: a headline, the arms of each question with their
-95 % intervals, their limits with the evidence, paths and machines, and warnings.
-The text has at most 100 columns, to paste into an issue.
+		Long: `Shows the result of a measurement: a headline, the arms of each question with
+their 95 % intervals, their limits with the evidence, paths and machines, and
+warnings. The text has at most 100 columns, to paste into an issue.
 
 With --html it writes one page with charts, light or dark, for a desk or a phone.
 The page needs no network and no script. All measurements are in a second file
 beside it, whose name ends with .json.gz, and the page has a link to that file.
 
 FILE is JSON of the form in docs/reference/bench-result.md, also compressed by
-gzip; - is standard input. The command refuses a file that is cut off or malformed.`,
+gzip; - is standard input. The command refuses a file that is cut off or
+malformed.`,
 		Example: `  culvert bench report result.json
   culvert bench report result.json --html result.html
   culvert bench report result.json -o csv > runs.csv      # one line a run`,
