@@ -195,7 +195,7 @@ func TestLabels(t *testing.T) {
 	}
 	want := []string{
 		"host node-node, TCP", "overlay node-node, TCP", "overlay node-pod, TCP", "overlay pod-node, TCP", "overlay pod-pod, TCP", "VF pod-pod, TCP",
-		"VF pod-node, ping", "VF pod-pod, ping", "overlay pod-pod, ping", "VF pod-pod, TCP x8 64 B",
+		"VF pod-node, pings", "VF pod-pod, pings", "overlay pod-pod, pings", "VF pod-pod, TCP x8 64 B",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)

@@ -285,7 +285,7 @@ func nameQuestion(w bench.Workload) asked {
 	case w.Kind == bench.Packets:
 		return namePackets(w)
 	case w.Kind == bench.Echo:
-		return asked{long: "How long does a ping take?", short: "ping"}
+		return asked{long: "How long does a ping take?", short: "pings"}
 	case w.Kind == bench.Connect:
 		return asked{long: "How many new connections are answered?", short: "connections"}
 	case w.UDP:
