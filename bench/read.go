@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,10 +26,10 @@ const (
 	mostPaths = 500 // of an arm: a NIC has 256 VFs at most
 )
 
-// Read reads a result as [Write] writes it. It refuses a file that is cut off or has another
+// Read reads a result as [Write] writes it, also compressed by gzip. It refuses a file that is cut off or has another
 // schema, an unknown key or a figure out of its bounds. The error names the place and the fault.
 func Read(in io.Reader) (Result, error) {
-	raw, err := io.ReadAll(io.LimitReader(in, mostBytes+1))
+	raw, err := readAll(in)
 	if err != nil {
 		return Result{}, err
 	}
@@ -53,6 +55,24 @@ func Read(in io.Reader) (Result, error) {
 		return Result{}, explainJSON(raw, err)
 	}
 	return r, r.Validate()
+}
+
+// readAll reads a little more than mostBytes at most. It decompresses what begins as gzip does.
+func readAll(in io.Reader) ([]byte, error) {
+	packed := bufio.NewReader(in)
+	in = packed
+	if start, _ := packed.Peek(2); bytes.Equal(start, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(packed)
+		if err != nil {
+			return nil, fmt.Errorf("is not whole: %w", err)
+		}
+		in = unpacked
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, mostBytes+1))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("is cut off: %w", err)
+	}
+	return raw, err
 }
 
 // Write writes a result, or returns an error if it is not valid.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"net/netip"
 	"strings"
@@ -47,6 +48,37 @@ func TestReadWrite(t *testing.T) {
 }
 
 // TestReadRefuses changes a valid file in one place in each case.
+// A compressed result is read as it is, and refused when it is cut off or large.
+func TestReadCompressed(t *testing.T) {
+	pack := func(text string) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	whole := pack(`{"schema": "` + Schema + `"}`)
+	if r, err := Read(bytes.NewReader(whole)); err != nil || r.Schema != Schema {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for name, c := range map[string]struct {
+		packed []byte
+		err    string
+	}{
+		"cut off":        {whole[:len(whole)-6], "is cut off"},
+		"only the start": {whole[:5], "is not whole"},
+		"large":          {pack(strings.Repeat(" ", mostBytes+2)), "is larger than"},
+	} {
+		if _, err := Read(bytes.NewReader(c.packed)); err == nil || !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestReadRefuses(t *testing.T) {
 	right := written(t, measured([]float64{9}, []float64{200}))
 	replaced := func(old, by string) string {

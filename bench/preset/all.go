@@ -156,7 +156,7 @@ func streamPresets() []Preset {
 			Needs:   "host network and default pod network on two nodes",
 			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return isAnyPath(p) && !isVF(p) }, lacks: "a path beside the VFs'", notes: func(p bench.Path) string {
 				if isOverlay(p) && p.From.MTU < 1500 {
-					return fmt.Sprintf("the pods' MTU is %d, so this overlay probably encapsulates, which M1's did not: it is M2 that this measures", p.From.MTU)
+					return fmt.Sprintf("the pods' MTU is %d, so this overlay probably encapsulates, which the report's did not", p.From.MTU)
 				}
 				return ""
 			}},

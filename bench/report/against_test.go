@@ -112,7 +112,7 @@ func TestSides(t *testing.T) {
 		}
 	}
 	var page bytes.Buffer
-	if err := HTML(&page, r); err != nil || !strings.Contains(page.String(), "set B") {
+	if err := HTML(&page, r, ""); err != nil || !strings.Contains(page.String(), "set B") {
 		t.Errorf("the page lacks the command of side B: %v", err)
 	}
 	rules := []bench.Rule{{Metric: "throughput", Below: true, Part: -0.05}}

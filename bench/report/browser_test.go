@@ -12,7 +12,7 @@ import (
 )
 
 // TestBrowser lays the page out in Chromium, as wide as a phone and as a desk: nothing may reach
-// beyond the side, also with long names. The page runs no script of its own; the copy that is
+// beyond the side, also with long names, and no label of a chart is cut or covers another. The page runs no script of its own; the copy that is
 // measured does, in a frame of the wanted width.
 func TestBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
@@ -20,8 +20,21 @@ func TestBrowser(t *testing.T) {
 		t.Skip("Chromium is not installed: apt-get install chromium")
 	}
 	policy := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`)
-	const measure = `<script>parent.postMessage(innerWidth + " " + document.documentElement.scrollWidth, "*")</script></body>`
-	for name, text := range map[string]string{"example": drawPage(t, makeExample()), "odd": drawPage(t, odd()), "middle": drawPage(t, makeMiddle())} {
+	const measure = `<script>
+const width = document.documentElement.scrollWidth, bad = []
+document.querySelectorAll("details").forEach(d => d.open = true)
+for (const s of document.querySelectorAll("svg")) {
+  const view = s.viewBox.baseVal, seen = []
+  for (const e of s.querySelectorAll("text")) {
+    const b = e.getBBox(), t = {left: b.x, right: b.x + b.width, top: b.y + 0.2 * b.height, bottom: b.y + b.height}
+    if (t.left < -1 || t.right > view.width + 1 || t.top < -1 || t.bottom > view.height + 1) bad.push(e.textContent)
+    for (const o of seen) if (t.left < o.right && o.left < t.right && t.top < o.bottom && o.top < t.bottom) bad.push(e.textContent)
+    seen.push(t)
+  }
+}
+parent.postMessage(innerWidth + " " + width + " " + bad.length + " " + bad.join("; "), "*")
+</script></body>`
+	for name, text := range map[string]string{"example": drawPage(t, makeExample()), "odd": drawPage(t, odd()), "middle": drawPage(t, makeMiddle()), "crowded": drawPage(t, makeCrowded())} {
 		for _, width := range []int{360, 1280} {
 			dir := t.TempDir()
 			write := func(name, text string) {
@@ -41,16 +54,19 @@ func TestBrowser(t *testing.T) {
 			if err != nil {
 				t.Fatalf("chromium: %v", err)
 			}
-			var inner, scroll int
+			var inner, scroll, covered int
 			title := regexp.MustCompile(`<title>([^<]*)</title>`).FindStringSubmatch(string(out))
 			if title == nil {
 				t.Fatalf("the page did not answer: %s", out)
 			}
-			if _, err := fmt.Sscanf(title[1], "%d %d", &inner, &scroll); err != nil {
+			if _, err := fmt.Sscanf(title[1], "%d %d %d", &inner, &scroll, &covered); err != nil {
 				t.Fatal(err)
 			}
 			if inner != width || scroll > inner {
 				t.Errorf("%s in a window of %d: it is %d wide", name, inner, scroll)
+			}
+			if covered > 0 {
+				t.Errorf("%s in a window of %d: labels are cut or covered: %s", name, inner, title[1])
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 // row is one arm, in the form that all outputs of the report share.
 type row struct {
 	Arm     string
+	Within  string // the name below the question's title
 	Index   int
 	Metric  bench.Metric
 	Middle  bench.Interval
@@ -24,14 +25,15 @@ type row struct {
 	Against []string
 }
 
-func listRows(r bench.Result) []row {
+func listRows(r bench.Result, pairs []bench.Pair) []row {
 	var out []row
-	pairs := r.Pairs()
+	labels := labelArms(r)
+	pairs = slices.Clone(pairs)
 	slices.SortStableFunc(pairs, func(a, b bench.Pair) int { return weighPair(r, a) - weighPair(r, b) })
 	for i, arm := range r.Arms {
 		main := arm.Main()
 		values := r.Values(i, main)
-		line := row{Arm: arm.Name, Index: i, Metric: main, Middle: bench.Estimate(values), N: len(values), Ceiling: arm.Ceiling(), CPU: math.NaN()}
+		line := row{Arm: arm.Name, Within: labels[i].within(), Index: i, Metric: main, Middle: bench.Estimate(values), N: len(values), Ceiling: arm.Ceiling(), CPU: math.NaN()}
 		for _, m := range bench.Metrics(arm.Workload.Kind) {
 			if m.Name == "cpu" {
 				line.CPU, line.CPUUnit = bench.Median(r.Values(i, m)), m.Unit
@@ -94,7 +96,7 @@ func listLimits(r bench.Result) []limit {
 }
 
 // listCares returns the warnings for readers who rely on the figures.
-func listCares(r bench.Result) []string {
+func listCares(r bench.Result, pairs []bench.Pair) []string {
 	var out []string
 	if r.Unfinished != "" {
 		out = append(out, "Runs are missing that were planned: "+r.Unfinished)
@@ -121,15 +123,15 @@ func listCares(r bench.Result) []string {
 			out = append(out, fmt.Sprintf("Arm %s is generator-limited: the path may carry more than was sent.", arm.Name))
 		}
 	}
-	out = append(out, describeMTUs(r)...)
+	out = append(out, describeMTUs(r, pairs)...)
 	return append(append(out, bench.Remarks(r)...), r.Notes...)
 }
 
 // describeMTUs names the first pair whose MTUs differ, and how many more there are: the MTUs
 // cause a part of the difference between such arms.
-func describeMTUs(r bench.Result) []string {
+func describeMTUs(r bench.Result, pairs []bench.Pair) []string {
 	said, more := "", 0
-	for _, p := range r.Pairs() {
+	for _, p := range pairs {
 		arm, base := r.Arms[p.Arm], r.Arms[p.Base]
 		switch {
 		case arm.MTU() == base.MTU() || arm.MTU() == 0 || base.MTU() == 0 || p.N[0] == 0 || p.N[1] == 0:
@@ -174,11 +176,8 @@ func describeResult(r bench.Result) string {
 		}
 	}
 	var parts []string
-	if r.Preset != "" {
-		parts = append(parts, "preset "+r.Preset)
-	}
 	parts = append(parts, r.Started.UTC().Format("2006-01-02 15:04")+" to "+r.Ended.UTC().Format("15:04 UTC"))
-	if r.Culvert != "" {
+	if r.Culvert != "" && r.Culvert != "-" {
 		parts = append(parts, "culvert "+r.Culvert)
 	}
 	parts = append(parts, fmt.Sprintf("%d runs counted, %d to warm up, %d void", counts[0], counts[1], counts[2]))
@@ -361,10 +360,11 @@ func describeEnd(e bench.End) string {
 	return s
 }
 
-// listPlaces returns the paths, each with its arms.
+// listPlaces returns the paths, each with the questions that were asked over it.
 func listPlaces(r bench.Result) []place {
 	var out []place
-	for _, a := range r.Arms {
+	labels := labelArms(r)
+	for i, a := range r.Arms {
 		for _, path := range a.Paths() {
 			p := place{Way: namePath(path), Via: path.Via, From: path.From, To: path.To}
 			at := slices.IndexFunc(out, func(o place) bool {
@@ -374,7 +374,9 @@ func listPlaces(r bench.Result) []place {
 				at = len(out)
 				out = append(out, p)
 			}
-			out[at].Arms = append(out[at].Arms, a.Name)
+			if asks := labels[i].asks(); !slices.Contains(out[at].Asked, asks) {
+				out[at].Asked = append(out[at].Asked, asks)
+			}
 		}
 	}
 	return out
@@ -384,7 +386,7 @@ type place struct {
 	Way      string
 	Via      bench.Relay
 	From, To bench.End
-	Arms     []string
+	Asked    []string // which questions, by their short names
 }
 
 // describeRelay names the middle of a path, if it has one: machine, namespace, interfaces.

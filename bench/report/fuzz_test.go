@@ -31,8 +31,8 @@ func FuzzReport(f *testing.F) {
 		for _, drawing := range svgs.FindAllString(page, -1) {
 			checkDrawing(t, "fuzzed", drawing)
 		}
-		if n := len(scripts.FindAllString(page, -1)); n != 1 {
-			t.Errorf("%d scripts", n)
+		if strings.Contains(page, "<script") {
+			t.Error("the page has a script")
 		}
 		if err := CSV(io.Discard, r); err != nil {
 			t.Error(err)

@@ -8,18 +8,19 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// histogramFigures draws how many questions took how long, one figure for each workload.
-func histogramFigures(r bench.Result) []figure {
+// histogramFigures draws how many questions of some arms took how long, one figure for each workload.
+func (v view) histogramFigures(arms []int) []figure {
+	r := v.Result
 	var out []figure
 	for _, w := range loads(r) {
 		var drawn []int // arms
-		for i, a := range r.Arms {
-			if a.Workload == w && sumBins(r, i) != nil {
+		for _, i := range arms {
+			if r.Arms[i].Workload == w && sumBins(r, i) != nil {
 				drawn = append(drawn, i)
 			}
 		}
 		if drawn != nil {
-			out = append(out, histogramFigure(r, drawn))
+			out = append(out, v.histogramFigure(drawn))
 		}
 	}
 	return out
@@ -51,7 +52,8 @@ func sumBins(r bench.Result, arm int) []float64 {
 	return sum
 }
 
-func histogramFigure(r bench.Result, drawn []int) (f figure) {
+func (v view) histogramFigure(drawn []int) (f figure) {
+	r := v.Result
 	const left, right, bottom = 38, chartWidth - 18, 186
 	first, last, most := math.MaxInt, 0, 0.0
 	parts := make([][]float64, len(drawn))
@@ -67,12 +69,12 @@ func histogramFigure(r bench.Result, drawn []int) (f figure) {
 	y := linearAxis(bottom, 20, most)
 	x := logarithmicAxis(left, right, bench.BinFrom(first), bench.BinFrom(last+1))
 	c.drawFrame(y, left, right, "% of the questions")
-	for _, v := range x.listTicks() {
-		c.drawLine(x.positionOf(v), bottom, x.positionOf(v), bottom+4, "grid")
-		c.drawText(x.positionOf(v), bottom+18, "axis middle", tick(v))
+	for _, at := range x.listTicks() {
+		c.drawLine(x.positionOf(at), bottom, x.positionOf(at), bottom+4, "grid")
+		c.drawText(x.positionOf(at), bottom+18, "axis middle", tick(at))
 	}
 	c.drawText(right, bottom+33, "axis end", "us")
-	colour, said := chooseColours(r), []string{}
+	colour, said := v.colour, []string{}
 	for k, i := range drawn {
 		a := r.Arms[i]
 		points := [][2]float64{{x.positionOf(bench.BinFrom(first)), bottom}}
@@ -88,8 +90,8 @@ func histogramFigure(r bench.Result, drawn []int) (f figure) {
 			points = append(points, [2]float64{x.positionOf(bench.BinFrom(bin)), y.positionOf(part)}, [2]float64{x.positionOf(bench.BinFrom(bin + 1)), y.positionOf(part)})
 		}
 		c.drawPath(append(points, [2]float64{x.positionOf(bench.BinFrom(last + 1)), bottom}), "line "+colour(a))
-		f.Keys = append(f.Keys, key{colour(a), a.Name})
-		said = append(said, fmt.Sprintf("%s: most from %s to %s us", a.Name, bench.Number(bench.BinFrom(largest)), bench.Number(bench.BinFrom(largest+1))))
+		f.Keys = append(f.Keys, key{colour(a), v.labels[i].within()})
+		said = append(said, fmt.Sprintf("%s: most from %s to %s us", v.labels[i].within(), bench.Number(bench.BinFrom(largest)), bench.Number(bench.BinFrom(largest+1))))
 	}
 	f.Title = "How long questions took: " + describeLoad(r.Arms[drawn[0]].Workload)
 	f.Note = "The part of all questions of the runs that count, by ten steps for each factor of ten; lost ones have the time until the sender gave up."

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ import (
 func drawPage(t *testing.T, r bench.Result) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := HTML(&b, r); err != nil {
+	if err := HTML(&b, r, "r.json.gz"); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -30,48 +31,61 @@ func drawPage(t *testing.T, r bench.Result) string {
 
 var (
 	svgs    = regexp.MustCompile(`(?s)<svg.*?</svg>`)
-	scripts = regexp.MustCompile(`(?s)<script[^>]*>(.*?)</script>`)
 	numbers = regexp.MustCompile(`\b(?:NaN|[+-]?Inf)\b`)
 )
 
+// dataLink is the only link of a page.
+const dataLink = `<a href="./r.json.gz" download>r.json.gz</a>`
+
 // TestHTML: the page needs no other file, its drawings are well-formed and have a description in
-// words, foreign names are text in it, and its data are the result.
+// words, and foreign names are text in it.
 func TestHTML(t *testing.T) {
 	for name, r := range map[string]bench.Result{"example": makeExample(), "odd": odd(), "empty": {Schema: bench.Schema}} {
 		page := drawPage(t, r)
-		found := scripts.FindAllStringSubmatch(page, -1)
-		if len(found) != 1 || !strings.Contains(found[0][0], `type="application/json" id="result"`) {
-			t.Fatalf("%s: scripts: %q", name, found)
+		if strings.Count(page, dataLink) != 1 {
+			t.Errorf("%s: no link to the measurements", name)
 		}
-		var want bytes.Buffer
-		if err := json.NewEncoder(&want).Encode(r); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := bench.Read(strings.NewReader(found[0][1])); err != nil {
-			t.Errorf("%s: the data: %v", name, err)
-		} else if again, _ := json.Marshal(got); string(again)+"\n" != want.String() {
-			t.Errorf("%s: the data are not the result: %s", name, cmp.Diff(want.String(), string(again)))
-		}
-		shown := strings.Replace(page, found[0][0], "", 1)
+		page = strings.Replace(page, dataLink, "", 1)
 		for _, bad := range []string{"<script", "http:", "https:", "src=", "href=", "url(", "@import", "\u202e", "\x1b", "ZgotmplZ"} {
-			if strings.Contains(shown, bad) {
+			if strings.Contains(page, bad) {
 				t.Errorf("%s: %q is in the page", name, bad)
 			}
 		}
-		for _, drawing := range svgs.FindAllString(shown, -1) {
+		for _, drawing := range svgs.FindAllString(page, -1) {
 			checkDrawing(t, name, drawing)
 		}
-		if bad := numbers.FindString(shown); bad != "" {
+		if bad := numbers.FindString(page); bad != "" {
 			t.Errorf("%s: %s is in the page", name, bad)
 		}
 	}
 	page := drawPage(t, makeExample())
-	if n := len(svgs.FindAllString(page, -1)); n != 5 {
-		t.Errorf("%d drawings, want throughput, latency, by size, round trips, over time", n)
+	if n := len(svgs.FindAllString(page, -1)); n != 6 {
+		t.Errorf("%d drawings, want throughput, its CPU, latency, by size, round trips, over time", n)
 	}
-	for _, want := range []string{"VF carries 2.01x the overlay&#39;s throughput (1.95x to 2.05x, p=0.01, n=6)", "the bytes went another way", "VF 2 of enp1s0f0", "net.core.rmem_max: 212992 against 4194304", "drops badly"} {
+	for _, want := range []string{"<h1 data-arm=\"1\" data-base=\"0\">VF carries 2.0 times what the overlay carries.</h1>", "the bytes went another way", "VF 2 of enp1s0f0", "net.core.rmem_max: 212992 against 4194304", "drops badly"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
+		}
+	}
+}
+
+// The file beside the page has the whole result, and is read as it is.
+func TestDataIsTheResult(t *testing.T) {
+	if got := DataName("build/lab.html"); got != "build/lab.json.gz" {
+		t.Error(got)
+	}
+	for name, r := range map[string]bench.Result{"example": makeExample(), "odd": odd(), "empty": {Schema: bench.Schema}} {
+		var packed bytes.Buffer
+		if err := Data(&packed, r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := bench.Read(&packed)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want, _ := json.Marshal(r)
+		if again, _ := json.Marshal(got); string(again) != string(want) {
+			t.Errorf("%s: the data are not the result: %s", name, cmp.Diff(string(want), string(again)))
 		}
 	}
 }
@@ -106,7 +120,8 @@ func checkDrawing(t *testing.T, name, drawing string) {
 
 // TestBars: bars are in proportion, and the ceiling is where it belongs.
 func TestBars(t *testing.T) {
-	f := barFigures(makeExample())[0]
+	v := makeView(makeExample())
+	f := v.listFigures(v.questions[0])[0]
 	bar := regexp.MustCompile(`width="([\d.]+)" height="20.0" rx="2" class="bar`)
 	line := regexp.MustCompile(`<line x1="([\d.]+)"[^>]* class="ceiling"`)
 	var got []string
@@ -116,7 +131,7 @@ func TestBars(t *testing.T) {
 		}
 	}
 	at := func(v float64) string { return fmt.Sprintf("%.1f", 2+352*v/makeExample().Arms[1].CeilingGbps) }
-	list := listRows(makeExample())
+	list := v.rows
 	want := []string{at(list[0].Middle.Value), at(list[1].Middle.Value), at(list[0].Ceiling), at(list[1].Ceiling)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -129,7 +144,7 @@ func TestSweep(t *testing.T) {
 	if len(all) != 1 || !cmp.Equal(all[0].sizes, []int{64, 512, 4096, 32768, 262144}) || len(all[0].lines) != 2 {
 		t.Fatalf("%+v", all)
 	}
-	if l := all[0].lines[1]; l.name != "pod-pod, VF, other node" || !cmp.Equal(l.arms, []int{3, 5, 7, 9, 11}) {
+	if l := all[0].lines[1]; l.name != "VF" || !cmp.Equal(l.arms, []int{3, 5, 7, 9, 11}) {
 		t.Errorf("%+v", l)
 	}
 	// Paths with one name have a line each.
@@ -143,10 +158,47 @@ func TestSweep(t *testing.T) {
 		t.Errorf("paths with one name: %+v", all)
 	}
 	checkFiguresDiffer(t, alike)
+	// The other direction has a line too.
+	back := makeExample()
+	for i := 2; i < 12; i += 2 {
+		back.Arms[i].Path, back.Arms[i].Workload.Reverse = back.Arms[3].Path, true
+	}
+	if all := findSweeps(back); len(all) != 1 || len(all[0].lines) != 2 || all[0].lines[0].name != "VF, back" {
+		t.Errorf("both directions: %+v", all)
+	}
+	checkFiguresDiffer(t, back)
 	two := r
 	two.Arms = r.Arms[:6]
 	if got := findSweeps(two); got != nil {
 		t.Errorf("two sizes are no sweep: %+v", got)
+	}
+}
+
+// Each point of a sweep has a bar of its spread, for the rate and for the processors: the 95 % interval, or with
+// fewer than six runs from the least to the largest.
+func TestSweepsShowTheirSpread(t *testing.T) {
+	r := makeExample()
+	spread := regexp.MustCompile(`<line x1="[\d.]+" y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)" class="spread`)
+	f := makeView(r).drawSweep(findSweeps(r)[0])
+	found := spread.FindAllStringSubmatch(string(f.Drawing), -1)
+	if len(found) != 20 {
+		t.Fatalf("%d bars, want two for each of 10 arms", len(found))
+	}
+	y := linearAxis(168, 20, 9.41)
+	e := bench.Estimate(r.Values(2, r.Arms[2].Main()))
+	if want := []string{fmt.Sprintf("%.1f", y.positionOf(e.Low)), fmt.Sprintf("%.1f", y.positionOf(e.High))}; !cmp.Equal(found[0][1:], want) {
+		t.Errorf("the first bar is %q, want %q", found[0][1:], want)
+	}
+	if !strings.Contains(f.Note, "95 % interval") {
+		t.Error(f.Note)
+	}
+	if got := spanOf([]float64{3, 1, 2}); got.Value != 2 || got.Low != 1 || got.High != 3 {
+		t.Errorf("of three runs: %+v", got)
+	}
+	few := makeExample()
+	few.Runs = slices.DeleteFunc(few.Runs, func(run bench.Run) bool { return run.Arm == 2 && run.Gbps > 0.255 })
+	if f := makeView(few).drawSweep(findSweeps(few)[0]); !strings.Contains(f.Note, "from the least run to the largest") {
+		t.Error(f.Note)
 	}
 }
 

@@ -53,33 +53,34 @@ func TestSentence(t *testing.T) {
 		change(&r)
 		return r
 	}
-	arms := ": VF, pod-pod (MTU 1500) against overlay, pod-pod (MTU 1450)."
-	plus := " (1.97x to 2.05x, p=0.03, n=6) at 0.42x the CPU per Gb/s (0.39x to 0.42x)" + arms
+	arms := " Compared by TCP: VF pod-pod (MTU 1500) with overlay pod-pod (MTU 1450)."
+	plus := " 1.97 to 2.05 times; 6 rounds in turns, p=0.03. It takes 0.42 times the CPU per Gb/s: 0.39 to 0.42 times."
+	twice := "VF carries 2.0 times what the overlay carries. 1.98 to 2.05 times; 6 rounds in turns, p=0.002. It takes 0.42 times the CPU per Gb/s: 0.40 to 0.42 times." + arms
 	hostToo := func(r *bench.Result) {
 		only(0, 0, 1)(r)
 		r.Arms[0].Name, r.Arms[0].Path.Network = "host", "host"
 	}
-	if got, want := listRows(with(hostToo))[2].Against, []string{"2.01x overlay, p=0.004", "2.01x host, p=0.004"}; !slices.Equal(got, want) {
+	if got, want := makeView(with(hostToo)).rows[2].Against, []string{"2.01x overlay, p=0.004", "2.01x host, p=0.004"}; !slices.Equal(got, want) {
 		t.Errorf("a VF is set against %q, want %q", got, want)
 	}
 	for name, c := range map[string]struct {
 		r    bench.Result
 		want string
 	}{
-		"all":        {makeExample(), "VF carries 2.01x the overlay's throughput (1.95x to 2.05x, p=0.01, n=6) at 0.42x the CPU per Gb/s (0.40x to 0.43x)" + arms},
-		"sizes":      {with(only(2, 3, 4, 5)), "VF carries 1.54x the overlay's throughput (1.48x to 1.59x, p=0.004, n=6) at 0.69x the CPU per Gb/s (0.67x to 0.71x), with writes of 512 B: VF 512 B, pod-pod (MTU 1500) against overlay 512 B, pod-pod (MTU 1450)."},
-		"questions":  {with(only(12, 13)), "VF answers in 0.53x the overlay's round-trip time (0.52x to 0.56x, p=0.03, n=6): VF, questions, pod-pod (MTU 1500) against overlay, questions, pod-pod (MTU 1450)."},
-		"alone":      {with(only(1)), "VF: throughput 9.40 Gb/s (9.12 to 9.41, n=6), 100 % of what the wire can carry."},
-		"the same":   {with(func(r *bench.Result) { only(0, 0)(r); r.Arms[1].Name, r.Arms[1].Path.Network = "again", "VF" }), "VF carries as much as the overlay's throughput, within 5 %: 1.00x (1.00x to 1.00x, n=6): again, pod-pod (MTU 1450) against overlay, pod-pod (MTU 1450)."},
-		"one path":   {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "VF" }), "VF carries 2.01x the throughput of overlay" + plus},
-		"on a host":  {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "host" }), "VF carries 2.01x the host network's throughput" + plus},
-		"host too":   {with(hostToo), "VF carries 2.01x the overlay's throughput (1.98x to 2.05x, p=0.002, n=6) at 0.42x the CPU per Gb/s (0.40x to 0.42x)" + arms},
-		"beside":     {with(only(0, 1, 12, 13)), "VF carries 2.01x the overlay's throughput (1.98x to 2.05x, p=0.002, n=6) at 0.42x the CPU per Gb/s (0.40x to 0.42x)" + arms}, // a pair of questions takes no certainty from it
-		"two runs":   {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = append(r.Runs[1:3], r.Runs[8:10]...) }), "VF carries 1.97x the overlay's throughput, which may be chance (n=2; to show that much takes about 6 rounds)" + arms},
-		"no CPU":     {with(func(r *bench.Result) { only(0, 1)(r); forgetEvidence(r) }), "VF carries 2.01x the overlay's throughput (1.97x to 2.05x, p=0.03, n=6)" + arms},
+		"all":        {makeExample(), "VF carries 2.0 times what the overlay carries. 1.95 to 2.05 times; 6 rounds in turns, p=0.01. It takes 0.42 times the CPU per Gb/s: 0.40 to 0.43 times." + arms},
+		"sizes":      {with(only(2, 3, 4, 5)), "VF carries 1.5 times what the overlay carries. 1.48 to 1.59 times; 6 rounds in turns, p=0.004. It takes 0.69 times the CPU per Gb/s: 0.67 to 0.71 times. Compared by TCP x8 512 B: VF pod-pod (MTU 1500) with overlay pod-pod (MTU 1450)."},
+		"questions":  {with(only(12, 13)), "VF answers in 0.53 times the time of the overlay. 0.52 to 0.56 times; 6 rounds in turns, p=0.03. Compared by questions 1 B: VF pod-pod (MTU 1500) with overlay pod-pod (MTU 1450)."},
+		"alone":      {with(only(1)), "VF, TCP: throughput 9.40 Gb/s. Median of 6 runs: 9.12 to 9.41. It is 100 % of what the wire can carry."},
+		"the same":   {with(func(r *bench.Result) { only(0, 0)(r); r.Arms[1].Name, r.Arms[1].Path.Network = "again", "VF" }), "VF carries as much as the overlay, within 5 %. 1.00x: 1.00 to 1.00 times; 6 rounds in turns. Compared by TCP: VF pod-pod (MTU 1450) with overlay pod-pod (MTU 1450)."},
+		"one path":   {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "VF" }), "VF pod-pod net1-net1 carries 2.0 times what VF pod-pod eth0-eth0 carries." + plus + " Compared by TCP: VF pod-pod net1-net1 (MTU 1500) with VF pod-pod eth0-eth0 (MTU 1450)."},
+		"on a host":  {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "host" }), "VF carries 2.0 times what the host network carries." + plus + " Compared by TCP: VF pod-pod (MTU 1500) with host pod-pod (MTU 1450)."},
+		"host too":   {with(hostToo), twice},
+		"beside":     {with(only(0, 1, 12, 13)), twice}, // a pair of questions takes no certainty from it
+		"two runs":   {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = append(r.Runs[1:3], r.Runs[8:10]...) }), "VF carries 2.0 times what the overlay carries, which may be chance. 2 rounds in turns; to show that much takes about 6 rounds." + arms},
+		"no CPU":     {with(func(r *bench.Result) { only(0, 1)(r); forgetEvidence(r) }), "VF carries 2.0 times what the overlay carries. 1.97 to 2.05 times; 6 rounds in turns, p=0.03." + arms},
 		"void":       {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = r.Runs[:1] }), "Nothing was measured: none of 1 runs counts."},
 		"no runs":    {bench.Result{}, "Nothing was measured: there are no runs."},
-		"void again": {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = r.Runs[:7] }), "overlay: throughput 4.62 Gb/s (4.59 to 4.70, n=6), 51 % of what the wire can carry."},
+		"void again": {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = r.Runs[:7] }), "overlay, TCP: throughput 4.62 Gb/s. Median of 6 runs: 4.59 to 4.70. It is 51 % of what the wire can carry."},
 	} {
 		if got := Sentence(c.r); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)

@@ -45,12 +45,12 @@ func TestRelaysAreTold(t *testing.T) {
 	}
 	text := Text(r, screen.Look{})
 	for _, want := range []string{
-		"ARM      IN THE MIDDLE     RECEIVED    SENT  BUSIEST        ITS CPU\n",
-		"VF       r on n3, routes  1.20 Mpps  1 Mpps     97 %  500 ns/packet\n",
-		"VF TCP   r on n3, routes     8 Gb/s  8 Gb/s     97 %    6.25 %/Gb/s\n",
-		"VF void  r on n3, routes          -       -        -              -\n",
+		"ARM          IN THE MIDDLE     RECEIVED    SENT  BUSIEST        ITS CPU\n",
+		"VF, packets  r on n3, routes  1.20 Mpps  1 Mpps     97 %  500 ns/packet\n",
+		"VF TCP       r on n3, routes     8 Gb/s  8 Gb/s     97 %    6.25 %/Gb/s\n",
+		"VF void      r on n3, routes          -       -        -              -\n",
 		"- pod-pod, VF, other node: n1 a net1 through n3 r eth1-eth2 (routes) to n2 b net1",
-		"VF: core, n3: the busiest processor was busy 97 % of the time",
+		"VF, packets: core, n3: the busiest processor was busy 97 % of the time",
 		" 900 ns/packet", // of all three machines
 	} {
 		if !strings.Contains(text, want) {
@@ -58,7 +58,7 @@ func TestRelaysAreTold(t *testing.T) {
 		}
 	}
 	var page strings.Builder
-	if err := HTML(&page, r); err != nil {
+	if err := HTML(&page, r, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"<h2>In the middle</h2>", "500 ns/packet", "<span>routes, eth1 to eth2</span>"} {

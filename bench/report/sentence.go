@@ -5,45 +5,83 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Sentence returns the result in one sentence: how much the VF carries compared with another
-// path. If there is nothing to compare with, it gives the measured figure. It names both arms
-// with their MTU.
+// Sentence returns the result in a few sentences: the headline, how certain it is, at how much CPU,
+// and both arms with their MTU.
 func Sentence(r bench.Result) string {
-	r = r.WithoutFalseWires()
-	p, found := headline(r)
-	if !found {
-		return alone(r)
-	}
-	arm, base := r.Arms[p.Arm], r.Arms[p.Base]
-	w := wordsFor(arm.Main().Name)
-	gain := formatRatio(p.Ratio.Value)
-	who := describeSubject(arm, base)
-	what := possessed(base, arm, w.what)
-	arms := fmt.Sprintf("%s: %s against %s.", at(r, arm), withMTU(arm), withMTU(base))
-	switch {
-	case p.Significant():
-		cpu := ""
-		if p.CPU.Significant() {
-			cpu = fmt.Sprintf(" at %s the %s (%s)", formatRatio(p.CPU.Ratio.Value), w.cpu, bounds(p.CPU))
-		}
-		return fmt.Sprintf("%s %s %s %s (%s, p=%s, %s)%s%s", who, w.does, gain, what, bounds(p.Difference), formatChance(p.Adjusted), runs(p.N), cpu, arms)
-	case p.Within(bench.DefaultMargin):
-		return fmt.Sprintf("%s %s as much as %s, within %s: %s (%s, %s)%s", who, w.does, what, formatPercent(bench.DefaultMargin), gain, bounds(p.Difference), runs(p.N), arms)
-	}
-	return fmt.Sprintf("%s %s %s %s, which may be chance (%s; to show that much takes %s)%s", who, w.does, gain, what, runs(p.N), needs(p.Difference), arms)
+	return makeView(r).summarize().String()
 }
 
-// bounds prints the interval of a ratio.
-func bounds(d bench.Difference) string {
+// headed is the result for a reader of one line, with the details for others.
+type headed struct {
+	Line      string // "VF carries 3.0 times what the overlay carries."
+	Detail    string
+	Arm, Base int // which it compares; -1 if none
+}
+
+func (h headed) String() string { return strings.TrimSpace(h.Line + " " + h.Detail) }
+
+// summarize compares the VF with another path. If there is nothing to compare with, it gives the
+// measured figure.
+func (v view) summarize() headed {
+	p := v.best
+	if p == nil {
+		return alone(v.Result)
+	}
+	arm, base := v.Arms[p.Arm], v.Arms[p.Base]
+	w := wordsFor(arm.Main().Name)
+	who, other := v.nameSubject(p.Arm, p.Base), v.nameOther(p.Base, p.Arm)
+	h := headed{Line: fmt.Sprintf(w.times, who, formatTimes(p.Ratio.Value), other) + ".", Arm: p.Arm, Base: p.Base}
+	switch {
+	case p.Significant():
+		h.Detail = fmt.Sprintf("%s; %s, p=%s.", boundTimes(p.Difference), describeRounds(p.N), formatChance(p.Adjusted))
+		if p.CPU.Significant() {
+			h.Detail += fmt.Sprintf(" It takes %s the %s: %s.", formatTimes(p.CPU.Ratio.Value), w.cpu, boundTimes(p.CPU))
+		}
+	case p.Within(bench.DefaultMargin):
+		h.Line = fmt.Sprintf(w.alike+", within %s.", who, other, formatPercent(bench.DefaultMargin))
+		h.Detail = fmt.Sprintf("%s: %s; %s.", formatRatio(p.Ratio.Value), boundTimes(p.Difference), describeRounds(p.N))
+	default:
+		h.Line = strings.TrimSuffix(h.Line, ".") + ", which may be chance."
+		h.Detail = fmt.Sprintf("%s; to show that much takes %s.", capitalize(describeRounds(p.N)), needs(p.Difference))
+	}
+	h.Detail += fmt.Sprintf(" Compared%s: %s with %s.", v.labels[p.Arm].by(), withMTU(v.labels[p.Arm], arm), withMTU(v.labels[p.Base], base))
+	return h
+}
+
+func capitalize(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// formatTimes writes a ratio for the headline, with two digits, or three near 1.
+func formatTimes(v float64) string {
+	digits := 1
+	if v >= 9.95 {
+		digits = 0
+	}
+	if v >= 1.095 && v < 1e4 {
+		return strconv.FormatFloat(v, 'f', digits, 64) + " times"
+	}
+	return strings.TrimSuffix(formatRatio(v), "x") + " times"
+}
+
+// boundTimes prints the interval of a ratio for the sentence.
+func boundTimes(d bench.Difference) string {
 	if math.IsInf(d.Ratio.Low, 0) || math.IsInf(d.Ratio.High, 0) {
 		return "no bounds"
 	}
-	return formatRatio(d.Ratio.Low) + " to " + formatRatio(d.Ratio.High)
+	return strings.TrimSuffix(formatRatio(d.Ratio.Low), "x") + " to " + strings.TrimSuffix(formatRatio(d.Ratio.High), "x") + " times"
+}
+
+// describeRounds says how many rounds were compared. Two arms of one result are measured in turns.
+func describeRounds(n [2]int) string {
+	if n[0] == n[1] {
+		return fmt.Sprintf("%d rounds in turns", n[0])
+	}
+	return fmt.Sprintf("%d and %d rounds", n[0], n[1])
 }
 
 // needs returns how many rounds would show the difference that was seen.
@@ -54,11 +92,14 @@ func needs(d bench.Difference) string {
 	return "more rounds"
 }
 
-// withMTU names an arm, its ends and its MTU.
-func withMTU(a bench.Arm) string {
-	s := a.Name
+// withMTU names an arm's path, its ends and its MTU.
+func withMTU(l label, a bench.Arm) string {
+	s := l.path
+	if l.whole != "" {
+		s = l.whole
+	}
 	if a.Path.Ends != "" && !strings.Contains(s, a.Path.Ends) {
-		s += ", " + a.Path.Ends
+		s += " " + a.Path.Ends
 	}
 	if mtu := a.MTU(); mtu > 0 {
 		return fmt.Sprintf("%s (MTU %d)", s, mtu)
@@ -66,18 +107,19 @@ func withMTU(a bench.Arm) string {
 	return s + " (MTU not measured)"
 }
 
-type words struct{ does, what, cpu string }
+// words are formats of the sentence: with the subject, a ratio and the other, and without a ratio.
+type words struct{ times, alike, cpu string }
 
 func wordsFor(metric string) words {
 	switch metric {
 	case "pps":
-		return words{"carries", "packet rate", "CPU per packet"}
+		return words{"%s carries %s the packets that %s carries", "%s carries as many packets as %s", "CPU per packet"}
 	case "requests":
-		return words{"answers", "requests a second", ""}
+		return words{"%s answers %s the requests that %s answers", "%s answers as many requests as %s", ""}
 	case "p50":
-		return words{"answers in", "round-trip time", ""}
+		return words{"%s answers in %s the time of %s", "%s answers as fast as %s", ""}
 	}
-	return words{"carries", "throughput", "CPU per Gb/s"}
+	return words{"%s carries %s what %s carries", "%s carries as much as %s", "CPU per Gb/s"}
 }
 
 // headline chooses the pair for the sentence. It prefers streams to packets, packets to
@@ -85,7 +127,7 @@ func wordsFor(metric string) words {
 // and the order of [weighPair]. The pairs that remain do not depend on the figures, and are compared
 // as a family of their own, by the tests of all pairs. Most results have one. headline takes the
 // pair that carries most. The order of the arms does not matter.
-func headline(r bench.Result) (best bench.Pair, found bool) {
+func headline(r bench.Result, pairs []bench.Pair) (best *bench.Pair) {
 	order := []bench.Kind{bench.Stream, bench.Packets, bench.Datagram, bench.Connect, bench.Request, bench.Echo}
 	compare := func(a, b bench.Pair) int {
 		kind := func(p bench.Pair) int { return slices.Index(order, r.Arms[p.Arm].Workload.Kind) }
@@ -99,7 +141,7 @@ func headline(r bench.Result) (best bench.Pair, found bool) {
 		return cmp.Or(kind(a)-kind(b), node(a)-node(b), near(a)-near(b), weighPair(r, a)-weighPair(r, b))
 	}
 	var primary []bench.Pair
-	for _, p := range r.Pairs() {
+	for _, p := range pairs {
 		if p.N[0] == 0 || p.N[1] == 0 || math.IsNaN(p.Ratio.Value) {
 			continue
 		}
@@ -110,12 +152,11 @@ func headline(r bench.Result) (best bench.Pair, found bool) {
 		}
 	}
 	for _, p := range bench.AsFamily(primary) {
-		more := p.Is.Value > best.Is.Value && !r.Arms[p.Arm].Main().Less
-		if !found || more {
-			best, found = p, true
+		if best == nil || p.Is.Value > best.Is.Value && !r.Arms[p.Arm].Main().Less {
+			best = &p
 		}
 	}
-	return best, found
+	return best
 }
 
 // weighPair ranks a pair by its base: first an overlay, then another network, last the network of
@@ -130,44 +171,27 @@ func weighPair(r bench.Result, p bench.Pair) int {
 	return 1
 }
 
-// describeSubject and possessed name the arms by their networks if these differ.
-func describeSubject(arm, other bench.Arm) string {
-	if arm.Path.Network == "" || arm.Path.Network == other.Path.Network {
-		return arm.Name
+// nameSubject and nameOther name the arms by their networks if these differ.
+func (v view) nameSubject(arm, other int) string {
+	if n := v.Arms[arm].Path.Network; n != "" && n != v.Arms[other].Path.Network {
+		return n
 	}
-	return arm.Path.Network
+	return v.labels[arm].within()
 }
 
-func possessed(base, other bench.Arm, what string) string {
-	switch n := base.Path.Network; n {
-	case "", other.Path.Network:
-		return "the " + what + " of " + base.Name
+func (v view) nameOther(base, other int) string {
+	switch n := v.Arms[base].Path.Network; n {
+	case "", v.Arms[other].Path.Network:
+		return v.labels[base].within()
 	case "host":
-		return "the host network's " + what
+		return "the host network"
 	default:
-		return "the " + n + "'s " + what
+		return "the " + n
 	}
-}
-
-// at names the size if several sizes were measured.
-func at(r bench.Result, arm bench.Arm) string {
-	if arm.Workload.Size == 0 || !slices.ContainsFunc(r.Arms, func(a bench.Arm) bool {
-		return a.Workload.Kind == arm.Workload.Kind && a.Workload.Size != arm.Workload.Size
-	}) {
-		return ""
-	}
-	switch arm.Workload.Kind {
-	case bench.Packets:
-		return ", with frames of " + formatSize(arm.Workload.Size)
-	case bench.Stream:
-		return ", with writes of " + formatSize(arm.Workload.Size)
-	case bench.Datagram, bench.Request, bench.Connect, bench.Echo:
-	}
-	return ", with messages of " + formatSize(arm.Workload.Size)
 }
 
 // alone returns the sentence for a result in which no two arms can be compared.
-func alone(r bench.Result) string {
+func alone(r bench.Result) headed {
 	for i, arm := range r.Arms {
 		main := arm.Main()
 		values := r.Values(i, main)
@@ -175,19 +199,21 @@ func alone(r bench.Result) string {
 			continue
 		}
 		e := bench.Estimate(values)
-		s := fmt.Sprintf("%s: %s %s %s (%s, n=%d)", arm.Name, main.Title, bench.Number(e.Value), main.Unit, formatInterval(e), len(values))
+		h := headed{Line: fmt.Sprintf("%s: %s %s %s.", arm.Name, main.Title, bench.Number(e.Value), main.Unit), Arm: i, Base: -1}
+		h.Detail = fmt.Sprintf("Median of %d runs: %s.", len(values), formatInterval(e))
 		if c := arm.Ceiling(); c > 0 {
-			s += ", " + formatPercent(e.Value/c) + " of what the wire can carry"
+			h.Detail += " It is " + formatPercent(e.Value/c) + " of what the wire can carry."
 		}
-		return s + besideLoads(r, i) + "."
+		h.Detail += besideLoads(r, i)
+		return h
 	}
 	if n := len(r.Runs); n > 0 {
-		return fmt.Sprintf("Nothing was measured: none of %d runs counts.", n)
+		return headed{Line: fmt.Sprintf("Nothing was measured: none of %d runs counts.", n), Arm: -1, Base: -1}
 	}
-	return "Nothing was measured: there are no runs."
+	return headed{Line: "Nothing was measured: there are no runs.", Arm: -1, Base: -1}
 }
 
-// besideLoads returns the figures of the arms that differ from an arm by a load.
+// besideLoads returns a sentence for each of the arms that differ from an arm by a load.
 func besideLoads(r bench.Result, idle int) (s string) {
 	of := r.Arms[idle]
 	for i, a := range r.Arms {
@@ -196,7 +222,7 @@ func besideLoads(r bench.Result, idle int) (s string) {
 			continue
 		}
 		main := a.Main()
-		s += fmt.Sprintf("; beside TCP of %s %s", formatPercent(a.Workload.Load), formatAmount(bench.Median(r.Values(i, main)), main))
+		s += fmt.Sprintf(" Beside TCP of %s: %s.", formatPercent(a.Workload.Load), formatAmount(bench.Median(r.Values(i, main)), main))
 	}
 	return s
 }
@@ -228,13 +254,6 @@ func formatChance(p float64) string {
 		return "0.001 or less"
 	}
 	return fmt.Sprintf("%.1g", p)
-}
-
-func runs(n [2]int) string {
-	if n[0] == n[1] {
-		return fmt.Sprintf("n=%d", n[0])
-	}
-	return fmt.Sprintf("n=%d and %d", n[0], n[1])
 }
 
 // formatInterval prints an interval. An interval without bounds has too few values.

@@ -9,28 +9,32 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// seriesFigures draws every counted run over its time, one figure for each workload: these show a
-// rate that sags, climbs or stops, which a median does not. Arms of a sweep are left out.
-func seriesFigures(r bench.Result) []figure {
+// seriesFigures draws every counted run of some arms over its time, one figure for each workload: these
+// show a rate that sags, climbs or stops, which a median does not. Arms of a sweep are left out, and
+// limits that the NIC does not enforce.
+func (v view) seriesFigures(arms []int) []figure {
+	r := v.Result
 	var out []figure
 	for _, w := range loads(r) {
 		var drawn []int // arms
-		for i, a := range r.Arms {
-			if a.Workload == w && !isSwept(r, a) && !a.Main().Less && slices.ContainsFunc(r.Counted(i), hasSeries) {
+		for _, i := range arms {
+			if a := r.Arms[i]; a.Workload == w && !isSwept(r, a) && !isUnenforced(r, a) && !a.Main().Less && slices.ContainsFunc(r.Counted(i), hasSeries) {
 				drawn = append(drawn, i)
 			}
 		}
 		if drawn != nil {
-			out = append(out, seriesFigure(r, drawn))
+			out = append(out, v.seriesFigure(drawn))
 		}
 	}
 	return out
 }
 
-func hasSeries(run bench.Run) bool { return len(run.Series) > 1 }
+// hasSeries reports whether a run has enough steps to show a change over time.
+func hasSeries(run bench.Run) bool { return len(run.Series) > 2 }
 
-func seriesFigure(r bench.Result, drawn []int) (f figure) {
-	const left, right = 38, chartWidth - 14
+func (v view) seriesFigure(drawn []int) (f figure) {
+	r := v.Result
+	const right = chartWidth - 14
 	first := r.Arms[drawn[0]]
 	unit, most, seconds := first.Main().Unit, 0.0, 0.0
 	for _, i := range drawn {
@@ -40,29 +44,31 @@ func seriesFigure(r bench.Result, drawn []int) (f figure) {
 		}
 	}
 	c := chart{height: 220}
-	y, x := linearAxis(186, 20, most), axis{from: left, to: right, most: math.Max(seconds, math.SmallestNonzeroFloat64)}
+	y := linearAxis(186, 20, most)
+	left := y.leftOf()
+	x := axis{from: left, to: right, most: math.Max(seconds, math.SmallestNonzeroFloat64)}
 	c.drawFrame(y, left, right, unit)
 	for _, at := range rounds(seconds) {
 		c.drawText(x.positionOf(at), 202, "axis middle", tick(at))
 	}
 	c.drawText(right, 217, "axis end", "seconds")
-	colour, said := chooseColours(r), []string{}
+	said := []string{}
 	for _, i := range drawn {
-		class := colour(r.Arms[i])
+		class := v.colour(r.Arms[i])
 		low, high := math.Inf(1), 0.0
 		for _, run := range r.Counted(i) {
 			if !hasSeries(run) {
 				continue
 			}
 			points := make([][2]float64, 0, len(run.Series))
-			for k, v := range run.Series {
-				low, high = math.Min(low, v/per(unit)), math.Max(high, v/per(unit))
-				points = append(points, [2]float64{x.positionOf((float64(k) + 0.5) * run.Seconds / float64(len(run.Series))), y.positionOf(v / per(unit))})
+			for k, rate := range run.Series {
+				low, high = math.Min(low, rate/per(unit)), math.Max(high, rate/per(unit))
+				points = append(points, [2]float64{x.positionOf((float64(k) + 0.5) * run.Seconds / float64(len(run.Series))), y.positionOf(rate / per(unit))})
 			}
 			c.drawPath(points, "line thin "+class)
 		}
-		f.Keys = append(f.Keys, key{class, r.Arms[i].Name})
-		said = append(said, fmt.Sprintf("%s between %s and %s %s", r.Arms[i].Name, bench.Number(low), bench.Number(high), unit))
+		f.Keys = append(f.Keys, key{class, v.labels[i].within()})
+		said = append(said, fmt.Sprintf("%s between %s and %s %s", v.labels[i].within(), bench.Number(low), bench.Number(high), unit))
 	}
 	f.Title, f.Note = "Over time: "+describeLoad(first.Workload), "Each line is one run that counts."
 	f.Drawing = c.renderSVG(strings.Join(said, "; "))

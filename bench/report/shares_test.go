@@ -37,18 +37,18 @@ func TestSharesAreTold(t *testing.T) {
 	}
 	text := Text(r, screen.Look{})
 	for _, want := range []string{
-		"  n1 a net1 to n2 r net1      1 Mpps      40 %",
-		"  n1 c net1 to n2 r net1  0.500 Mpps      20 %",
-		"VF 3 senders, total        2.50 Mpps",
-		"  least : most                 0.500",
-		"- pod-pod, VF, other node: n1 b net1 to n2 r net1 (VF 3 senders)",
+		"  n1 a net1 to n2 r net1          1 Mpps      40 %",
+		"  n1 c net1 to n2 r net1      0.500 Mpps      20 %",
+		"VF, packets 3 senders, total   2.50 Mpps",
+		"  least : most                     0.500",
+		"- pod-pod, VF, other node: n1 b net1 to n2 r net1 (packets)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in it:\n%s", want, text)
 		}
 	}
 	var page, lines strings.Builder
-	if err := HTML(&page, r); err != nil {
+	if err := HTML(&page, r, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"<h2>At once</h2>", "n1 c net1 to n2 r net1", "0.500 Mpps", "20 %", "least : most 0.500"} {

@@ -161,11 +161,23 @@ func tick(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
+// leftOf returns where the plot begins, so that the axis's texts have room.
+func (a axis) leftOf() float64 {
+	widest := 0.0
+	for _, v := range a.listTicks() {
+		widest = max(widest, widthOf(tick(v), 12, false))
+	}
+	return max(38, widest+tickGap)
+}
+
+// tickGap is the distance of an axis's texts to its plot.
+const tickGap = 5
+
 // drawFrame draws the axes of a chart whose plot begins at left.
 func (c *chart) drawFrame(y axis, left, right float64, unit string) {
 	for _, v := range y.listTicks() {
 		c.drawLine(left, y.positionOf(v), right, y.positionOf(v), "grid")
-		c.drawText(left-5, y.positionOf(v)+4, "axis end", tick(v))
+		c.drawText(left-tickGap, y.positionOf(v)+4, "axis end", tick(v))
 	}
 	c.drawText(0, y.to-9, "axis", unit)
 }
@@ -173,14 +185,18 @@ func (c *chart) drawFrame(y axis, left, right float64, unit string) {
 // chartColours is the number of colour classes that the page has.
 const chartColours = 10
 
-// chooseColours gives each path a class, in the order of the arms: the first over a VF and
-// the first over an overlay have the same ones in every report. When the colours are used up, they
+// chooseColours gives each path a class, in the order of the arms: the VF and the overlay of the
+// sentence, or the first of each, have the same ones in every report. When the colours are used up, they
 // come again with another pattern of the line: p2, p3 and p4.
-func chooseColours(r bench.Result) func(bench.Arm) string {
+func chooseColours(r bench.Result, best *bench.Pair) func(bench.Arm) string {
 	known := map[string]string{}
+	first := slices.Clone(r.Arms)
+	if best != nil {
+		first = slices.Insert(first, 0, r.Arms[best.Arm], r.Arms[best.Base])
+	}
 	for _, c := range []struct{ network, class string }{{"VF", "c1"}, {"overlay", "c2"}} {
-		if i := slices.IndexFunc(r.Arms, func(a bench.Arm) bool { return a.Path.Network == c.network }); i >= 0 {
-			known[identifyPaths(r.Arms[i])] = c.class
+		if i := slices.IndexFunc(first, func(a bench.Arm) bool { return a.Path.Network == c.network }); i >= 0 {
+			known[identifyPaths(first[i])] = c.class
 		}
 	}
 	others := 0

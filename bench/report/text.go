@@ -13,20 +13,18 @@ import (
 // Text is the report for a terminal, or to paste into an issue, in at most 100 columns.
 // The result has to be valid.
 func Text(r bench.Result, look screen.Look) string {
-	cares := listCares(r)
-	r = r.WithoutFalseWires()
 	var b strings.Builder
-	writeParagraph(&b, "", Sentence(r))
+	v := makeView(r)
+	r = v.Result
+	writeParagraph(&b, "", v.summarize().String())
 	b.WriteString("\n")
 	writeParagraph(&b, "", describeResult(r))
 	if said := describeEmulation(r); said != "" {
 		writeParagraph(&b, "", said)
 	}
-	list := listRows(r)
-	armTable(&b, list)
+	v.writeQuestions(&b, look)
 	shareTable(&b, listShares(r))
 	writeTable(&b, relayTable(listRelays(r)))
-	drawBars(&b, look, list)
 	writeTable(&b, tripTable(listTrips(r)))
 	writeTable(&b, loadTable(listLoads(r)))
 	writeTable(&b, countTable(countArms(r)))
@@ -38,12 +36,12 @@ func Text(r bench.Result, look screen.Look) string {
 	}
 	writeSection(&b, look, "what limits", held)
 	besideTable(&b, listPrinted(r))
-	writeSection(&b, look, "take care", cares)
+	writeSection(&b, look, "take care", v.cares)
 	writeSection(&b, look, "void runs", listVoids(r))
 	writeSection(&b, look, "how the machines differ", bench.Apart(r))
 	var ways []string
 	for _, p := range listPlaces(r) {
-		ways = append(ways, fmt.Sprintf("%s: %s%s to %s (%s)", p.Way, describeEnd(p.From), describeRelay(p.Via), describeEnd(p.To), strings.Join(p.Arms, "; ")))
+		ways = append(ways, fmt.Sprintf("%s: %s%s to %s (%s)", p.Way, describeEnd(p.From), describeRelay(p.Via), describeEnd(p.To), strings.Join(p.Asked, "; ")))
 	}
 	writeSection(&b, look, "paths", ways)
 	var machines []string
@@ -57,17 +55,36 @@ func Text(r bench.Result, look screen.Look) string {
 	return b.String()
 }
 
-// Brief is the part of [Text] that compares: the sentence, the table of the arms, their bars, and
+// Brief is the part of [Text] that compares: the sentence, the tables of the arms, their bars, and
 // the printed figures.
 func Brief(r bench.Result, look screen.Look) string {
-	r = r.WithoutFalseWires()
 	var b strings.Builder
-	writeParagraph(&b, "", Sentence(r))
-	list := listRows(r)
-	armTable(&b, list)
-	drawBars(&b, look, list)
-	besideTable(&b, listPrinted(r))
+	v := makeView(r)
+	writeParagraph(&b, "", v.summarize().String())
+	v.writeQuestions(&b, look)
+	besideTable(&b, listPrinted(v.Result))
 	return b.String()
+}
+
+// writeQuestions writes each question with the table and the bars of its arms.
+func (v view) writeQuestions(b *strings.Builder, look screen.Look) {
+	for _, q := range v.questions {
+		b.WriteString("\n")
+		lines := screen.WrapAll(excerpt.Clean(q.Heading()), wide)
+		for _, l := range lines {
+			b.WriteString(look.Paint(l, screen.Bold) + "\n")
+		}
+		var asked []row
+		for _, i := range q.Arms {
+			asked = append(asked, v.rows[i])
+		}
+		armTable(b, asked)
+		drawBars(b, look, v.barRows(q))
+		for _, s := range v.describeUnenforced(q) {
+			b.WriteString("\n")
+			writeParagraph(b, "", s)
+		}
+	}
 }
 
 // String names the limit of an arm.
@@ -79,26 +96,26 @@ func (l limit) String() string {
 	return fmt.Sprintf("%s: %s%s: %s (%d of %d runs)", l.Arm, l.What, where, l.Evidence, l.Runs, l.Of)
 }
 
-// armTable writes the arms with their comparisons. If the comparisons have no room beside the
-// figures, they are a table of their own.
+// armTable writes arms with their comparisons. If the comparisons have no room beside the figures, they
+// are a table of their own.
 func armTable(b *strings.Builder, list []row) {
 	both := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
 	figures := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU")
 	against := screen.NewTable("ARM", "AGAINST")
 	against.Columns[1].Least = 60 // names are cut first
 	for _, r := range list {
-		cells := []string{r.Arm, r.formatValue(), formatInterval(r.Middle), fmt.Sprint(r.N), r.formatPart(), r.formatCost()}
+		cells := []string{r.Within, r.formatValue(), formatInterval(r.Middle), fmt.Sprint(r.N), r.formatPart(), r.formatCost()}
 		figures.Add(screen.Words(cells...)...)
 		both.Add(screen.Words(append(cells, strings.Join(r.Against, "; "))...)...)
 		for _, s := range r.Against {
-			against.Add(screen.Words(r.Arm, s)...)
+			against.Add(screen.Words(r.Within, s)...)
 		}
 	}
-	if both.Fits(screen.Look{Width: wide}) {
-		writeTable(b, both)
+	if len(against.Rows) > 0 && both.Fits(screen.Look{Width: wide}) {
+		both.Write(b, screen.Look{Width: wide})
 		return
 	}
-	writeTable(b, figures)
+	figures.Write(b, screen.Look{Width: wide})
 	writeTable(b, against)
 }
 
@@ -117,22 +134,27 @@ func (r row) formatPart() string {
 }
 
 func (r row) formatCost() string {
-	switch {
-	case math.IsNaN(r.CPU):
+	if math.IsNaN(r.CPU) {
 		return "-"
-	case r.CPUUnit == "ns":
-		return bench.Number(r.CPU) + " ns/packet"
 	}
-	return bench.Number(r.CPU) + " %/Gb/s"
+	return bench.Number(r.CPU) + " " + costUnit(r.CPUUnit)
 }
 
-// drawBars draws the arms of each metric to one scale.
+// costUnit returns the whole unit of the metric "cpu": its own is for each Gb/s, or packet.
+func costUnit(unit string) string {
+	if unit == "ns" {
+		return "ns/packet"
+	}
+	return "%/Gb/s"
+}
+
+// drawBars draws arms to one scale for each metric.
 func drawBars(b *strings.Builder, look screen.Look, list []row) {
 	for _, group := range byMetric(list) {
 		most, name := 0.0, 0
 		for _, r := range group {
 			most = max(most, r.Middle.Value)
-			name = max(name, min(24, screen.Columns(excerpt.Clean(r.Arm))))
+			name = max(name, min(24, screen.Columns(excerpt.Clean(r.Within))))
 		}
 		b.WriteString("\n" + look.Paint(group[0].Metric.Title, screen.Bold) + "\n")
 		short := screen.ShortenAll(names(group), name)

@@ -140,7 +140,7 @@ func TestLoad(t *testing.T) {
 	if got := describeLoad(w); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := runs([2]int{3, 4}); got != "n=3 and 4" {
+	if got := describeRounds([2]int{3, 4}); got != "3 and 4 rounds" {
 		t.Error(got)
 	}
 }

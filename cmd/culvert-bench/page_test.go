@@ -31,7 +31,14 @@ func TestPageIsUnderstood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir())
+	if err := os.Symlink(docs, "docs"); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"before", "after", "main", "pr"} {
 		if err := os.Mkdir(name, 0o700); err != nil {
 			t.Fatal(err)

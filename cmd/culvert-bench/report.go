@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -17,16 +19,18 @@ func newReportCommand() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "report FILE",
-		Short: "Show a result: a sentence, tables, limits, and a page with charts",
-		Long: `Shows the result of a measurement: one sentence, a table of all arms with their 95
-% intervals, their limits with the evidence, paths and machines, and warnings. The
-text has at most 100 columns, to paste into an issue.
+		Short: "Show a result: a headline, tables, limits, and a page with charts",
+		Long: `Shows the result of a measurement: a headline, the arms of each question with
+their 95 % intervals, their limits with the evidence, paths and machines, and
+warnings. The text has at most 100 columns, to paste into an issue.
 
 With --html it writes one page with charts, light or dark, for a desk or a phone.
-The page needs no network and no script, and has the raw data in it.
+The page needs no network and no script. All measurements are in a second file
+beside it, whose name ends with .json.gz, and the page has a link to that file.
 
-FILE is JSON of the form in docs/reference/bench-result.md; - is standard input.
-The command refuses a file that is cut off or malformed.`,
+FILE is JSON of the form in docs/reference/bench-result.md, also compressed by
+gzip; - is standard input. The command refuses a file that is cut off or
+malformed.`,
 		Example: `  culvert bench report result.json
   culvert bench report result.json --html result.html
   culvert bench report result.json -o csv > runs.csv      # one line a run`,
@@ -40,7 +44,7 @@ The command refuses a file that is cut off or malformed.`,
 			return err
 		}
 		if page != "" {
-			if err := durable.Write(page, 0o644, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
+			if err := writePage(page, r); err != nil {
 				return err
 			}
 		}
@@ -58,6 +62,15 @@ The command refuses a file that is cut off or malformed.`,
 		return err
 	}
 	return cmd
+}
+
+// writePage writes a page and the file with its measurements beside it.
+func writePage(page string, r bench.Result) error {
+	data := report.DataName(page)
+	return errors.Join(
+		durable.Write(page, 0o644, func(w io.Writer) error { return report.HTML(w, r, filepath.Base(data)) }),
+		durable.Write(data, 0o644, func(w io.Writer) error { return report.Data(w, r) }),
+	)
 }
 
 // readResult reads a file that `culvert bench run` wrote; - is standard input.

@@ -41,7 +41,7 @@ func changedResult(t *testing.T, change func(*bench.Result)) string {
 
 func TestReport(t *testing.T) {
 	out, err := execute(t, "report", benchExample)
-	if err != nil || !strings.HasPrefix(out, "VF carries 2.01x the overlay's throughput (1.95x to 2.05x, p=0.01, n=6) at 0.41x the CPU per Gb/s\n(0.39x to 0.43x): VF, pod-pod (MTU 1500) against overlay, pod-pod (MTU 1450).\n") {
+	if err != nil || !strings.HasPrefix(out, "VF carries 2.0 times what the overlay carries. 1.95 to 2.05 times; 6 rounds in turns, p=0.01. It\ntakes 0.41 times the CPU per Gb/s: 0.39 to 0.43 times. Compared by TCP: VF pod-pod (MTU 1500) with\noverlay pod-pod (MTU 1450).\n") {
 		t.Errorf("%s%v", out, err)
 	}
 	if out, err = execute(t, "report", benchExample, "-o", "csv"); err != nil || strings.Count(out, "\n") != 100 {
@@ -66,8 +66,16 @@ func TestReportPage(t *testing.T) {
 	if err != nil || !strings.HasSuffix(out, "In full: "+page+"\n") {
 		t.Errorf("%s%v", out, err)
 	}
-	if raw, err := os.ReadFile(page); err != nil || !bytes.HasPrefix(raw, []byte("<!DOCTYPE html>")) || !bytes.HasSuffix(bytes.TrimSpace(raw), []byte("</html>")) {
+	raw, err := os.ReadFile(page)
+	if err != nil || !bytes.HasPrefix(raw, []byte("<!DOCTYPE html>")) || !bytes.HasSuffix(bytes.TrimSpace(raw), []byte("</html>")) {
 		t.Errorf("the page: %v", err)
+	}
+	if !bytes.Contains(raw, []byte(`href="./r.json.gz"`)) {
+		t.Error("the page has no link to its measurements")
+	}
+	out, err = execute(t, "report", filepath.Join(dir, "r.json.gz"), "-o", "json")
+	if same, _ := os.ReadFile(benchExample); err != nil || out != string(same) {
+		t.Errorf("the measurements beside the page are not the result: %v", err)
 	}
 	if _, err := execute(t, "report", benchExample, "--html", filepath.Join(dir, "none", "x.html")); err == nil {
 		t.Error("a folder that is not there")

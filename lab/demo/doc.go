@@ -7,7 +7,8 @@
 // people's manifests get VFs, and what a VF adds to a pod's start is timed.
 //
 // In go a source tree with its programs built; out come step lines, a report
-// for people (report.txt, report.html) and one for programs (demo.json), or those with -k8s
-// in their names. cmd/culvert calls both. The order is in run.go and
-// kubernetes.go; what is done on one node is in package lab/demo/node.
+// for people (report.txt, report.html with report.json.gz) and one for programs
+// (demo.json), or those with -k8s in their names. cmd/culvert calls both. The order
+// is in run.go and kubernetes.go; what is done on one node is in package
+// lab/demo/node.
 package demo

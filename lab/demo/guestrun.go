@@ -428,4 +428,4 @@ func (r GuestResult) formatText(screen.Look) string {
 }
 
 // formatPage returns no page, since the run has no measurement.
-func (GuestResult) formatPage() ([]byte, error) { return nil, nil }
+func (GuestResult) formatPage(string) (page, measurements []byte, err error) { return nil, nil, nil }

@@ -112,8 +112,8 @@ func TestMeasureRunsBench(t *testing.T) {
 			if said := strings.Join(d.problems, "; "); (c.wrong == "") != (said == "") || !strings.Contains(said, c.wrong) {
 				t.Errorf("problems %q, want %q", said, c.wrong)
 			}
-			page, err := d.result.formatPage()
-			if err != nil || c.wrong == "" && !bytes.Contains(page, []byte("<svg")) {
+			page, measurements, err := d.result.formatPage("r.json.gz")
+			if err != nil || c.wrong == "" && (!bytes.Contains(page, []byte("<svg")) || len(measurements) == 0) {
 				t.Errorf("%v: a page of %d bytes", err, len(page))
 			}
 		})

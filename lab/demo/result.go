@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -89,11 +90,11 @@ func (r Result) formatText(l screen.Look) string {
 	return b.String()
 }
 
-// formatPage returns the whole report of the measurement, in HTML.
-func (r Result) formatPage() ([]byte, error) {
-	var b bytes.Buffer
-	err := report.HTML(&b, r.measured)
-	return b.Bytes(), err
+// formatPage returns the whole report of the measurement, in HTML, and the file to which it links.
+func (r Result) formatPage(data string) (page, measurements []byte, err error) {
+	var b, raw bytes.Buffer
+	err = errors.Join(report.HTML(&b, r.measured, data), report.Data(&raw, r.measured))
+	return b.Bytes(), raw.Bytes(), err
 }
 
 // describeMachines says how the nodes are emulated, and so how far the figures can be relied on.

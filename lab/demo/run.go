@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/bench/report"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/screen"
 	"github.com/culvert-net/culvert/lab"
@@ -35,7 +36,7 @@ var demoFiles = files{"demo.json", "report.txt", "report.html"}
 type Options struct {
 	Name   string // of the lab, which must not be up unless Up is set
 	Source string // the source tree, with build/bin in it
-	Out    string // folder for demo.json, report.txt and report.html
+	Out    string // folder for demo.json, report.txt, report.html and its measurements
 	Keep   bool   // leave the lab up
 	Up     bool   // the lab is up, of the kind that the demo boots: use it, and leave it up
 
@@ -306,7 +307,9 @@ func (d *demo) countVFs(ctx context.Context, want int) error {
 // outcome is a result that can be printed as a report.
 type outcome interface {
 	formatText(l screen.Look) string
-	formatPage() ([]byte, error) // HTML, for a demo whose files have a page
+	// formatPage returns HTML, and the measurements for the file to which it links, for a demo whose
+	// files have a page.
+	formatPage(data string) (page, measurements []byte, err error)
 }
 
 // writeReport prints the findings and writes them to files.
@@ -326,8 +329,10 @@ func (d *demo) writeReport(found outcome) error {
 		write(d.files.text, []byte(found.formatText(screen.Look{Unicode: d.Look.Unicode}))),
 	)
 	if err == nil && d.files.page != "" {
-		if body, err = found.formatPage(); err == nil {
-			err = write(d.files.page, body)
+		data := report.DataName(d.files.page)
+		page, measurements, wrong := found.formatPage(data)
+		if err = wrong; err == nil {
+			err = errors.Join(write(d.files.page, page), write(data, measurements))
 		}
 	}
 	if err == nil && len(d.problems) > 0 {

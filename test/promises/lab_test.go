@@ -129,7 +129,7 @@ func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	run(t, "demo", "DEMO=--quick --name "+labs.Name("promises-demo")+" --out "+dir)
 	demo(t, filepath.Join(dir, "demo.json"), 28)
-	for _, name := range []string{"report.txt", "report.html"} {
+	for _, name := range []string{"report.txt", "report.html", "report.json.gz"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
