@@ -215,6 +215,14 @@ func TestPageBegins(t *testing.T) {
 	if first.Title != "How much does one TCP stream carry?" || len(rows) != 10 || rows[0].Within != "VF" || rows[1].Within != "overlay" {
 		t.Errorf("the first chart is of %s: %q", first.Title, names(rows))
 	}
+	turned := makeExample() // its last arms are those of the sentence
+	slices.Reverse(turned.Arms)
+	for i := range turned.Runs {
+		turned.Runs[i].Arm = len(turned.Arms) - 1 - turned.Runs[i].Arm
+	}
+	if got := makeView(turned).questions[0].Title; got != first.Title {
+		t.Errorf("the other way round, the first question is %s", got)
+	}
 	r.Machines[0].Hypervisor, r.Machines[0].Interfaces[0].Driver = "tcg", "igb"
 	page := drawPage(t, r)
 	last, parts := -1, []string{

@@ -146,7 +146,7 @@ func tabulateProcessors(r bench.Result) table {
 }
 
 func tabulateQueues(r bench.Result) table {
-	t := makeTable("Receive queues", "Arm", "Of", "Hashed", ">Queues", "Split")
+	t := makeTable("Receive queues", "Arm", "Receiver", "Hashed", ">Queues", "Split")
 	for _, l := range listQueues(r) {
 		t.add(-1, l.Arm, l.Where, l.Hash, fmt.Sprint(l.Queues), l.Split)
 	}
@@ -154,7 +154,7 @@ func tabulateQueues(r bench.Result) table {
 }
 
 func tabulateLimits(r bench.Result) table {
-	t := makeTable("What limits", "Arm", "Limit", "Where", "Evidence", ">Runs")
+	t := makeTable("Limits", "Arm", "Limit", "Where", "Evidence", ">Runs")
 	for _, l := range listLimits(r) {
 		t.add(-1, l.Arm, l.What, l.Where, l.Evidence, fmt.Sprintf("%d of %d", l.Runs, l.Of))
 	}

@@ -25,8 +25,8 @@ overlay as Flannel makes it. It runs culvert bench over both, shows the owner of
 each VF, deletes the containers, and compares every VF with its earlier state.
 
 It prints the figures beside those of report R0 from real hardware, and writes
-report.txt, report.html with report.json.gz, and demo.json. The exit status is not 0 when a check
-fails. It needs the source tree, with 'make build' done.
+report.txt, report.html with report.json.gz, and demo.json. The exit status is
+not 0 when a check fails. It needs the source tree, with 'make build' done.
 
 With --kubernetes the nodes are a cluster's, Culvert is installed on it by its
 manifest, and report R0's objects are applied as they stand. It also times pods

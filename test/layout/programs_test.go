@@ -71,9 +71,9 @@ var budgets = map[string]budget{
 	// govmomi is 12 of its packages. It has the types of the whole vSphere API, 6 MB.
 	"culvert-esxi": {30, 16, slices.Concat(labs, measurements, ebpf, ssh, givesVFs, []string{"k8s.io/...", "github.com/vmware/govmomi/simulator/..."})},
 	// The Open Container Initiative's types of an image are 3 packages; Culvert has no own ones.
-	// Demos and tests share lab/demo/requests with the small program that they put into pods.
-	// Loads, bins and printed ratios in the reports of measurements are 0.04 MB.
-	"culvert-lab": {40, 13.1, []string{"github.com/cilium/ebpf/...", "k8s.io/...", "go.etcd.io/..."}},
+	// Demos and tests share lab/demo/requests with the small program that they put into pods. The
+	// questions of the demo's page, and its compressed measurements, brought it above 13 MB.
+	"culvert-lab": {40, 13.5, []string{"github.com/cilium/ebpf/...", "k8s.io/...", "go.etcd.io/..."}},
 }
 
 // made has the packages and the binary of a program.
