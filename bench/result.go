@@ -492,12 +492,3 @@ type Interface struct {
 	// FlowMbps is the same for each flow.
 	FlowMbps float64 `json:"flowMbps,omitempty"`
 }
-
-// IRQ is one interrupt and the processors that may serve it.
-type IRQ struct {
-	Number int    `json:"number"`
-	CPUs   string `json:"cpus"` // as in smp_affinity_list: "0-3,7"
-	// Comes lists the processors that do serve it, mostly one, where the kernel reports them
-	// (effective_affinity_list).
-	Comes string `json:"comes,omitempty"`
-}

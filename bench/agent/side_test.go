@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -18,7 +17,7 @@ func sideAgent(t *testing.T) (c *Client, file string, leave func()) {
 	here, there := net.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(context.Background(), there, there, Options{Version: "test", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		ended <- Run(context.Background(), there, there, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
 	}()
 	c, err := NewClient(t.Context(), here)
 	if err != nil {

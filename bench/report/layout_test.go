@@ -158,9 +158,8 @@ func TestEachPresetIsSaidOnce(t *testing.T) {
 	word := regexp.MustCompile(`\b[mM](?:1[0-8]|[1-9])\b`)
 	for _, name := range listExamples(t) {
 		r := readExample(t, name)
-		page, text := drawPage(t, r), ""
-		text = page[strings.Index(page, "<body>"):]
-		text = regexp.MustCompile(`(?s)<svg.*?</svg>|<[^>]*>`).ReplaceAllString(text, " ")
+		_, body, _ := strings.Cut(drawPage(t, r), "<body>")
+		text := regexp.MustCompile(`(?s)<svg.*?</svg>|<[^>]*>`).ReplaceAllString(body, " ")
 		count := map[string]int{}
 		for _, m := range word.FindAllString(text, -1) {
 			count[m]++

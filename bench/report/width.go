@@ -20,7 +20,7 @@ func widthOf(s string, size float64, bold bool) float64 {
 		case strings.ContainsRune("frt()[]-/", c):
 			width += 0.42
 		case strings.ContainsRune("mwMW%@", c) || c > 0x2000:
-			width += 1
+			width++
 		case c >= 'A' && c <= 'Z' || c > 0x7f:
 			width += 0.79
 		default:

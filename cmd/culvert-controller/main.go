@@ -107,7 +107,11 @@ func newCommand(namespace string) *cobra.Command {
 	f.StringSliceVar(&c.Isolation.Global, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
-	cmd.AddCommand(newReleaseCommand(namespace))
+	return withCommands(cmd, newReleaseCommand(namespace))
+}
+
+func withCommands(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(commands...)
 	cli.Explain(cmd)
 	return cmd
 }

@@ -222,6 +222,6 @@ func wanted(f *pflag.Flag, err error) string {
 
 // wrapUsage makes the help of flags fit the screen.
 func wrapUsage(root *cobra.Command) {
-	fits := fmt.Sprintf("Flags.FlagUsagesWrapped %d", ScreenOf(os.Stdout, os.Getenv).Width)
+	fits := fmt.Sprintf("Flags.FlagUsagesWrapped %d", ScreenOf(os.Stdout, func(string) string { return "" }).Width)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages", fits))
 }

@@ -95,7 +95,7 @@ const defaultMode = "auto"
 // the flags by which culvertd refuses more.
 func (n *PodNetworks) addDaemon(p networkPod, first bool) {
 	flags := pflag.NewFlagSet(daemonName, pflag.ContinueOnError)
-	flags.ParseErrorsWhitelist.UnknownFlags = true
+	flags.ParseErrorsAllowlist.UnknownFlags = true
 	isolated := flags.Bool("namespace-isolation", false, "")
 	global := flags.StringSlice("global-namespaces", netannotation.DefaultGlobal(), "")
 	mode := flags.String("pod-networks", defaultMode, "")
