@@ -8,17 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/admin/doctor"
 	"github.com/culvert-net/culvert/internal/api"
 )
 
 // nodeScript prepares a fast node, with VFs that culvertd makes, a container with one of them,
 // files of another manager and a peer on the same wire. Then it runs the doctor. Each report is one
-// JSON document on standard output.
+// JSON document on standard output. At last the node is asked as if it were a guest.
 const nodeScript = `set -e
 exec 3>&1 >&2
 mkdir -p /etc/culvert /etc/systemd/network
@@ -42,29 +44,44 @@ ip netns add peer && ip link set eth1 netns peer && ip -n peer link set eth1 up 
 until ip netns exec peer ping -c 1 -W 1 10.7.0.1; do :; done
 culvert doctor --fix --peer 10.7.0.2 -o json >&3 || echo "$?" >&3
 cat /proc/sys/net/ipv4/ip_forward /sys/module/br_netfilter/refcnt /etc/sysctl.d/* /etc/modules-load.d/* >&3
+echo inside: >&3
+ip link set "$(ls /sys/class/net/eth0/device/virtfn0/net)" up
+busybox sh /inside >&3
 `
 
-// TestDoctorInNode runs the real program in a node with two igb PFs.
-func TestDoctorInNode(t *testing.T) {
+// runNode runs nodeScript in a fast node, and returns its output and its messages.
+func runNode(t *testing.T) (out *bytes.Buffer, messages string) {
+	t.Helper()
 	culvert := os.Getenv("CULVERT")
 	if culvert == "" {
 		t.Fatal("CULVERT is not set: make build && CULVERT=$PWD/build/bin/culvert go test -tags lab ./internal/admin/doctor")
 	}
-	var out, messages bytes.Buffer
+	inside := filepath.Join(t.TempDir(), "inside")
+	if err := os.WriteFile(inside, []byte(doctor.InsideScript), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	out = new(bytes.Buffer)
 	cmd := exec.CommandContext(t.Context(), culvert, "lab", "fast", "--quiet",
 		"--file", culvert+":/usr/bin/culvert", "--file", filepath.Join(filepath.Dir(culvert), "culvertd")+":/usr/bin/culvertd",
-		"--", "sh", "-c", nodeScript)
-	cmd.Stdout, cmd.Stderr = &out, &messages
+		"--file", inside+":/inside", "--", "sh", "-c", nodeScript)
+	cmd.Stdout, cmd.Stderr = out, &said
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, messages.String(), out.String())
+		t.Fatalf("%v\n%s\n%s", err, said.String(), out.String())
 	}
-	dec := json.NewDecoder(&out)
+	return out, said.String()
+}
+
+// TestDoctorInNode runs the real program in a node with two igb PFs.
+func TestDoctorInNode(t *testing.T) {
+	out, messages := runNode(t)
+	dec := json.NewDecoder(out)
 	var st api.NodeStatus
 	var first, second api.DoctorReport
 	var exits [2]int
 	for _, into := range []any{&st, &first, &exits[0], &second, &exits[1]} {
 		if err := dec.Decode(into); err != nil {
-			t.Fatalf("%v\n%s", err, messages.String())
+			t.Fatalf("%v\n%s", err, messages)
 		}
 	}
 	if diff := cmp.Diff([2]int{1, 1}, exits); diff != "" {
@@ -104,20 +121,45 @@ func TestDoctorInNode(t *testing.T) {
 	if !path {
 		t.Error("a peer of MTU 1500 takes 4000 bytes")
 	}
-	if len(second.Repairs) == 0 || first.Repairs != nil {
-		t.Errorf("repairs without --fix: %v; with it: %v", first.Repairs, second.Repairs)
+	if first.Repairs != nil {
+		t.Errorf("repairs without --fix: %v", first.Repairs)
 	}
-	for _, r := range second.Repairs {
-		if !strings.Contains(messages.String(), "will "+r.What+"\n") {
-			t.Errorf("%s: done without being said before:\n%s", r.What, messages.String())
+	judgeRepairs(t, second.Repairs, messages)
+	rest, err := bytesAfter(dec, out)
+	rest, inside, _ := strings.Cut(rest, "inside:\n")
+	if err != nil || !strings.HasPrefix(rest, "1\n") || !strings.Contains(rest, "net.ipv4.ip_forward = 1") || !strings.Contains(rest, "br_netfilter") {
+		t.Errorf("after the repairs: %v\n%s", err, rest)
+	}
+	judgeInside(t, inside)
+}
+
+// judgeRepairs checks that the doctor announced each repair, made it, and can undo it.
+func judgeRepairs(t *testing.T, repairs []api.Repair, messages string) {
+	t.Helper()
+	if len(repairs) == 0 {
+		t.Error("no repairs with --fix")
+	}
+	for _, r := range repairs {
+		if !strings.Contains(messages, "will "+r.What+"\n") {
+			t.Errorf("%s: done without being said before:\n%s", r.What, messages)
 		}
 		if !r.Done || r.Undo == "" || r.Error != "" {
 			t.Errorf("repair: %+v", r)
 		}
 	}
-	rest, err := bytesAfter(dec, &out)
-	if err != nil || !strings.HasPrefix(rest, "1\n") || !strings.Contains(rest, "net.ipv4.ip_forward = 1") || !strings.Contains(rest, "br_netfilter") {
-		t.Errorf("after the repairs: %v\n%s", err, rest)
+}
+
+// judgeInside reads what InsideScript prints in the node: busybox's shell, a VF with its driver, and
+// the interrupts of a real kernel. The VF has the MTU of its PF.
+func judgeInside(t *testing.T, text string) {
+	t.Helper()
+	in := doctor.ParseInside(text)
+	at := slices.IndexFunc(in.Interfaces, func(i doctor.InsideInterface) bool { return i.Driver == "igbvf" })
+	if in.Err != "" || in.Kernel != "Linux" || len(in.CPUs) != 1 || at < 0 {
+		t.Fatalf("%+v from\n%s", in, text)
+	}
+	if vf := in.Interfaces[at]; vf.MTU != 4000 || vf.RxQueues != 1 || vf.MAC.IsZero() || len(vf.IRQs) == 0 || !slices.Equal(vf.IRQs[0], []int{0}) {
+		t.Errorf("%+v from\n%s", vf, text)
 	}
 }
 
