@@ -150,7 +150,7 @@ func judgeRepairs(t *testing.T, repairs []api.Repair, messages string) {
 }
 
 // judgeInside reads what InsideScript prints in the node: busybox's shell, a VF with its driver, and
-// the interrupts of a real kernel.
+// the interrupts of a real kernel. The VF has the MTU of its PF.
 func judgeInside(t *testing.T, text string) {
 	t.Helper()
 	in := doctor.ParseInside(text)
@@ -158,7 +158,7 @@ func judgeInside(t *testing.T, text string) {
 	if in.Err != "" || in.Kernel != "Linux" || len(in.CPUs) != 1 || at < 0 {
 		t.Fatalf("%+v from\n%s", in, text)
 	}
-	if vf := in.Interfaces[at]; vf.MTU != 1500 || vf.RxQueues != 1 || vf.MAC.IsZero() || len(vf.IRQs) == 0 || !slices.Equal(vf.IRQs[0], []int{0}) {
+	if vf := in.Interfaces[at]; vf.MTU != 4000 || vf.RxQueues != 1 || vf.MAC.IsZero() || len(vf.IRQs) == 0 || !slices.Equal(vf.IRQs[0], []int{0}) {
 		t.Errorf("%+v from\n%s", vf, text)
 	}
 }
