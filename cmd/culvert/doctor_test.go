@@ -82,12 +82,12 @@ func TestDoctorGuest(t *testing.T) {
 		"doctor --guest " + file:            "guest db1, interface net0: it has 1 queue, and the guest 4 vCPUs",
 		"doctor --guest -":                  "the guest's definition: ",
 		"doctor --guest none.xml":           "none.xml",
-		"doctor --fix --guest " + file:      "none of the others can be",
-		"doctor --peer ::1 --guest " + file: "none of the others can be",
+		"doctor --fix --guest " + file:      "exclude each other",
+		"doctor --peer ::1 --guest " + file: "exclude each other",
 		"doctor --by sh":                    "--by looks into the guest of --guest",
 		"doctor --by sh --guest " + file:    "guest db1: Linux ",
 		"doctor --by false --guest " + file: "false gives no shell",
-		"doctor --by sh --fix":              "none of the others can be",
+		"doctor --by sh --fix":              "exclude each other",
 	} {
 		out, err := run(t.Context(), t, socket, strings.Fields(line)...)
 		if err == nil {

@@ -36,6 +36,7 @@ boots machines that have both.`,
   culvert host plan ./host.yaml        # the effect of a change
   culvert lab up                       # try it without hardware
   culvert bench report result.json     # the gain of VFs`,
+		Version:           version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -51,5 +52,6 @@ boots machines that have both.`,
 	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(p), newNetCommand(), newMigrateCommand(), newVersionCommand(),
 		newProgramCommand(program.Lab, "Boot nodes with emulated SR-IOV NICs"), newProgramCommand(program.Bench, "Measure what Virtual Functions gain"),
 		newProgramCommand(program.ESXi, "Give VFs to the virtual machines of an ESXi host"))
+	cli.Explain(root)
 	return root
 }

@@ -26,8 +26,6 @@ func newCommand(name string, args []string) *cobra.Command {
 	default:
 		args = askProgram(args)
 	}
-	cli.AddVersion(root, "culvert", version)
-	cli.Explain(root)
 	root.SetArgs(args)
 	return root
 }
@@ -49,6 +47,7 @@ the rest, such as the settings of a VF.`,
   culvert vf list --owner default/a    # what a pod has
   culvert pool list`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl culvert"},
+		Version:           version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -58,6 +57,7 @@ the rest, such as the settings of a VF.`,
 	p.addFlags(root)
 	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newVersionCommand())
 	renameHelp(root)
+	cli.Explain(root)
 	return root
 }
 

@@ -150,7 +150,7 @@ func TestRun(t *testing.T) {
 		{"hidden", "culvert lab: it broke\n", 1},
 		{"up", "", 7},
 		{"up --none", "culvert lab: culvert lab up has no flag --none: culvert lab up --help lists its flags\n", 1},
-		{"--version", "culvert-lab v1.2.3 (go", 0},
+		{"--version", "culvert lab version v1.2.3", 0},
 		{"help up", "culvert lab up", 0},
 		{"help upp", `culvert lab: culvert lab has no command "upp": did you mean up?` + "\n", 1},
 		{"completion tcsh", `culvert lab: culvert lab completion has no command "tcsh": it has bash, fish, powershell, zsh` + "\n", 1},

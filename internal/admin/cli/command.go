@@ -23,16 +23,10 @@ func NewRoot(word, version string, cmd *cobra.Command, commands ...*cobra.Comman
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "culvert " + word}
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.DisableAutoGenTag = true, true, true
 	cmd.CompletionOptions.HiddenDefaultCmd = true // culvert's own completion asks this program
-	AddVersion(cmd, cmd.Use, version)
+	cmd.Version = version
 	Group(cmd, append(commands, NewVersion(cmd.Use, version))...)
 	Explain(cmd)
 	return cmd
-}
-
-// AddVersion gives a root command the flag --version, which prints what its command version prints.
-func AddVersion(root *cobra.Command, program, version string) {
-	root.Version = version
-	root.SetVersionTemplate(versionLine(program, version))
 }
 
 func versionLine(program, version string) string {

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +19,8 @@ import (
 // completion errors, which cobra answers with success. Call it once root has all its commands.
 func Explain(root *cobra.Command) {
 	root.SetFlagErrorFunc(explainFlag)
-	wrapUsage(root)
-	root.SetHelpCommand(newHelp())
+	root.SetUsageFunc(writeUsage)
+	root.SetHelpCommand(newHelp(root))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -35,12 +34,17 @@ func Explain(root *cobra.Command) {
 	explainArgs(root)
 }
 
-func newHelp() *cobra.Command {
+func newHelp(root *cobra.Command) *cobra.Command {
+	example := root.CommandPath() + " help"
+	if names := namesOf(root); len(names) > 0 {
+		example += " " + names[0]
+	}
 	return &cobra.Command{
-		Use:   "help [COMMAND...]",
-		Short: "Show the help of a command",
-		Long:  "Shows the help of a command, as --help after it does.",
-		Args:  cobra.ArbitraryArgs,
+		Use:     "help [COMMAND...]",
+		Short:   "Show the help of a command",
+		Long:    "Shows the help of a command, as --help after it does.",
+		Example: "  " + example,
+		Args:    cobra.ArbitraryArgs,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 			if of, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
 				names = namesOf(of)
@@ -218,10 +222,4 @@ func wanted(f *pflag.Flag, err error) string {
 		return fmt.Sprintf("want a whole number (%s)", plainUsage(f))
 	}
 	return fmt.Sprintf("want a number (%s)", plainUsage(f))
-}
-
-// wrapUsage makes the help of flags fit the screen.
-func wrapUsage(root *cobra.Command) {
-	fits := fmt.Sprintf("Flags.FlagUsagesWrapped %d", ScreenOf(os.Stdout, func(string) string { return "" }).Width)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages", fits))
 }
