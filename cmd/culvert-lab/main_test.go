@@ -30,6 +30,17 @@ func run(t *testing.T, args ...string) (string, error) {
 	return b.String(), err
 }
 
+// Commands for a lab that is not up name it, and the command that brings it up.
+func TestLabIsNotUp(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	for _, line := range []string{"status", "exec worker01 -- true", "kubectl -- get nodes"} {
+		out, err := run(t, append([]string{"--name", "none"}, strings.Fields(line)...)...)
+		if err == nil || !strings.Contains(err.Error(), "the lab none: ") || !strings.Contains(err.Error(), "culvert lab up brings it up") {
+			t.Errorf("culvert lab %s: %v: %s", line, err, out)
+		}
+	}
+}
+
 // culvert-lab answers culvert-bench in JSON, also when it refuses.
 func TestEndsAreRefused(t *testing.T) {
 	out, err := run(t, "ends", "--senders", "8")
