@@ -21,11 +21,11 @@ func newCompareCommand() *cobra.Command {
 		Short: "Compare two folders of results, or look at two results",
 		Long: `Compares two folders of results arm by arm. Each result is one value, the median
 of an arm's runs, so that differences between days and machines count as chance.
-(The test is that of Mann and Whitney, corrected by Holm for the number of figures;
-those that rules name count apart from the others.) Each figure is better, worse,
-"not worse by 5 %", or "cannot tell". For the last it prints the number of results
-that would be enough. Four results in each folder are the fewest that can show a
-change.
+(The test is that of Mann and Whitney, corrected by Holm for the number of
+figures; those that rules name count apart from the others.) Each figure is
+better, worse, "not worse by 5 %", or "cannot tell". For the last it prints the
+number of results that would be enough. Four results in each folder are the fewest
+that can show a change.
 
 For two single results it prints the medians and their ratio, and judges
 nothing: how far results of the same machine lie apart is not in them. Compare two

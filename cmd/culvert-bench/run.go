@@ -125,8 +125,9 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   culvert bench run m9 --from ssh:n1 --to ssh:n2 --pull down.sh --plug up.sh
 
   # two settings in one run, judged: a command for each side, here or at the ends
-  sudo culvert bench run --from netns:a --to netns:b --ab-on from --fail-if 'throughput<-5%' \
-    --ab 'ip route replace 10.2.0.0/24 dev vxlan0' 'ip route replace 10.2.0.0/24 via 192.0.2.2'
+  sudo culvert bench run --from netns:a --to netns:b --ab-on from \
+    --fail-if 'throughput<-5%' --ab 'ip route replace 10.2.0.0/24 dev vxlan0' \
+    'ip route replace 10.2.0.0/24 via 192.0.2.2'
 
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
