@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // claims has the traffic that a run claims on a path. bytes of payload, or packets if the run
@@ -74,12 +75,13 @@ func claimOf(w bench.Workload, run bench.Run, p bench.Path) claims {
 		}
 	case bench.Connect:
 		c.packets *= leastOfConnection
-		c.forth = questionsMost(sent, w.Size+ticket, mostOfConnection, p)
+		c.forth = questionsMost(sent, questionSize(w)+ticket, mostOfConnection, p)
 		c.back = c.forth
 	case bench.Request:
-		c.forth = questionsMost(sent, w.Size, 1, p) // each may have an acknowledgement of its own
+		size := questionSize(w)
+		c.forth = questionsMost(sent, size, 1, p) // each may have an acknowledgement of its own
 		if w.UDP {
-			c.forth = datagramsMost(sent*float64(w.Size), w.Size, p)
+			c.forth = datagramsMost(sent*float64(size), size, p)
 		}
 		c.back = c.forth
 	case bench.Echo:
@@ -131,6 +133,14 @@ func questionsMost(n float64, size, besides int, p bench.Path) most {
 	return most{
 		payload: n * float64(size), frames: n * float64(besides+(size+segment-1)/segment), header: float64(linkHeader + ipHeader(p) + tcpHeader),
 	}
+}
+
+// questionSize returns the bytes of a question. A workload without a size has the engine's usual one.
+func questionSize(w bench.Workload) int {
+	if known, err := engine.Check(w); err == nil {
+		return known.Size
+	}
+	return w.Size
 }
 
 // mtuOf returns the smaller MTU of a path's ends, or a usual one if none is known.

@@ -241,3 +241,17 @@ func TestProofOfSeveral(t *testing.T) {
 		}
 	}
 }
+
+// Questions without a size have the engine's usual one, and so have as many bytes on the path.
+func TestQuestionsWithoutASize(t *testing.T) {
+	const usual = 64
+	for _, w := range []bench.Workload{{Kind: bench.Request, Seconds: 1}, {Kind: bench.Request, UDP: true, Seconds: 1}, {Kind: bench.Connect, Seconds: 1}} {
+		run := bench.Run{Totals: bench.Totals{Sent: 1000, Arrived: 1000}}
+		sized := w
+		sized.Size = usual
+		got, want := claimOf(w, run, bench.Path{}), claimOf(sized, run, bench.Path{})
+		if got != want || got.forth.payload < 1000*usual {
+			t.Errorf("%+v: %+v, want %+v", w, got, want)
+		}
+	}
+}

@@ -14,8 +14,9 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// laggingSide is a side whose counters rise to 1e9 bytes only so many readings after the run, as iavf's do.
-func laggingSide(t *testing.T, readings int64) *side {
+// laggingSide is a side that sends or receives 1e9 bytes. Its counter rises only so many readings after
+// the run, as iavf's do.
+func laggingSide(t *testing.T, sends bool, readings int64) *side {
 	t.Helper()
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
@@ -27,11 +28,14 @@ func laggingSide(t *testing.T, readings int64) *side {
 			if json.Unmarshal(lines.Bytes(), &asked) != nil {
 				return
 			}
-			bytes := 0
+			counter, bytes := "rxBytes", 0
+			if sends {
+				counter = "txBytes"
+			}
 			if read.Add(1) > readings+1 { // the first is from before the run
 				bytes = 1e9
 			}
-			fmt.Fprintf(there, `{"id":%d,"value":[{"interface":"net1","role":"path","rxBytes":%d,"txBytes":%[2]d}]}`+"\n", asked.ID, bytes)
+			fmt.Fprintf(there, `{"id":%d,"value":[{"interface":"net1","role":"path","%s":%d}]}`+"\n", asked.ID, counter, bytes)
 		}
 	}()
 	client, err := agent.NewClient(t.Context(), here)
@@ -51,7 +55,7 @@ func TestCountersThatLag(t *testing.T) {
 	}{"at once": {0, false}, "some readings later": {7, false}, "never": {1 << 40, true}} {
 		ctx := t.Context()
 		var before [2]tallied
-		for i, s := range []*side{laggingSide(t, c.readings), laggingSide(t, 0)} {
+		for i, s := range []*side{laggingSide(t, true, c.readings), laggingSide(t, false, 0)} {
 			var err error
 			if before[i], err = tallyEnd(ctx, s, []evidence.Watched{{Interface: "net1", Role: "path"}}); err != nil {
 				t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
@@ -32,7 +31,7 @@ func (n *node) readStatus(ctx context.Context) (st api.NodeStatus, err error) {
 // hintAbsence returns the next steps for a host without culvertd, if err says that culvertd does not
 // answer and root, the host's root folder, has no unit of it.
 func hintAbsence(root string, err error) string {
-	if !errors.Is(err, rpc.ErrNoDaemon) || !strings.Contains(err.Error(), rpc.DefaultSocket) || hasUnit(root) {
+	if !errors.Is(err, rpc.ErrNoDaemon) || hasUnit(root) {
 		return ""
 	}
 	return `culvertd is not installed on this host. Next steps:

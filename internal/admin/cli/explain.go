@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,19 +130,24 @@ func argsError(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes %s, and got %s: %s", cmd.CommandPath(), takes, got, nextStep(cmd))
 }
 
+// exclusive is the key under which cobra keeps the groups of flags that exclude each other, each as
+// their names (Command.MarkFlagsMutuallyExclusive).
+const exclusive = "cobra_annotation_mutually_exclusive"
+
 // explainGroups names the flags of a command line that exclude each other.
 func explainGroups(cmd *cobra.Command) error {
-	err := cmd.ValidateFlagGroups()
-	if err == nil {
-		return nil
+	given := map[string][]string{} // by group
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		for _, group := range f.Annotations[exclusive] {
+			given[group] = append(given[group], f.Name)
+		}
+	})
+	for _, group := range slices.Sorted(maps.Keys(given)) {
+		if names := given[group]; len(names) > 1 {
+			return fmt.Errorf("%s: --%s exclude each other: leave all but one out", cmd.CommandPath(), strings.Join(names, " and --"))
+		}
 	}
-	_, group, _ := strings.Cut(err.Error(), "; [") // "...; [live shutdown] were all set"
-	group, _, ok := strings.Cut(group, "] were all set")
-	if !ok {
-		return err
-	}
-	names := strings.Fields(group)
-	return fmt.Errorf("%s: --%s exclude each other: leave all but one out", cmd.CommandPath(), strings.Join(names, " and --"))
+	return cmd.ValidateFlagGroups()
 }
 
 // nextStep names an example of a command, or its help if no line of its help is an example.
