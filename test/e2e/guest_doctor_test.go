@@ -75,9 +75,12 @@ func wholePF(t *testing.T) {
 	}
 	address := pf().PCI
 	script("make no VFs of the PF", `sed '/name: enp2s0/{n;s/7/0/}' /etc/culvert/host.yaml >/run/none.yaml; cp /etc/culvert/host.yaml /run/seven.yaml; culvert host apply --force /run/none.yaml`)
-	t.Cleanup(func() {
-		script("make the VFs anew", `virsh --quiet destroy "$1" 2>/dev/null || true; culvert host apply /run/seven.yaml || true`)
-		await("the VFs are back", func() bool { return pf().VFs.Free == 7 })
+	t.Cleanup(func() { // the test's context has ended
+		script("make the VFs anew", `virsh --quiet destroy "$1" 2>/dev/null || true; culvert host apply /run/seven.yaml || true
+			for try in $(seq 60); do
+				[ "$(culvert vf list --pf enp2s0 --phase free | grep -c '^enp2s0#')" = 7 ] && exit 0
+				sleep 2
+			done; exit 1`)
 	})
 	script("put the PF into the definition", fmt.Sprintf(`
 		echo "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x%04x' bus='0x%02x' slot='0x%02x' function='0x%x'/></source></hostdev>" >/run/whole.xml
