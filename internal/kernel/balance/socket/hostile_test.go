@@ -284,7 +284,7 @@ func attachBelow(t *testing.T, w *world, p *ebpf.Program, flags uint32) {
 	w.join(below)
 	t.Cleanup(func() {
 		w.join(w.cgroup)
-		w.check(os.Remove(below))
+		w.removeCgroup(below)
 	})
 	attachRaw(t, p, below, flags)
 }

@@ -51,7 +51,7 @@ func newWorld(t testing.TB) *world {
 	w.join(w.cgroup)
 	t.Cleanup(func() {
 		w.join(filepath.Join(filepath.Dir(w.cgroup), before))
-		w.check(os.Remove(w.cgroup))
+		w.removeCgroup(w.cgroup)
 	})
 	return w
 }
@@ -60,6 +60,18 @@ func (w *world) check(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Error(err)
+	}
+}
+
+// removeCgroup removes a cgroup that this process has left. A thread of the process that was ending
+// meanwhile is in it until the kernel has reaped it.
+func (w *world) removeCgroup(at string) {
+	w.t.Helper()
+	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if err := os.Remove(at); !errors.Is(err, unix.EBUSY) || time.Now().After(until) {
+			w.check(err)
+			return
+		}
 	}
 }
 
