@@ -156,8 +156,8 @@ func TestGeneratorLimited(t *testing.T) {
 	w.exchange.Arms[0].GeneratorGbps = 1e-6
 	w.exchange.Arms[0].Workload.Engine = "culvert"
 	run := w.goodRun(t, 0)
-	spent := run.From.CPU.Tasks["culvert"] >= 0.9*run.From.CPU.Seconds // where processors are scarce it is not
+	spent := run.From.EngineSeconds >= 0.9*run.From.CPU.Seconds // where processors are scarce it is not
 	if (run.Limits[0].What == "generator") != spent {
-		t.Errorf("%+v; the engine had %g s of %g s", run.Limits, run.From.CPU.Tasks["culvert"], run.From.CPU.Seconds)
+		t.Errorf("%+v; the engine had %g s of %g s", run.Limits, run.From.EngineSeconds, run.From.CPU.Seconds)
 	}
 }
