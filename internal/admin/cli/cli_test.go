@@ -224,3 +224,112 @@ func TestHints(t *testing.T) {
 		t.Errorf("status %d: %q", status, b.String())
 	}
 }
+
+// newTool returns a root command with flags and arguments of each kind.
+func newTool() *cobra.Command {
+	var word, text string
+	var count int
+	var small uint8
+	var whole int
+	var part float64
+	var wait time.Duration
+	var both, either bool
+	get := &cobra.Command{
+		Use: "get NAME [PLACE]", Aliases: []string{"g"}, Short: "Get it", Args: cobra.RangeArgs(1, 2), RunE: func(*cobra.Command, []string) error { return nil },
+		Example: "  # a name\n  tool get <<EOF\n  tool get a \\\n    --long\n  tool get a  # the first\n",
+	}
+	AddChoice(get, &word, "word", "a word", "left", "right")
+	count = 2
+	AddCount(get, &count, "count", 1, 3, "how many")
+	f := get.Flags()
+	f.StringVar(&text, "text", "", "a `TEXT` to get")
+	f.Uint8Var(&small, "small", 0, "a small one")
+	f.IntVar(&whole, "whole", 0, "a whole one")
+	f.Float64Var(&part, "part", 0, "a part")
+	f.DurationVar(&wait, "wait", 0, "how long")
+	f.BoolVar(&both, "both", false, "both")
+	f.BoolVar(&either, "either", false, "either")
+	get.MarkFlagsMutuallyExclusive("both", "either")
+	bare := &cobra.Command{Use: "bare", Short: "Nothing", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) {}}
+	root := &cobra.Command{Use: "tool", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(get, bare)
+	Explain(root)
+	return root
+}
+
+// TestExplain: an error about a command line names the command or the flag, what that takes, and a next
+// step.
+func TestExplain(t *testing.T) {
+	for line, want := range map[string]string{
+		"get":                         "tool get takes NAME [PLACE], and got nothing: for example: tool get a",
+		"get a b c":                   `tool get takes NAME [PLACE], and got "a b c": for example: tool get a`,
+		"bare x":                      `tool bare takes no arguments, and got "x": tool bare --help shows its flags`,
+		"gte":                         `tool has no command "gte": did you mean get?`,
+		"help gte":                    `tool has no command "gte": did you mean get?`,
+		"help bare x":                 `tool bare has no commands, and so no "x": tool bare --help shows what it takes`,
+		"get a --wrod left":           "tool get has no flag --wrod: did you mean --word?",
+		"get a --nothing-like-it":     "tool get has no flag --nothing-like-it: tool get --help lists its flags",
+		"get a -z":                    "tool get has no flag -z: tool get --help lists its flags",
+		"get a --text":                "tool get: --text needs a value (a TEXT to get): for example: tool get a",
+		"get a --=x":                  `tool get: "--=x" is no flag: flags are like --name=value: for example: tool get a`,
+		"get a --word lfet":           `tool get: --word "lfet": want left or right: did you mean left?`,
+		"get a --count 4":             `tool get: --count "4": want a whole number from 1 to 3`,
+		"get a --small 10Gbit":        `tool get: --small "10Gbit": want a whole number, 0 or more (a small one)`,
+		"get a --small 256":           `tool get: --small "256": this number is too large (a small one)`,
+		"get a --whole 1.5":           `tool get: --whole "1.5": want a whole number (a whole one)`,
+		"get a --part half":           `tool get: --part "half": want a number (a part)`,
+		"get a --wait 10":             `tool get: --wait "10": want a time such as 90s or 500ms`,
+		"get a --both=2":              `tool get: --both "2": want true or false`,
+		"get a --both --either":       "tool get: --both and --either exclude each other: leave all but one out",
+		"get a b --both --word right": "",
+		"help get":                    "",
+		"g a --count 3 --wait 1m --part 0.5 --small 255": "",
+	} {
+		root := newTool()
+		var out strings.Builder
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(strings.Fields(line))
+		if err := root.Execute(); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+// TestUsage: the help of a command has its parts in order, and its flags fit 100 columns.
+func TestUsage(t *testing.T) {
+	root := newTool()
+	var out strings.Builder
+	root.SetOut(&out)
+	root.SetArgs([]string{"get", "--help"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, part := range []string{"Usage:\n  tool get NAME [PLACE] [flags]\n", "\nAliases:\n  get, g\n", "\nExamples:\n", "\nFlags:\n", "--count number", "(default 2)", "--word word"} {
+		i := strings.Index(out.String()[at:], part)
+		if i < 0 {
+			t.Fatalf("%q is not in, or not in its place:\n%s", part, out.String())
+		}
+		at += i
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > 101 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+}
+
+// TestCompletion: the shell gets the words of a flag, and the commands after help.
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{"get a --word ": "left\nright\n:4\n", "help ": "bare\n", "help g": "get\n"} {
+		root := newTool()
+		var out strings.Builder
+		root.SetOut(&out)
+		words := strings.Split(line, " ")
+		root.SetArgs(append([]string{cobra.ShellCompNoDescRequestCmd}, words...))
+		if err := root.Execute(); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %v: %q, want %q", line, err, out.String(), want)
+		}
+	}
+}
