@@ -154,7 +154,7 @@ func TestDesigns(t *testing.T) {
 		rows = append(rows, fmt.Sprintf("| %s | %d %% | %d %% | %d %% | %d %% | %d %% | %d %% |",
 			d.title, same.called, seven.called, seven.kept, small.kept, large.broken, tenfold.broken))
 		isSingle := strings.HasPrefix(d.title, "two")
-		// Of 400 cases at 5 % each, more than 9 % come in fewer than 1 of 1000 simulations.
+		// A design that calls a change in 5 % of its cases reaches 9 % of 400 cases in fewer than 1 of 1000 simulations.
 		if isSingle != (same.called > 9) || isSingle != (seven.called > 9) {
 			t.Errorf("%s: nothing changed, and %d %% of one arm and %d %% of seven are called a change", d.title, same.called, seven.called)
 		}

@@ -168,9 +168,9 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// What passes unseen is below 2 % of a run's traffic, at each end and in each direction: frames of
-// 1514 bytes, small ones, and packets of 64 KiB on interfaces that count such a packet as one. A run
-// without them is proven, whatever way of counting its interfaces have.
+// Proof voids a run with 2 % of other traffic or more, at each end and in each direction: frames of
+// 1514 bytes, small ones, and packets of 64 KiB on interfaces that count such a packet as one. Proof
+// accepts a run without other traffic, in whichever way its interfaces count.
 func TestForeignTrafficIsSeen(t *testing.T) {
 	const n = 1e7
 	merged := countingEnd(counts("net1", "path", gb+66*16e3, 16e3, 66*16e3, 16e3))

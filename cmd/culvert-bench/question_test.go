@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/preset"
 )
 
@@ -81,23 +80,14 @@ func TestAsk(t *testing.T) {
 	} {
 		file := filepath.Join(dir, "result.json")
 		args := append([]string{"run", "--rough", "--quick", "--seconds", "1", "--repeats", "1", "--from", "netns:" + from, "--to", "netns:" + to, "--out", file}, strings.Fields(c.line)...)
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		var said strings.Builder
-		cmd.Stderr = &said
-		shown, err := cmd.Output()
-		f, openErr := os.Open(file)
-		if openErr != nil {
-			t.Fatalf("%v, %v: %s", openErr, err, said.String())
-		}
-		r, readErr := bench.Read(f)
-		f.Close()
+		r, shown, said, err := measure(t, program, file, args)
 		var names []string
 		for _, a := range r.Arms {
 			names = append(names, a.Name)
 		}
 		// On a busy machine all runs may be void: then the program reports that.
-		if readErr != nil || !slices.Equal(names, c.arms) || (err == nil) != (r.Unfinished == "") || !strings.Contains(string(shown), c.shows) {
-			t.Errorf("%s: %v, %v, %q, unfinished %q: %s%s", c.line, err, readErr, names, r.Unfinished, shown, said.String())
+		if !slices.Equal(names, c.arms) || (err == nil) != (r.Unfinished == "") || !strings.Contains(shown, c.shows) {
+			t.Errorf("%s: %v, %q, unfinished %q: %s%s", c.line, err, names, r.Unfinished, shown, said)
 		}
 		t.Logf("%s", shown)
 	}

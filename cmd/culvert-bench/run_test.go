@@ -156,30 +156,40 @@ func TestRun(t *testing.T) {
 		for _, f := range c.from {
 			args = append(args, "--from", "netns:"+f)
 		}
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		var said strings.Builder
-		cmd.Stderr = &said
-		shown, err := cmd.Output()
-		f, openErr := os.Open(file)
-		if openErr != nil {
-			t.Fatalf("%v, %v: %s", openErr, err, said.String())
-		}
-		r, readErr := bench.Read(f)
-		f.Close()
-		if readErr != nil || r.Preset != c.preset || r.Seed != 7 || len(r.Arms) != 1 || r.Arms[0].Name != c.arm || len(r.Arms[0].Paths()) != len(c.from) || len(r.Printed) == 0 {
-			t.Fatalf("%v: %+v", readErr, r)
+		r, shown, said, err := measure(t, program, file, args)
+		if r.Preset != c.preset || r.Seed != 7 || len(r.Arms) != 1 || r.Arms[0].Name != c.arm || len(r.Arms[0].Paths()) != len(c.from) || len(r.Printed) == 0 {
+			t.Fatalf("%+v", r)
 		}
 		// On a busy machine all runs may be void: then the program reports that.
-		if (err == nil) != (r.Unfinished == "") || !strings.Contains(said.String(), "1 arms, 1 runs of each") || !strings.Contains(strings.ReplaceAll(string(shown), ",", ""), c.arm) {
-			t.Errorf("%v, unfinished %q: %s%s", err, r.Unfinished, shown, said.String())
+		if (err == nil) != (r.Unfinished == "") || !strings.Contains(said, "1 arms, 1 runs of each") || !strings.Contains(strings.ReplaceAll(shown, ",", ""), c.arm) {
+			t.Errorf("%v, unfinished %q: %s%s", err, r.Unfinished, shown, said)
 		}
 		for _, run := range r.Counted(0) {
-			if n := len(run.Each()); n != len(c.from) || !strings.Contains(string(shown), c.shows) {
+			if n := len(run.Each()); n != len(c.from) || !strings.Contains(shown, c.shows) {
 				t.Errorf("%d shares: %s", n, shown)
 			}
 		}
 		t.Logf("%s", shown)
 	}
+}
+
+// measure runs the program, and returns the result that it wrote to file, its two outputs and its error.
+func measure(t *testing.T, program, file string, args []string) (r bench.Result, shown, said string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	var messages strings.Builder
+	cmd.Stderr = &messages
+	out, err := cmd.Output()
+	f, openErr := os.Open(file)
+	if openErr != nil {
+		t.Fatalf("%v, %v: %s", openErr, err, messages.String())
+	}
+	defer f.Close()
+	r, readErr := bench.Read(f)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return r, string(out), messages.String(), err
 }
 
 // startSides starts a measurement of two sides between two network namespaces, whose commands write to

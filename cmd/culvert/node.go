@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/rpc"
 )
 
@@ -29,9 +31,9 @@ func (n *node) readStatus(ctx context.Context) (st api.NodeStatus, err error) {
 }
 
 // hintAbsence returns the next steps for a host without culvertd, if err says that culvertd does not
-// answer and root, the host's root folder, has no unit of it.
+// answer and root, the host's root folder, has neither a unit of it nor its ledger.
 func hintAbsence(root string, err error) string {
-	if !errors.Is(err, rpc.ErrNoDaemon) || hasUnit(root) {
+	if !errors.Is(err, rpc.ErrNoDaemon) || isInstalled(root) {
 		return ""
 	}
 	return `culvertd is not installed on this host. Next steps:
@@ -42,13 +44,15 @@ func hintAbsence(root string, err error) string {
 `
 }
 
-// hasUnit reports whether systemd knows a unit of culvertd. On a node of a cluster culvertd runs in a
-// pod and has none, but answers on the same socket.
-func hasUnit(root string) bool {
+// isInstalled reports whether culvertd was installed: systemd knows its unit, or it has kept a ledger. On
+// a node of a cluster it runs in a pod, and has no unit.
+func isInstalled(root string) bool {
+	files := []string{journal.DefaultPath}
 	for _, dir := range []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"} {
-		if _, err := os.Stat(filepath.Join(root, dir, "culvertd.service")); err == nil {
-			return true
-		}
+		files = append(files, filepath.Join(dir, "culvertd.service"))
 	}
-	return false
+	return slices.ContainsFunc(files, func(name string) bool {
+		_, err := os.Stat(filepath.Join(root, name))
+		return err == nil
+	})
 }

@@ -23,14 +23,16 @@ func TestHintAbsence(t *testing.T) {
 			t.Errorf("%v: %q", tc.err, got)
 		}
 	}
-	unit := filepath.Join(root, "usr/lib/systemd/system/culvertd.service")
-	if err := os.MkdirAll(filepath.Dir(unit), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(unit, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got := hintAbsence(root, absent); got != "" {
-		t.Errorf("culvertd is installed: %q", got)
+	for _, file := range []string{"usr/lib/systemd/system/culvertd.service", "var/lib/culvert/ledger.db"} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, file), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := hintAbsence(root, absent); got != "" {
+			t.Errorf("with %s: %q", file, got)
+		}
 	}
 }
