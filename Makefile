@@ -18,6 +18,7 @@ BENCH   :=
 IMAGE   :=
 DEB     :=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 
 GO  := tools/go
 BIN := build/bin
@@ -92,7 +93,7 @@ build: bootstrap-build ## the programs, to build/bin
 	@tools/watch build $(MAKE) --no-print-directory -s test-build
 
 image: bootstrap-build ## the container image for amd64 and arm64, to build/image/culvert.tar
-	@tools/watch image env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/image -version $(VERSION) $(IMAGE)
+	@tools/watch image env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/image -version $(VERSION) -revision '$(REVISION)' $(IMAGE)
 
 unexport GOARCH # it is for the programs in the package: make builds and runs its own beside them
 deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)

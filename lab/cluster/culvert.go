@@ -32,9 +32,13 @@ func (c *Cluster) LoadCulvert(ctx context.Context, top string) error {
 	return c.LoadImages(ctx, archive)
 }
 
+// manifestImage is the name of the image in dist/kubernetes/culvert.yaml, which labs apply as it is.
+const manifestImage = "localhost/culvert:v0.1.0"
+
 // BuildCulvert builds Culvert's image for lab nodes from the source tree at top.
 func BuildCulvert(ctx context.Context, top, archive string) error {
-	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-go", "any", "-version", describeTree(ctx, top), "-out", archive)
+	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-go", "any", "-version", describeTree(ctx, top),
+		"-name", manifestImage, "-out", archive)
 	build.Dir = top
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the image: %w\n%s", err, out)

@@ -207,10 +207,10 @@ func TestP1UpgradeAndRestarts(t *testing.T) {
 	}
 	culvertd := "daemonset/culvertd"
 	for _, node := range twoNodes.names {
-		on(t, node, "ctr -n k8s.io images tag --force culvert.dev/culvert:v0.1.0 culvert.dev/culvert:next")
+		on(t, node, "ctr -n k8s.io images tag --force localhost/culvert:v0.1.0 localhost/culvert:next")
 	}
 	stream(t, "from", addresses["to"], func() {
-		kubectl(t, "-n", cluster.Namespace, "set", "image", culvertd, "culvertd=culvert.dev/culvert:next")
+		kubectl(t, "-n", cluster.Namespace, "set", "image", culvertd, "culvertd=localhost/culvert:next")
 		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout="+soon.String())
 		kubectl(t, "-n", cluster.Namespace, "rollout", "undo", culvertd)
 		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout="+soon.String())

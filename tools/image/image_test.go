@@ -3,10 +3,13 @@ package main
 import (
 	"archive/tar"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,20 +23,21 @@ func built(t *testing.T) (file string, digest v1.Hash) {
 	var images []platform
 	for _, arch := range []string{"amd64", "arm64"} {
 		bin := t.TempDir()
-		for _, name := range []string{"culvertd", "culvert"} {
+		for _, name := range []string{"culvertd", "culvert", "culvert-lab"} {
 			if err := os.WriteFile(filepath.Join(bin, name), []byte(name+" for "+arch), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		p, err := packImage(bin, arch, "go1.2.3")
+		p, err := packImage(bin, arch, labelsOf("v1.2.3", "0123abc", "go1.2.3"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		images = append(images, p)
 	}
 	file = filepath.Join(t.TempDir(), "culvert.tar")
-	digest, err := writeArchive(file, "culvert.dev/culvert:test", images)
-	if err != nil {
+	index := indexOf(images)
+	digest, err := index.Digest()
+	if err := errors.Join(err, writeArchive(file, "localhost/culvert:test", index)); err != nil {
 		t.Fatal(err)
 	}
 	return file, digest
@@ -75,7 +79,7 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Manifests) != 1 || m.Manifests[0].Digest != digest || m.Manifests[0].Annotations["io.containerd.image.name"] != "culvert.dev/culvert:test" {
+	if len(m.Manifests) != 1 || m.Manifests[0].Digest != digest || m.Manifests[0].Annotations["io.containerd.image.name"] != "localhost/culvert:test" {
 		t.Fatalf("index %+v, want %s under its name", m, digest)
 	}
 	index, err := top.ImageIndex(digest)
@@ -95,8 +99,8 @@ func TestArchive(t *testing.T) {
 		got = append(got, contents(t, image)...)
 	}
 	want := []string{
-		"amd64 user 65532 by go1.2.3", "usr/local/bin/culvert: culvert for amd64", "usr/local/bin/culvertd: culvertd for amd64",
-		"arm64 user 65532 by go1.2.3", "usr/local/bin/culvert: culvert for arm64", "usr/local/bin/culvertd: culvertd for arm64",
+		"amd64 user 65532 by go1.2.3 from v1.2.3 0123abc", "usr/local/bin/culvert: culvert for amd64", "usr/local/bin/culvertd: culvertd for amd64",
+		"arm64 user 65532 by go1.2.3 from v1.2.3 0123abc", "usr/local/bin/culvert: culvert for arm64", "usr/local/bin/culvertd: culvertd for arm64",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -111,19 +115,66 @@ func contents(t *testing.T, image v1.Image) []string {
 		t.Fatal(err)
 	}
 	layers, err := image.Layers()
-	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers, %v", len(layers), err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	r, err := layers[0].Uncompressed()
+	labels := config.Config.Labels
+	all := []string{fmt.Sprintf("%s user %s by %s from %s %s", config.Architecture, config.Config.User, labels["dev.culvert.go"],
+		labels["org.opencontainers.image.version"], labels["org.opencontainers.image.revision"])}
+	for _, layer := range layers {
+		all = append(all, layerFiles(t, layer))
+	}
+	return all
+}
+
+// layerFiles returns the files of a layer on one line.
+func layerFiles(t *testing.T, layer v1.Layer) string {
+	t.Helper()
+	r, err := layer.Uncompressed()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	all := []string{config.Architecture + " user " + config.Config.User + " by " + config.Config.Labels["dev.culvert.go"]}
+	var all []string
 	for name, body := range files(t, r) {
 		all = append(all, name+": "+body)
 	}
-	return all
+	return strings.Join(all, ", ")
+}
+
+// TestUpgradeFetchesChangedPrograms: images of which one program differs share the layers of all
+// other programs.
+func TestUpgradeFetchesChangedPrograms(t *testing.T) {
+	bin := t.TempDir()
+	layersWith := func(body string) map[v1.Hash]bool {
+		for name, body := range map[string]string{"culvert": "same", "culvertd": body, "culvert-cni": "same"} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte(body), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := packImage(bin, "amd64", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, err := p.image.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests := map[v1.Hash]bool{}
+		for _, l := range layers {
+			digest, err := l.Digest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests[digest] = true
+		}
+		return digests
+	}
+	before, after := layersWith("one"), layersWith("two")
+	maps.DeleteFunc(after, func(digest v1.Hash, _ bool) bool { return before[digest] })
+	if len(before) != 3 || len(after) != 1 {
+		t.Errorf("an upgrade of one program fetches %d of %d layers, want 1 of 3", len(after), len(before))
+	}
 }
 
 // files yields the regular files of a tar, in the order of the tar.
@@ -183,7 +234,7 @@ func TestPrograms(t *testing.T) {
 			want = append(want, e.Name())
 		}
 	}
-	got := slices.Sorted(slices.Values(programs))
+	got := slices.Sorted(slices.Values(inImage))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -4,8 +4,13 @@
 // pins, and refuses to run otherwise. `make image` fetches that version. The image records
 // the version in its label dev.culvert.go.
 //
+// Beside the archive it writes the manifests of dist/kubernetes with the name of the image. The
+// default name is localhost/culvert:VERSION. A build of sources that are not committed adds a part
+// of its digest, so that two builds never share a name.
+//
 //	make image                                     build/image/culvert.tar, for amd64 and arm64
-//	tools/go run ./tools/image -arch amd64 -name example.org/culvert:v1
+//	tools/go run ./tools/image -arch amd64 -name registry.example.org/culvert:v1
+//	tools/go run ./tools/image -bin FOLDER         of the programs in FOLDER/ARCH
 //	tools/go run ./tools/image -go any             by the Go that is there
 //
 // `ctr images import`, `podman load`, `skopeo copy oci-archive:...` and registries'
@@ -17,23 +22,28 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/culvert-net/culvert/tools/manifests"
+	"github.com/culvert-net/culvert/tools/programs"
 )
 
-// imageName is the name of the image in the manifest and the chart.
-const imageName = "culvert.dev/culvert:v0.1.0"
+// repository is the default name of the image without its tag. A node looks for a name below
+// localhost only on itself.
+const repository = "localhost/culvert"
 
 func main() {
 	var o options
 	var archs string
 	flag.StringVar(&o.Out, "out", "build/image/culvert.tar", "where the OCI archive goes")
-	flag.StringVar(&o.Name, "name", imageName, "what the image is called")
+	flag.StringVar(&o.Name, "name", "", "what the image is called (default "+repository+":VERSION)")
 	flag.StringVar(&o.Version, "version", "unknown", "what its programs say of themselves")
+	flag.StringVar(&o.Revision, "revision", "", "the commit of the sources, for a label of the image")
+	flag.StringVar(&o.Bin, "bin", "", "a folder that has the programs in a folder for each architecture (default: build them)")
 	flag.StringVar(&o.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
 	flag.StringVar(&archs, "arch", "amd64,arm64", "for which architectures")
 	flag.Parse()
@@ -48,8 +58,8 @@ func main() {
 }
 
 type options struct {
-	Out, Name, Version, Go string
-	Archs                  []string
+	Out, Name, Version, Revision, Go, Bin string
+	Archs                                 []string
 }
 
 // buildImage builds the programs for each architecture and packs them.
@@ -65,33 +75,26 @@ func buildImage(ctx context.Context, o options) error {
 	if err := checkGo("tools/image", runtime.Version(), o.Go); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "culvert-image-")
+	images, err := packImages(ctx, o)
 	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(work)
-	var images []platform
-	for _, arch := range o.Archs {
-		bin := filepath.Join(work, arch)
-		if err := compilePrograms(ctx, bin, arch, o.Version); err != nil {
-			return err
-		}
-		goVersion, err := checkPrograms(bin, o.Go)
-		if err != nil {
-			return err
-		}
-		p, err := packImage(bin, arch, goVersion)
-		if err != nil {
-			return fmt.Errorf("pack the image for %s: %w", arch, err)
-		}
-		images = append(images, p)
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Out), 0o755); err != nil {
 		return err
 	}
-	digest, err := writeArchive(o.Out, o.Name, images)
+	index := indexOf(images)
+	digest, err := index.Digest()
 	if err != nil {
+		return err
+	}
+	if o.Name == "" {
+		o.Name = nameImage(o.Version, digest.Hex)
+	}
+	if err := writeArchive(o.Out, o.Name, index); err != nil {
 		return fmt.Errorf("write %s: %w", o.Out, err)
+	}
+	if err := manifests.Write("dist/kubernetes", filepath.Dir(o.Out), o.Name); err != nil {
+		return err
 	}
 	fmt.Printf("%s  %s\n  %s\n", o.Out, o.Name, digest)
 	for _, p := range images {
@@ -100,25 +103,49 @@ func buildImage(ctx context.Context, o options) error {
 	return nil
 }
 
-// programs has the programs of a node, of the controller, and culvert-bench, which
+// packImages packs the image for each architecture. It compiles the programs unless a folder has
+// them.
+func packImages(ctx context.Context, o options) ([]platform, error) {
+	bins := o.Bin
+	if bins == "" {
+		var err error
+		if bins, err = os.MkdirTemp("", "culvert-image-"); err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(bins)
+		for _, arch := range o.Archs {
+			if err := programs.Compile(ctx, filepath.Join(bins, arch), arch, o.Version, inImage...); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var images []platform
+	for _, arch := range o.Archs {
+		bin := filepath.Join(bins, arch)
+		goVersion, err := checkPrograms(bin, o.Go)
+		if err != nil {
+			return nil, err
+		}
+		p, err := packImage(bin, arch, labelsOf(o.Version, o.Revision, goVersion))
+		if err != nil {
+			return nil, fmt.Errorf("pack the image for %s: %w", arch, err)
+		}
+		images = append(images, p)
+	}
+	return images, nil
+}
+
+// nameImage returns the default name of the image. Sources that are not committed can give many
+// images for one version, so their name also has a part of the digest.
+func nameImage(version, digest string) string {
+	name := repository + ":" + version
+	if version == "unknown" || strings.HasSuffix(version, "-dirty") {
+		name += "-" + digest[:min(12, len(digest))]
+	}
+	return name
+}
+
+// inImage has the programs of a node, of the controller, and culvert-bench, which
 // measurements run in pods of their own. It leaves out culvert-lab, since no cluster boots
 // a lab, and culvert-esxi, which people run.
-var programs = []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-controller", "culvert-bench"}
-
-// compilePrograms builds the programs for an architecture, static, without paths of the
-// machine that builds them and without facts of git. The caller's flags for Go have no
-// effect on them.
-func compilePrograms(ctx context.Context, bin, arch, version string) error {
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", bin + "/"}
-	for _, name := range programs {
-		args = append(args, "./cmd/"+name)
-	}
-	cmd := exec.CommandContext(ctx, "tools/go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch,
-		"GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off", "GOWORK=off",
-		"GOFLAGS=-buildvcs=false") // tools/go adds flags of its own
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs for %s: %w\n%s", arch, err, out)
-	}
-	return nil
-}
+var inImage = []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-controller", "culvert-bench"}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	v1spec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/culvert-net/culvert/internal/durable"
 )
@@ -34,26 +36,46 @@ const unprivileged = "65532"
 // digest, and would change the bytes of each build.
 var epoch = time.Unix(0, 0).UTC()
 
-// packImage makes an image of the programs in bin, which goVersion has compiled. They are in
-// /usr/local/bin, and the image has no other files, not even a shell.
-func packImage(bin, arch, goVersion string) (platform, error) {
-	files, err := archivePrograms(bin)
+// labelsOf returns the labels of an image. The names are those of the OCI's image-spec
+// (annotations.md), and one of Culvert.
+func labelsOf(version, revision, goVersion string) map[string]string {
+	labels := map[string]string{
+		v1spec.AnnotationTitle: "Culvert", v1spec.AnnotationSource: "https://github.com/culvert-net/culvert",
+		v1spec.AnnotationLicenses: "Apache-2.0", v1spec.AnnotationVersion: version, "dev.culvert.go": goVersion,
+	}
+	if revision != "" {
+		labels[v1spec.AnnotationRevision] = revision
+	}
+	return labels
+}
+
+// packImage makes an image of those programs in bin that an image has. They are in /usr/local/bin,
+// and the image has no other files, not even a shell. Each program is a layer of its own: a node
+// that has the image fetches only the layers of programs that changed.
+func packImage(bin, arch string, labels map[string]string) (platform, error) {
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	entries, err := os.ReadDir(bin) // sorted by name
 	if err != nil {
 		return platform{}, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
-		tarball.WithMediaType(types.OCILayer))
-	if err != nil {
-		return platform{}, err
-	}
-	size, err := layer.Size()
-	if err != nil {
-		return platform{}, err
-	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "tools/image"}})
-	if err != nil {
-		return platform{}, err
+	var size int64
+	for _, e := range entries {
+		if !slices.Contains(inImage, e.Name()) {
+			continue
+		}
+		layer, err := packLayer(filepath.Join(bin, e.Name()))
+		if err != nil {
+			return platform{}, err
+		}
+		compressed, err := layer.Size()
+		if err != nil {
+			return platform{}, err
+		}
+		size += compressed
+		image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "tools/image: " + e.Name()}})
+		if err != nil {
+			return platform{}, err
+		}
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -62,18 +84,18 @@ func packImage(bin, arch, goVersion string) (platform, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: epoch}
 	config.Config = v1.Config{
-		User: unprivileged, Entrypoint: []string{"/usr/local/bin/culvertd"}, Env: []string{"PATH=/usr/local/bin"},
-		Labels: map[string]string{
-			"org.opencontainers.image.title": "Culvert", "org.opencontainers.image.source": "https://github.com/culvert-net/culvert",
-			"dev.culvert.go": goVersion,
-		},
+		User: unprivileged, Entrypoint: []string{"/usr/local/bin/culvertd"}, Env: []string{"PATH=/usr/local/bin"}, Labels: labels,
 	}
 	image, err = mutate.ConfigFile(image, config)
 	return platform{arch: arch, image: image, size: size}, err
 }
 
-// archivePrograms makes a tar of the programs in bin, always in the same order.
-func archivePrograms(bin string) ([]byte, error) {
+// packLayer makes a layer that has one program, in /usr/local/bin.
+func packLayer(program string) (v1.Layer, error) {
+	body, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, dir := range []string{"usr/", "usr/local/", "usr/local/bin/"} {
@@ -81,59 +103,53 @@ func archivePrograms(bin string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	entries, err := os.ReadDir(bin) // sorted by name
-	if err != nil {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/" + filepath.Base(program), Mode: 0o755, Size: int64(len(body)), ModTime: epoch}
+	if err := w.WriteHeader(h); err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		body, err := os.ReadFile(filepath.Join(bin, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/" + e.Name(), Mode: 0o755, Size: int64(len(body)), ModTime: epoch}
-		if err := w.WriteHeader(h); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(body); err != nil {
-			return nil, err
-		}
+	if _, err := w.Write(body); err != nil {
+		return nil, err
 	}
-	err = w.Close()
-	return b.Bytes(), err
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer))
 }
 
-// writeArchive writes an OCI archive (image-spec, image-layout.md): one index, under
-// the image's name, with an image for each platform. It replaces the file in
-// one step.
-func writeArchive(file, name string, images []platform) (v1.Hash, error) {
+// indexOf returns the index of the images for all platforms.
+func indexOf(images []platform) v1.ImageIndex {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range images {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add: p.image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch}},
 		})
 	}
-	digest, err := index.Digest()
-	if err != nil {
-		return digest, err
-	}
+	return index
+}
+
+// writeArchive writes an OCI archive (image-spec, image-layout.md): one index, under
+// the image's name, with an image for each platform. It replaces the file in
+// one step.
+func writeArchive(file, name string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".layout-")
 	if err != nil {
-		return digest, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	place, err := layout.Write(dir, empty.Index)
 	if err != nil {
-		return digest, err
+		return err
 	}
 	// containerd takes the name from its own annotation, others from the
 	// specification's.
 	err = place.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name,
+		"io.containerd.image.name": name, v1spec.AnnotationRefName: name,
 	}))
 	if err != nil {
-		return digest, err
+		return err
 	}
-	return digest, durable.Write(file, 0o644, func(w io.Writer) error { return tarOf(dir, w) })
+	return durable.Write(file, 0o644, func(w io.Writer) error { return tarOf(dir, w) })
 }
 
 // tarOf packs a folder, in the order of names and without dates.
