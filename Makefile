@@ -10,13 +10,14 @@ DESTDIR ?=
 PODS    ?= 20
 CNI     ?= flannel
 
-# More arguments of the programs that demo, lab, bench, image and deb run. The tests of
+# More arguments of the programs that demo, lab, bench, image, deb, rpm and release run. The tests of
 # test/promises run the targets in a short form with them.
 DEMO    :=
 LAB     :=
 BENCH   :=
 IMAGE   :=
 DEB     :=
+RELEASE :=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 
@@ -96,8 +97,14 @@ image: bootstrap-build ## the container image for amd64 and arm64, to build/imag
 	@tools/watch image env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/image -version $(VERSION) -revision '$(REVISION)' $(IMAGE)
 
 unexport GOARCH # it is for the programs in the package: make builds and runs its own beside them
-deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)
-	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB)
+deb rpm: bootstrap-build build
+	@tools/watch $@ $(GO) run ./tools/packages -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB) $@
+
+deb: ## Debian packages for hosts, to build/deb (GOARCH)
+rpm: ## RPM packages for hosts, to build/rpm (GOARCH); not run on an RPM distribution
+
+release: bootstrap-build build ## all that a publisher uploads, to build/release (VERSION=v0.1.0, GOVULNDB, RELEASE)
+	@tools/watch release env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/release -version $(VERSION) $(RELEASE)
 
 install: ## install the programs of `make build` (DESTDIR, PREFIX)
 	@$(INSTALLER) install --from $(BIN) --root '$(DESTDIR)' --prefix '$(PREFIX)'
@@ -121,4 +128,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo demo-k8s demo-vm test check lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
+.PHONY: help demo demo-k8s demo-vm test check lab bench bench-lab soak lint fuzz vuln build image deb rpm release install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes

@@ -32,7 +32,6 @@ var mechanisms = []mechanism{
 			"lab/layer.go":                       "a disk that a snapshot keeps; lab/snapshot.go syncs it",
 			"lab/node.go":                        "a disk that a snapshot keeps; lab/snapshot.go syncs it",
 			"lab/cluster/images.go":              "a blob in a folder for temporary files, named by its digest",
-			"tools/deb/pack.go":                  "a folder of the stage",
 		},
 	},
 	{

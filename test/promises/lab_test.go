@@ -296,12 +296,21 @@ func TestInstallPage(t *testing.T) {
 const aptGet = `apt-get() { dpkg "--$1" "${@:2}"; }
 `
 
+// make rpm builds the packages of make deb for RPM distributions. tools/packages.TestRPM installs
+// one by rpm.
+func TestRPM(t *testing.T) {
+	dir := t.TempDir()
+	run(t, "rpm", "DEB=-out "+dir)
+	if made, err := filepath.Glob(dir + "/culvert*-1.*.rpm"); err != nil || len(made) != 4 {
+		t.Errorf("make rpm makes %v, %v, want four packages", made, err)
+	}
+}
+
 // The package of make deb can be installed and runs culvertd. After a purge nothing of it is
 // left.
 func TestDebianPackage(t *testing.T) {
 	dir := t.TempDir()
 	deb := Make(t.Context(), top, "deb", "DEB=-out "+dir)
-	deb.Env = append(deb.Env, "DPKG_DEB_COMPRESSOR_LEVEL=0") // a larger package, but made in seconds
 	finish(t, deb)
 	n := host(t, 2)
 	if err := n.Lab.Copy(t.Context(), n.Name, dir, "/root/page/build/deb"); err != nil {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,8 +34,26 @@ func needs(t *testing.T, names ...string) {
 	}
 }
 
+// find returns the program nfpm. It builds it the first time.
+var find = sync.OnceValues(func() (string, error) { return findNFPM(context.Background(), "../..") })
+
+// describes returns a package with that name and version.
+func describes(t *testing.T, name, version string) pkg {
+	t.Helper()
+	nfpm, err := find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkg{name: name, version: version, arch: "amd64", when: when, changes: []byte("# Changelog\n"), licences: []byte("licences\n"), nfpm: nfpm, squeeze: "zstd"}
+}
+
 // built packs the files of culvert host install, with programs that do nothing.
 func built(t *testing.T, version string) string {
+	t.Helper()
+	return packed(t, version, "deb")
+}
+
+func packed(t *testing.T, version, format string) string {
 	t.Helper()
 	bin, stage := t.TempDir(), t.TempDir()
 	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook"} {
@@ -45,11 +65,31 @@ func built(t *testing.T, version string) string {
 	if err := h.Install(t.Context(), bin, nil); err != nil {
 		t.Fatal(err)
 	}
-	file, err := pkg{name: hostPackage, version: version, arch: "amd64", when: when, changes: []byte("# Changelog\n")}.packStage(t.Context(), stage, t.TempDir())
+	p := describes(t, hostPackage, version)
+	helps(t, bin, "culvert", "culvertd")
+	if err := writeManuals(t.Context(), p, bin, filepath.Join(stage, prefix, "share/man")); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	file, err := p.packStage(t.Context(), stage, out, format)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if left, err := os.ReadDir(out); err != nil || len(left) != 1 {
+		t.Errorf("beside the package is %v (%v)", left, err)
+	}
 	return file
+}
+
+// helps writes programs that print a help text like that of cobra.
+func helps(t *testing.T, bin string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		script := "#!/bin/sh\ncase $1 in\nvf) echo 'Shows VFs -x.' ;;\n*) printf 'A program.\\n\\nUsage:\\n  it [flags]\\n\\nAvailable Commands:\\n  help    Help\\n  vf      VFs\\n' ;;\nesac\n"
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // builtProgram packs one program that does nothing.
@@ -62,7 +102,12 @@ func builtProgram(t *testing.T, name string) string {
 	if err := layOut(t.Context(), name, bin, stage); err != nil {
 		t.Fatal(err)
 	}
-	file, err := pkg{name: name, version: "1.2~3", arch: "amd64", when: when, changes: []byte("# Changelog\n")}.packStage(t.Context(), stage, t.TempDir())
+	p := describes(t, name, "1.2~3")
+	helps(t, bin, name)
+	if err := writeManuals(t.Context(), p, bin, filepath.Join(stage, prefix, "share/man")); err != nil {
+		t.Fatal(err)
+	}
+	file, err := p.packStage(t.Context(), stage, t.TempDir(), "deb")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +170,14 @@ func TestContents(t *testing.T) {
 		"-rw-r--r-- ./etc/culvert/host.yaml",
 		"-rw-r--r-- ./usr/lib/systemd/system/culvertd.service",
 		"-rw-r--r-- ./usr/share/bash-completion/completions/culvert",
+		"-rw-r--r-- ./usr/share/doc/culvert/LICENSES.linked.gz",
+		"-rw-r--r-- ./usr/share/doc/culvert/NEWS.gz",
 		"-rw-r--r-- ./usr/share/doc/culvert/changelog.gz",
 		"-rw-r--r-- ./usr/share/doc/culvert/copyright",
 		"-rw-r--r-- ./usr/share/fish/vendor_completions.d/culvert.fish",
+		"-rw-r--r-- ./usr/share/lintian/overrides/culvert",
+		"-rw-r--r-- ./usr/share/man/man1/culvert.1.gz",
+		"-rw-r--r-- ./usr/share/man/man8/culvertd.8.gz",
 		"-rw-r--r-- ./usr/share/zsh/vendor-completions/_culvert",
 		"-rwxr-xr-x ./usr/bin/culvert",
 		"-rwxr-xr-x ./usr/bin/culvertd",
@@ -135,6 +185,8 @@ func TestContents(t *testing.T) {
 		"-rwxr-xr-x ./usr/libexec/culvert/culvert-hook",
 		"lrwxrwxrwx ./usr/bin/kubectl-culvert -> culvert",
 		"lrwxrwxrwx ./usr/bin/kubectl_complete-culvert -> culvert",
+		"lrwxrwxrwx ./usr/share/man/man1/kubectl-culvert.1.gz -> culvert.1.gz",
+		"lrwxrwxrwx ./usr/share/man/man1/kubectl_complete-culvert.1.gz -> culvert.1.gz",
 	}
 	if diff := cmp.Diff(want, files(t, file)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -172,7 +224,11 @@ func TestProgramPackages(t *testing.T) {
 		"culvert-lab":   "Package: culvert-lab\nVersion: 1.2~3\nArchitecture: amd64\nDepends: qemu-system-x86 (>= 1:10), qemu-utils, mmdebstrap, debian-archive-keyring, e2fsprogs, xz-utils, mount\n",
 	} {
 		file := builtProgram(t, name)
-		want := []string{"-rw-r--r-- ./usr/share/doc/" + name + "/changelog.gz", "-rw-r--r-- ./usr/share/doc/" + name + "/copyright", "-rwxr-xr-x ./usr/bin/" + name}
+		doc := "-rw-r--r-- ./usr/share/doc/" + name + "/"
+		want := []string{
+			doc + "LICENSES.linked.gz", doc + "NEWS.gz", doc + "changelog.gz", doc + "copyright",
+			"-rw-r--r-- ./usr/share/lintian/overrides/" + name, "-rw-r--r-- ./usr/share/man/man1/" + name + ".1.gz", "-rwxr-xr-x ./usr/bin/" + name,
+		}
 		if diff := cmp.Diff(want, files(t, file)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
@@ -181,7 +237,7 @@ func TestProgramPackages(t *testing.T) {
 		}
 		meta := t.TempDir()
 		output(t, "dpkg-deb", "--control", file, meta)
-		if got, err := filepath.Glob(meta + "/*"); err != nil || len(got) != 2 {
+		if got, err := filepath.Glob(meta + "/*"); err != nil || len(got) != 3 { // nfpm always writes conffiles
 			t.Errorf("%s: dpkg reads %v, %v", name, got, err)
 		}
 	}
@@ -194,14 +250,14 @@ func TestLabDepends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	control, err := pkg{name: "culvert-lab"}.formatControl(0)
+	description, err := texts.ReadFile("description/culvert-lab.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, set, found := strings.Cut(string(script), "\n\t\tlab)\n")
 	set, _, _ = strings.Cut(set, ";;")
-	_, depends, _ := strings.Cut(string(control), "\nDepends: ")
-	depends, _, _ = strings.Cut(depends, "\n")
+	_, depends, _ := strings.Cut(string(description), "depends: [")
+	depends, _, _ = strings.Cut(depends, "]")
 	for line := range strings.Lines(set) {
 		words := strings.Fields(line)
 		if len(words) > 1 && words[0] == "need" && !slices.ContainsFunc(strings.Split(depends, ", "), func(d string) bool { return strings.Fields(d)[0] == words[1] }) {
@@ -218,7 +274,7 @@ func libvirt(t *testing.T) string {
 	t.Helper()
 	stage, file := t.TempDir(), filepath.Join(t.TempDir(), "libvirt.deb")
 	control := "Package: libvirt-daemon-system\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@culvert.invalid>\nDescription: a test\n"
-	if err := errors.Join(putFile(filepath.Join(stage, "DEBIAN/control"), []byte(control), 0o644), putFile(filepath.Join(stage, "etc/libvirt/libvirtd.conf"), nil, 0o644), openFolders(stage)); err != nil {
+	if err := errors.Join(putFile(filepath.Join(stage, "DEBIAN/control"), []byte(control), 0o644), putFile(filepath.Join(stage, "etc/libvirt/libvirtd.conf"), nil, 0o644), os.Chmod(stage, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	output(t, "dpkg-deb", "--root-owner-group", "--build", stage, file)
@@ -295,6 +351,122 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// TestRPM reads the .rpm as rpm does, installs, upgrades and removes it in a root of its own,
+// without its scripts, and checks that two builds are the same. No RPM distribution runs it.
+func TestRPM(t *testing.T) {
+	needs(t, "rpm")
+	first, second := packed(t, "1.2~3", "rpm"), packed(t, "1.2~3", "rpm")
+	a, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(second); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("two packages of the same programs differ (%v)", err)
+	}
+	if name := filepath.Base(first); name != "culvert-1.2~3-1.x86_64.rpm" {
+		t.Error(name)
+	}
+	if got := output(t, "rpm", "--query", "--package", "--queryformat", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{LICENSE} %{BUILDHOST} %{PAYLOADCOMPRESSOR}", first); got != "culvert 1.2~3-1 x86_64 Apache-2.0 culvert.invalid zstd" {
+		t.Error(got)
+	}
+	if got := output(t, "rpm", "--query", "--package", "--configfiles", first); got != "/etc/culvert/host.yaml\n" {
+		t.Errorf("configuration files: %s", got)
+	}
+	scripts := output(t, "rpm", "--query", "--package", "--scripts", first)
+	for _, part := range []string{"postinstall scriptlet", "preuninstall scriptlet", "postuninstall scriptlet", "disable --now culvertd.service"} {
+		if !strings.Contains(scripts, part) {
+			t.Errorf("no %s in\n%s", part, scripts)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("rpm unpacks as root")
+	}
+	root := t.TempDir()
+	rpm := func(args ...string) {
+		t.Helper()
+		output(t, "rpm", append([]string{"--root", root, "--dbpath", "/var/lib/rpm", "--nodeps", "--noscripts"}, args...)...)
+	}
+	rpm("--install", "--ignorearch", first)
+	config := filepath.Join(root, "etc/culvert/host.yaml")
+	edited := []byte("pools: []\n")
+	if err := os.WriteFile(config, edited, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rpm("--upgrade", "--ignorearch", packed(t, "1.3", "rpm"))
+	if got, err := os.ReadFile(config); err != nil || !bytes.Equal(got, edited) {
+		t.Errorf("after the upgrade host.yaml is %q (%v)", got, err)
+	}
+	if target, err := os.Readlink(filepath.Join(root, "usr/bin/kubectl-culvert")); err != nil || target != "culvert" {
+		t.Errorf("kubectl-culvert is a link to %q (%v)", target, err)
+	}
+	rpm("--erase", "culvert")
+	for _, gone := range []string{"usr/bin/culvert", "usr/share/doc/culvert", "usr/libexec/culvert"} {
+		if _, err := os.Lstat(filepath.Join(root, gone)); err == nil {
+			t.Errorf("the removal leaves %s", gone)
+		}
+	}
+}
+
+// lintian finds no error in the packages, and no page or document that is missing or wrong. It does
+// not read zstd, so these have another compression.
+func TestLintian(t *testing.T) {
+	needs(t, "lintian")
+	for _, name := range []string{hostPackage, "culvert-bench"} {
+		p := describes(t, name, "0.1.0")
+		p.squeeze = "gzip"
+		stage, bin := t.TempDir(), t.TempDir()
+		helps(t, bin, "culvert", "culvertd", "culvert-bench")
+		for _, program := range programsOf(name) {
+			if err := putFile(filepath.Join(stage, prefix, "bin", program), []byte("#!/bin/sh\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writeManuals(t.Context(), p, bin, filepath.Join(stage, prefix, "share/man")); err != nil {
+			t.Fatal(err)
+		}
+		file, err := p.packStage(t.Context(), stage, t.TempDir(), "deb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := exec.CommandContext(t.Context(), "lintian", "--allow-root", file).CombinedOutput()
+		for line := range strings.Lines(string(out)) {
+			// The programs of this test are scripts; the hook and the plugin are in /usr/libexec.
+			if !strings.Contains(line, "culvert-hook") && !strings.Contains(line, "culvert-cni") && !strings.Contains(line, "statically-linked-binary") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}
+
+// A build that fails leaves nothing under the name of the package, and nothing beside it.
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	out, stage := t.TempDir(), t.TempDir()
+	nfpm := filepath.Join(t.TempDir(), "nfpm")
+	if err := os.WriteFile(nfpm, []byte("#!/bin/sh\necho half >package\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := pkg{name: hostPackage, version: "1", arch: "amd64", when: when, nfpm: nfpm}
+	if _, err := p.packStage(t.Context(), stage, out, "deb"); err == nil || !strings.Contains(err.Error(), "nfpm: exit status 1") {
+		t.Errorf("got %v", err)
+	}
+	if left, err := os.ReadDir(out); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// The manual has the help of each command, with the minus signs that man shows as they stand.
+func TestManual(t *testing.T) {
+	bin := t.TempDir()
+	helps(t, bin, "culvert")
+	page, err := manuals[hostPackage][0].format(t.Context(), bin, "VFs", pkg{version: "1", when: when})
+	want := ".TH CULVERT 1 2026-11-22 \"Culvert 1\"\n.SH NAME\nculvert \\- VFs\n.SH DESCRIPTION\n.nf\nA program.\n.fi\n" +
+		".SH USAGE\n.nf\n  it [flags]\n.fi\n.SH AVAILABLE COMMANDS\n.nf\n  help    Help\n  vf      VFs\n.fi\n" +
+		".SH CULVERT VF\n.SS Description\n.nf\nShows VFs \\-x.\n.fi\n"
+	if diff := cmp.Diff(want, string(page)); err != nil || diff != "" {
+		t.Errorf("%v\n-want +got:\n%s", err, diff)
+	}
+}
+
 // TestVersions checks that dpkg orders the versions by their age.
 func TestVersions(t *testing.T) {
 	var last string
@@ -313,7 +485,7 @@ func TestVersions(t *testing.T) {
 		{"v0.1.0-10-g1234567-dirty", 0, "0.1.0+10.g1234567+dirty"},
 		{"v0.2.0", 0, "0.2.0"},
 	} {
-		got := debianVersion(c.describe, when.Add(-c.age))
+		got := packageVersion(c.describe, when.Add(-c.age))
 		if got != c.want {
 			t.Errorf("%s is version %s, want %s", c.describe, got, c.want)
 		}
