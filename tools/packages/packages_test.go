@@ -442,7 +442,7 @@ func TestLintian(t *testing.T) {
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	out, stage := t.TempDir(), t.TempDir()
 	nfpm := filepath.Join(t.TempDir(), "nfpm")
-	if err := os.WriteFile(nfpm, []byte("#!/bin/sh\necho half >package\nexit 1\n"), 0o700); err != nil {
+	if err := os.WriteFile(nfpm, []byte("#!/bin/sh\nfor target; do :; done\necho half >\"$target\"\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p := pkg{name: hostPackage, version: "1", arch: "amd64", when: when, nfpm: nfpm}
