@@ -72,7 +72,7 @@ type Text struct {
 }
 
 // names matches the files that have licences.
-var names = regexp.MustCompile(`^(LICEN[CS]E|COPYING|NOTICE|PATENTS)([.-].*)?$`)
+var names = regexp.MustCompile(`(?i)^(LICEN[CS]E|COPYING|NOTICE|PATENTS)([.-].*)?$`)
 
 // Licences returns the licences of a module. A module without one is an error.
 func (c Cache) Licences(m Module) ([]Text, error) {

@@ -29,7 +29,7 @@ func TestLicences(t *testing.T) {
 	cache := Cache{modules: t.TempDir()}
 	for name, body := range map[string]string{
 		"example.org/a@v1.0.0/LICENSE": "MIT\nPermission is hereby granted, free of\ncharge", "example.org/a@v1.0.0/testdata/LICENSE": "x",
-		"example.org/a@v1.0.0/third/COPYING": "other", "example.org/b@v1.0.0/license.go": "package b",
+		"example.org/a@v1.0.0/third/license.md": "other", "example.org/b@v1.0.0/license.go": "package b",
 	} {
 		at := filepath.Join(cache.modules, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
