@@ -28,8 +28,8 @@ type Module struct {
 	Sum           string // as go.sum has it; empty for std
 }
 
-// main is Culvert's own module.
-const main = "github.com/culvert-net/culvert"
+// own is Culvert's module.
+const own = "github.com/culvert-net/culvert"
 
 // Modules returns the modules that the programs link, without Culvert's own, in the order of their
 // paths.
@@ -116,7 +116,7 @@ func Texts(ctx context.Context, top string, programs []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := os.ReadFile(filepath.Join(top, "LICENSE"))
+	licence, err := os.ReadFile(filepath.Join(top, "LICENSE"))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func Texts(ctx context.Context, top string, programs []string) ([]byte, error) {
 	for _, m := range modules {
 		fmt.Fprintf(&b, "  %s %s\n", m.Path, m.Version)
 	}
-	addText(&b, main, Text{"LICENSE", own})
+	addText(&b, own, Text{"LICENSE", licence})
 	for _, m := range modules {
 		texts, err := cache.Licences(m)
 		if err != nil {
@@ -138,9 +138,9 @@ func Texts(ctx context.Context, top string, programs []string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func addText(b *bytes.Buffer, module string, text Text) {
+func addText(b *bytes.Buffer, owner string, text Text) {
 	line := strings.Repeat("-", 80)
-	fmt.Fprintf(b, "\n%s\n%s: %s\n%s\n\n%s\n", line, module, text.Name, line, bytes.TrimRight(text.Body, "\n"))
+	fmt.Fprintf(b, "\n%s\n%s: %s\n%s\n\n%s\n", line, owner, text.Name, line, bytes.TrimRight(text.Body, "\n"))
 }
 
 // signs has phrases of licences, and their names by SPDX. The first phrase that a text has decides.

@@ -143,11 +143,16 @@ func buildPackage(ctx context.Context, p pkg, o options, stage string) error {
 	return nil
 }
 
+// installCommand returns the command that installs a package's file. apt-get takes a name without
+// a slash for that of a package in its archive.
 func installCommand(format, file string) string {
-	if format == "rpm" {
-		return "dnf install ./" + file
+	if !filepath.IsAbs(file) {
+		file = "./" + file
 	}
-	return "apt-get install ./" + file
+	if format == "rpm" {
+		return "dnf install " + file
+	}
+	return "apt-get install " + file
 }
 
 // layOut puts the programs of a package, and the files of a host, into stage.

@@ -47,7 +47,7 @@ func writeManuals(ctx context.Context, p pkg, bin, to string) error {
 			return err
 		}
 		dir := filepath.Join(to, "man"+m.section)
-		if err := putFile(filepath.Join(dir, m.program+"."+m.section+".gz"), compress(body), 0o644); err != nil {
+		if err := putCompressed(filepath.Join(dir, m.program+"."+m.section+".gz"), body); err != nil {
 			return err
 		}
 		for _, alias := range m.aliases {

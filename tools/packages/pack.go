@@ -193,15 +193,18 @@ func (p pkg) addDocuments(stage, format string) error {
 	if err != nil {
 		return err
 	}
-	documents := map[string][]byte{"copyright": copyright, "LICENSES.linked.gz": compress(p.licences), "NEWS.gz": compress(p.changes)}
+	if err := putFile(filepath.Join(doc, "copyright"), copyright, 0o644); err != nil {
+		return err
+	}
+	documents := map[string][]byte{"LICENSES.linked.gz": p.licences, "NEWS.gz": p.changes}
 	if format == "deb" {
-		documents["changelog.gz"] = compress(p.debianChangelog())
+		documents["changelog.gz"] = p.debianChangelog()
 		if err := putFile(filepath.Join(overrides, "overrides", p.name), p.lintianOverrides(), 0o644); err != nil {
 			return err
 		}
 	}
 	for name, body := range documents {
-		if err := putFile(filepath.Join(doc, name), body, 0o644); err != nil {
+		if err := putCompressed(filepath.Join(doc, name), body); err != nil {
 			return err
 		}
 	}
@@ -221,13 +224,20 @@ func (p pkg) lintianOverrides() []byte {
 	return fmt.Appendf(nil, "# Go links the programs statically: they run on every distribution.\n%s: statically-linked-binary *\n", p.name)
 }
 
-// compress packs a document as Debian's policy wants it, without a date.
-func compress(body []byte) []byte {
+// putCompressed writes a document as Debian's policy wants it: by gzip -9, without a date.
+func putCompressed(at string, body []byte) error {
 	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	z.Write(body)
-	z.Close()
-	return b.Bytes()
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(body); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return putFile(at, b.Bytes(), 0o644)
 }
 
 // putFile writes a file with that mode under every umask.

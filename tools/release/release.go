@@ -85,8 +85,12 @@ func (r *release) check(ctx context.Context) (notes []byte, err error) {
 	if notes, err = cutNotes(changes, r.Version); err != nil {
 		return nil, err
 	}
-	if changed, err := r.git(ctx, "status", "--porcelain"); err != nil || changed != "" {
-		return nil, fmt.Errorf("the sources are not committed (%v): commit these first:\n%s", err, changed)
+	changed, err := r.git(ctx, "status", "--porcelain")
+	if err != nil {
+		return nil, err
+	}
+	if changed != "" {
+		return nil, fmt.Errorf("the sources are not committed: commit these first:\n%s", changed)
 	}
 	if r.commit, err = r.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return nil, err
