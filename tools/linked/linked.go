@@ -154,6 +154,7 @@ var signs = []struct{ phrase, name string }{
 	{"neither the name", "BSD-3-Clause"},
 	{"names of its contributors may", "BSD-3-Clause"},
 	{"redistribution and use in source and binary forms", "BSD-2-Clause"},
+	{"www.apache.org/licenses/", "Apache-2.0"},
 }
 
 // NameLicence returns the name that SPDX has for the first licence of texts, which is that of the

@@ -43,6 +43,10 @@ func TestLicences(t *testing.T) {
 	if err != nil || len(texts) != 2 || NameLicence(texts) != "MIT" {
 		t.Errorf("got %v, %v", texts, err)
 	}
+	marked := []Text{{"third/LICENSE", []byte("MIT")}, {"LICENSE.md", []byte("Apache License\n====\n_Version 2.0_\n<http://www.apache.org/licenses/>\n")}}
+	if got := NameLicence(marked); got != "Apache-2.0" {
+		t.Errorf("a licence in Markdown is %s", got)
+	}
 	if _, err := cache.Licences(Module{Path: "example.org/b", Version: "v1.0.0"}); err == nil || !strings.Contains(err.Error(), "has no licence") {
 		t.Errorf("got %v", err)
 	}
