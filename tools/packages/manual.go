@@ -32,9 +32,14 @@ var manuals = map[string][]manual{
 	"culvert-lab":   {{program: "culvert-lab", section: "1"}},
 }
 
-// writeManuals writes the manual pages of a package to the folder to. It runs the programs in bin,
-// which are for this machine.
+// writeManuals writes the manual pages of a package to the folder to. It runs copies of the programs
+// in bin, which are for this machine: the help of a program in build/bin names the source tree.
 func writeManuals(ctx context.Context, p pkg, bin, to string) error {
+	work, err := os.MkdirTemp("", "culvert-manuals-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
 	text, err := texts.ReadFile("description/" + p.name + ".yaml")
 	if err != nil {
 		return err
@@ -42,7 +47,14 @@ func writeManuals(ctx context.Context, p pkg, bin, to string) error {
 	_, summary, _ := strings.Cut(string(text), "description: |\n  ")
 	summary, _, _ = strings.Cut(summary, "\n")
 	for _, m := range manuals[p.name] {
-		body, err := m.format(ctx, bin, summary, p)
+		program, err := os.ReadFile(filepath.Join(bin, m.program))
+		if err != nil {
+			return err
+		}
+		if err := putFile(filepath.Join(work, m.program), program, 0o755); err != nil {
+			return err
+		}
+		body, err := m.format(ctx, work, summary, p)
 		if err != nil {
 			return err
 		}
@@ -70,7 +82,9 @@ func (m manual) format(ctx context.Context, bin, summary string, p pkg) ([]byte,
 
 // addCommand adds the help of a command, and of the commands below it.
 func (m manual) addCommand(ctx context.Context, b *bytes.Buffer, program string, words []string) error {
-	out, err := exec.CommandContext(ctx, program, append(slices.Clone(words), "--help")...).Output()
+	cmd := exec.CommandContext(ctx, program, append(slices.Clone(words), "--help")...)
+	cmd.Dir, cmd.Env = "/", []string{"HOME=/root", "PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8"} // which defaults name
+	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("%s %s --help: %w", program, strings.Join(words, " "), err)
 	}

@@ -467,6 +467,21 @@ func TestManual(t *testing.T) {
 	}
 }
 
+// The help of a program in build/bin names the folder of the source tree. Manual pages do not.
+func TestManualNamesNoFolder(t *testing.T) {
+	bin, to := filepath.Join(t.TempDir(), "build/bin"), t.TempDir()
+	if err := putFile(filepath.Join(bin, "culvert-lab"), []byte("#!/bin/sh\necho in $(dirname $0) and $PWD, at $HOME, of $USER\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeManuals(t.Context(), pkg{name: "culvert-lab", when: when}, bin, to); err != nil {
+		t.Fatal(err)
+	}
+	page := output(t, "zcat", filepath.Join(to, "man1/culvert-lab.1.gz"))
+	if strings.Contains(page, "build") || !strings.Contains(page, " and /, at /root, of\n") {
+		t.Error(page)
+	}
+}
+
 // TestVersions checks that dpkg orders the versions by their age.
 func TestVersions(t *testing.T) {
 	var last string
