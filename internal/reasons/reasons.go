@@ -110,6 +110,17 @@ const (
 	Collected = "Collected"
 	// Warning: culvertd ended while it attached or released the VF, and then undid that.
 	Undone = "Undone"
+	// Warning: an attach failed, and culvertd has undone it. The text has the error.
+	AttachFailed = "AttachFailed"
+	// Warning: a guest no longer runs with its VF, and libvirt did not report that, so culvertd took the
+	// VF back.
+	GuestEnded = "GuestEnded"
+	// Warning: a pod no longer exists and its VF is back on the host, and the runtime called no DEL, so
+	// culvertd took the VF back.
+	PodGone = "PodGone"
+	// Warning: an administrator had culvertd take a VF's baseline anew ("culvert vf rebase"). The text has
+	// the differences.
+	Rebased = "Rebased"
 	// Normal: a guest runs with a VF whose start libvirt's hook did not report. culvertd recorded it.
 	Adopted = "Adopted"
 	// Warning: another program changed settings of a VF that has an owner, and culvertd leaves them so,

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/test/promises"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // quickstart is the page that TestQuickstart follows.
@@ -30,7 +31,7 @@ var elsewhere = []string{
 
 // TestQuickstart runs the commands of docs/quickstart.md in the page's order, in one shell, and
 // compares what they print with the page. The examples on the page take the place of the lab's
-// policy meanwhile. The name of this file puts the test before those that need another cluster.
+// policy meanwhile. The API server and the webhooks judge the other examples. The name of this file puts the test before those that need another cluster.
 func TestQuickstart(t *testing.T) {
 	need(t, twoNodes)
 	text, err := os.ReadFile(quickstart)
@@ -56,6 +57,7 @@ func TestQuickstart(t *testing.T) {
 			t.Errorf("%s: the page's line %q is not in:\n%s", step.Command, line, out)
 		}
 	}
+	kubectl(t, append([]string{"apply", "--dry-run=server"}, further...)...)
 	allFree(t, allVFs)
 }
 
@@ -119,4 +121,35 @@ func (s *shell) run(t *testing.T, command string) string {
 	}
 	t.Fatalf("%s: the shell ended: %v: %s", command, s.out.Err(), out.String())
 	return ""
+}
+
+// further has the examples that the quickstart does not apply.
+var further = []string{"-f", top + "/examples/bond.yaml", "-f", top + "/examples/guard.yaml", "-f", top + "/examples/vfio.yaml"}
+
+// TestExamples runs the pods of the examples that the quickstart does not have.
+func TestExamples(t *testing.T) {
+	soak.Only(t, "three more pods; TestQuickstart has the API server and the webhooks judge the same files")
+	need(t, twoNodes)
+	nameImage(t)
+	for _, node := range twoNodes.names {
+		on(t, node, "modprobe vfio-pci")
+	}
+	kubectl(t, "delete", "nodepolicy", "lab")
+	all := append([]string{"-f", top + "/examples/policy.yaml"}, further...)
+	t.Cleanup(func() { kubectl(t, "apply", "-f", labPolicy) })
+	t.Cleanup(func() { kubectl(t, append([]string{"delete", "--ignore-not-found", "--wait"}, all...)...) })
+	kubectl(t, append([]string{"apply"}, all...)...)
+	ready(t, "pod/bonded", "pod/guarded", "pod/dpdk")
+	if bond := kubectl(t, "exec", "bonded", "--", "cat", "/proc/net/bonding/net1"); strings.Count(bond, "Slave Interface: net1") != 2 {
+		t.Errorf("the bond is %s", bond)
+	}
+	if env := kubectl(t, "exec", "dpdk", "--", "bash", "-c", "env; ls /dev/vfio"); !regexp.MustCompile(`(?s)PCIDEVICE_CULVERT_DEV_DPDK=0000:02:1.*\n\d+\n`).MatchString(env) {
+		t.Errorf("pod dpdk has %s", env)
+	}
+	node := kubectl(t, "get", "pod", "guarded", "-o", "jsonpath={.spec.nodeName}")
+	if shown := on(t, node, "culvert vf show default/guarded"); !regexp.MustCompile(`guard +ip\W+enforced`).MatchString(shown) {
+		t.Errorf("the guard of pod guarded: %s", shown)
+	}
+	kubectl(t, append([]string{"delete", "--wait"}, all...)...)
+	allFree(t, allVFs)
 }

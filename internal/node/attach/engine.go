@@ -184,7 +184,7 @@ func withoutRoute(routes []vf.Route, r vf.Route) []vf.Route {
 func (e *Engine) undoAttach(ctx context.Context, at lease.Site, rec journal.Record, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound)
 	defer cancel()
-	if err := e.resets.ReleaseVF(ctx, at, rec, "AttachFailed", cause); err != nil {
+	if err := e.resets.ReleaseVF(ctx, at, rec, reasons.AttachFailed, cause); err != nil {
 		e.vfs.Log.Error("undo of a failed attach", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
 	}
 }
