@@ -74,6 +74,7 @@ func nameImage(t *testing.T) {
 type shell struct {
 	in  *bufio.Writer
 	out *bufio.Scanner
+	end func() error // ends it at once
 }
 
 // startShell starts a shell that ends with the test. It has the cluster's kubeconfig, and kubectl
@@ -95,19 +96,21 @@ func startShell(t *testing.T) *shell {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
-	return &shell{bufio.NewWriter(in), bufio.NewScanner(out)}
+	return &shell{bufio.NewWriter(in), bufio.NewScanner(out), cmd.Process.Kill}
 }
 
 // ended matches the line that the shell prints after a command: its exit status.
 var ended = regexp.MustCompile(`^@@ended (\d+)$`)
 
-// run runs a command, and returns what it prints. The command must succeed.
+// run runs a command, and returns what it prints. The command must succeed within the time soon.
 func (s *shell) run(t *testing.T, command string) string {
 	t.Helper()
 	fmt.Fprintf(s.in, "{ %s\n} </dev/null 2>&1\necho \"@@ended $?\"\n", command)
 	if err := s.in.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	late := time.AfterFunc(soon, func() { _ = s.end() })
+	defer late.Stop()
 	var out bytes.Buffer
 	for s.out.Scan() {
 		line := s.out.Text()
