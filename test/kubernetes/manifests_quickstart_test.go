@@ -45,7 +45,7 @@ func TestQuickstart(t *testing.T) {
 			"-f", top+"/examples/network.yaml", "-f", top+"/examples/policy.yaml")
 		kubectl(t, "apply", "-f", labPolicy)
 	})
-	s := startShell(t)
+	s := startShell(t, top)
 	for _, step := range promises.Steps(string(text)) {
 		if slices.Contains(elsewhere, step.Command) {
 			continue
@@ -70,22 +70,23 @@ func nameImage(t *testing.T) {
 	}
 }
 
-// shell is a bash in the source tree, whose variables last from one command to the next.
+// shell is a bash whose variables last from one command to the next.
 type shell struct {
+	env []string
 	in  *bufio.Writer
 	out *bufio.Scanner
 	end func() error // ends it at once
 }
 
-// startShell starts a shell that ends with the test. It has the cluster's kubeconfig, and kubectl
+// startShell starts a shell in a folder, which ends with the test. It has the cluster's kubeconfig, and kubectl
 // with its plugin in PATH.
-func startShell(t *testing.T) *shell {
+func startShell(t *testing.T, dir string) *shell {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash")
 	path := t.TempDir()
 	bin, err := filepath.Abs(top + "/build/bin/culvert")
 	err = errors.Join(err, os.Symlink(bin, filepath.Join(path, "kubectl-culvert")))
-	cmd.Dir, cmd.Env = top, append(os.Environ(), "KUBECONFIG="+k8s.Kubeconfig, "PATH="+path+":"+k8s.Parts.Kubernetes+":"+os.Getenv("PATH"))
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "KUBECONFIG="+k8s.Kubeconfig, "PATH="+path+":"+k8s.Parts.Kubernetes+":"+os.Getenv("PATH"))
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
 	cmd.Stderr = os.Stderr
@@ -96,7 +97,7 @@ func startShell(t *testing.T) *shell {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
-	return &shell{bufio.NewWriter(in), bufio.NewScanner(out), cmd.Process.Kill}
+	return &shell{cmd.Env, bufio.NewWriter(in), bufio.NewScanner(out), cmd.Process.Kill}
 }
 
 // ended matches the line that the shell prints after a command: its exit status.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/test/promises"
 	"github.com/culvert-net/culvert/test/soak"
 )
@@ -78,6 +79,9 @@ func hasPrefix(s string, all []string) bool {
 	return false
 }
 
+// poolVFs is the number of VFs that the quickstart makes in the cluster.
+const poolVFs = 14
+
 const quickstartPage = "docs/quickstart.md"
 
 func installOnCluster(t *testing.T, r *reader) {
@@ -102,7 +106,7 @@ func startFirstPod(t *testing.T, r *reader) {
 
 // findWhyPodWaits asks for more pods than there are VFs.
 func findWhyPodWaits(t *testing.T, r *reader) {
-	r.run(t, fmt.Sprintf("kubectl scale deployment/server --replicas=%d", allVFs+1))
+	r.run(t, fmt.Sprintf("kubectl scale deployment/server --replicas=%d", poolVFs+1))
 	r.run(t, "until kubectl get pods -l app=server --field-selector status.phase=Pending -o name | grep .; do sleep 1; done")
 	waits := ""
 	eventually(t, "the scheduler judges a pod that no VF is left for", func() error {
@@ -203,7 +207,7 @@ func runsImage(t *testing.T, part string) {
 }
 
 // keepsVFs fails the test unless the pods have the VFs that they had, and reach each other by them.
-func keepsVFs(t *testing.T, r *reader, before map[string][]vfState) {
+func keepsVFs(t *testing.T, r *reader, before map[string][]v1alpha1.VFState) {
 	t.Helper()
 	after, err := vfs()
 	if err != nil {

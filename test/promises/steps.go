@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -40,6 +41,35 @@ func Steps(page string) []Step {
 	}
 	endBlock()
 	return all
+}
+
+// Section returns the text of a page below a heading, up to the next heading of the same or a higher
+// level.
+func Section(page, heading string) (string, error) {
+	var out strings.Builder
+	level, fenced := 0, false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		marks := len(line) - len(strings.TrimLeft(line, "#"))
+		if marks > 0 && !fenced {
+			switch is := strings.TrimSpace(line[marks:]) == heading; {
+			case level > 0 && marks <= level:
+				return out.String(), nil
+			case level == 0 && is:
+				level = marks
+				continue
+			}
+		}
+		if level > 0 {
+			out.WriteString(line)
+		}
+	}
+	if level == 0 {
+		return "", fmt.Errorf("it has no section %q", heading)
+	}
+	return out.String(), nil
 }
 
 // varying matches the parts of an output that differ from run to run: the random part of a pod's

@@ -21,3 +21,18 @@ func TestMissingLines(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// A section ends at the next heading of its level or above. A # in an output is no heading.
+func TestSection(t *testing.T) {
+	const page = "# Page\n\n## One\n\ntext\n\n```\n# culvert\n```\n\n### More\n\nof one\n\n## Two\n\nlast\n"
+	for heading, want := range map[string]string{
+		"One": "\ntext\n\n```\n# culvert\n```\n\n### More\n\nof one\n\n", "More": "\nof one\n\n", "Two": "\nlast\n",
+	} {
+		if got, err := Section(page, heading); got != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", heading, got, err, want)
+		}
+	}
+	if got, err := Section(page, "culvert"); err == nil {
+		t.Errorf("a line of an output is a section: %q", got)
+	}
+}
