@@ -301,7 +301,9 @@ type NodePolicyStatus struct {
 
 // PendingNode is a node that has not applied a policy.
 type PendingNode struct {
-	Node   string `json:"node"`
+	// The name of the node.
+	Node string `json:"node"`
+	// Why it has not applied the policy.
 	Reason string `json:"reason"`
 }
 

@@ -123,7 +123,7 @@ type networkFlags struct {
 
 func (n *networkFlags) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&n.services, "service-networks", nil, "networks (namespace/name) over which the Services of their pods are served without an annotation, the first that fits")
-	f.StringSliceVar(&n.resourceKeys, "network-resource-name-keys", controller.DefaultResourceKeys(), "annotations of networks that name resources: a pod requests one device for each network and key, or as many as the network has VFs; culvertd finds the VFs by "+netannotation.ResourceName)
+	f.StringSliceVar(&n.resourceKeys, "network-resource-name-keys", controller.DefaultResourceKeys(), "annotations of networks that name resources: a pod requests one device for each network and key, or as many as the network has VFs. culvertd finds the VFs by "+netannotation.ResourceName)
 	f.StringSliceVar(&n.everyPod, "default-networks", nil, "networks that every pod gets before those that it asks for, as culvertd's flag")
 	f.StringSliceVar(&n.exceptPods, "system-namespaces", netannotation.DefaultSystemNamespaces(), "namespaces whose pods get none of --default-networks, as culvertd's flag")
 }

@@ -337,3 +337,8 @@ func TestCompletion(t *testing.T) {
 
 // TestHelp leaves out lab, bench and esxi, whose help is that of their programs.
 func TestHelp(t *testing.T) { helptext.Check(t, newRoot(), "lab", "bench", "esxi") }
+
+// docs/reference has every command and flag.
+func TestReference(t *testing.T) {
+	helptext.CheckReference(t, "../../docs/reference/culvert.md", newRoot(), "lab", "bench", "esxi")
+}

@@ -27,10 +27,11 @@ A VF is named by any of
   default/a           its owner: namespace/pod, container ID, virtual machine`,
 		Example: `  culvert vf list
   culvert vf show enp1s0f0#3
-  culvert vf show default/a`,
+  culvert vf show default/a
+  culvert vf top`,
 	}
-	if !p.wanted { // kubectl's plugin changes nothing
-		cmd.AddCommand(newVFRebaseCommand(p))
+	if !p.wanted { // kubectl's plugin changes nothing, and a cluster's objects have no counters
+		cmd.AddCommand(newVFRebaseCommand(p), newVFTopCommand(p))
 	}
 	return cli.Group(cmd, newVFListCommand(p), newVFShowCommand(p))
 }

@@ -133,6 +133,10 @@ type VF struct {
 	MAC       vf.MAC   `json:"mac,omitzero"` // of the netdevice where there is one
 	Addresses []string `json:"addresses,omitempty"`
 
+	// Traffic are the counters of the VF's netdevice if the status could read it, else those that the
+	// PF's driver has of the VF. It is nil if there are none, and in a picture of a cluster.
+	Traffic *vf.Traffic `json:"traffic,omitempty"`
+
 	// NoCarrier is whether the VF's interface has been up without carrier for long, although its PF
 	// has a link.
 	NoCarrier bool `json:"noCarrier,omitempty"`

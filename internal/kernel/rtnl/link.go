@@ -36,6 +36,7 @@ type Link struct {
 	LowerNetns *int32
 	XDP        bool  // a program of XDP is attached
 	Bond       *Bond // of a bond
+	Traffic    vf.Traffic
 
 	// VFs has the PF's settings for its VFs, by index. It is nil if the PF has no VFs, or if the
 	// request did not ask for them.
@@ -246,6 +247,8 @@ func (l *Link) takeAttr(a Attr) (err error) {
 	case unix.IFLA_XDP:
 		l.XDP = isXDPAttached(a.Value)
 		l.others = append(l.others, a)
+	case unix.IFLA_STATS64: // RTEXT_FILTER_SKIP_STATS does not leave it out
+		l.Traffic = parseStats64(a.Value)
 	case unix.IFLA_NUM_VF:
 		l.NumVFs = int(a.Uint32())
 	case unix.IFLA_VFINFO_LIST:

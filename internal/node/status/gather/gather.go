@@ -29,6 +29,7 @@ type kernel interface {
 	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 	Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
+	VFTraffic(ctx context.Context, pf vf.PCIAddr) (map[int]vf.Traffic, error)
 }
 
 // Gatherer gathers the status of a node.
@@ -76,6 +77,7 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
 	})
 	addWarnings(st.VFs, c.Records)
+	g.addTraffic(ctx, st)
 	for i := range st.PFs {
 		if g.Errors != nil {
 			st.PFs[i].Errors = g.Errors(st.PFs[i].PCI)

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/screen"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -97,7 +98,14 @@ func screens(t *testing.T) map[string]func(Options) string {
 		return nil
 	}
 	refused := api.Plan{PFs: []api.PFPlan{{PF: "enp1s0f0", PCI: st.PFs[0].PCI, Refused: "8 VFs wanted (host.yaml:1), it can have 7: write vfs: 7 or vfs: max: invalid"}}}
+	flows := []api.VFFlow{
+		{Name: "enp1s0f0#1", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "default/loud"}, Network: "default/sriov-net1", Rx: &api.Flow{Bits: 1.234e9, Packets: 102345}, Tx: &api.Flow{Bits: 9.87e6, Packets: 51000, Dropped: 12, Errors: 0.5}},
+		{Name: "enp1s0f0#0", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "a-namespace-with-a-long-name/a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z"}, Network: "default/sriov-net1", Rx: &api.Flow{Bits: 512, Packets: 1}, Tx: &api.Flow{}},
+		{Name: "enp1s0f0#5", Owner: &vf.Owner{Kind: vf.OwnerGuest, Name: "db1"}},
+	}
 	return map[string]func(Options) string{
+		"vf-top":         func(o Options) string { return Flows(flows, o) },
+		"vf-top-empty":   func(o Options) string { return Flows(nil, o) },
 		"doctor":         func(o Options) string { return Doctor(doctor, o) },
 		"doctor-fix":     func(o Options) string { return Doctor(doctorFix, o) },
 		"plan-refused":   func(o Options) string { return Plan(refused, o) },
