@@ -18,6 +18,7 @@ type bareMachine struct {
 	freeKiB   int // of memory
 	freeMB    int // of disk
 	forced    bool
+	goScript  string // the program go, if there is one
 	installed string // the file that apt-get would write
 }
 
@@ -46,8 +47,12 @@ func (m *bareMachine) bootstrap(t *testing.T, args ...string) (string, error) {
 		filepath.Join(tools, "meminfo"):   fmt.Sprintf("MemTotal: 99999999 kB\nMemAvailable: %d kB\nSwapFree: 0 kB\n", m.freeKiB),
 		filepath.Join(bin, "df"):          fmt.Sprintf("#!/bin/sh\necho Filesystem\necho x x x %d x x\n", m.freeMB),
 		filepath.Join(bin, "id"):          "#!/bin/sh\necho 0\n",
-		filepath.Join(bin, "apt-get"):     "#!/bin/sh\necho \"$@\" >>" + m.installed + "\n",
+		filepath.Join(bin, "apt-get"):     "#!/bin/sh\n[ $1 != indextargets ] || { echo 'Packages|main|bookworm-backports|http://mirror.invalid'; exit; }\necho \"$@\" >>" + m.installed + "\n",
+		filepath.Join(bin, "go"):          m.goScript,
 	} {
+		if body == "" {
+			continue
+		}
 		if err := os.WriteFile(path, []byte(body), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -139,6 +144,19 @@ func TestBootstrapNamesWhatIsShort(t *testing.T) {
 		if out, _ := m.bootstrap(t, "-n", "-for", "demo"); !strings.Contains(out, "going on with less than ") || !strings.Contains(out, "qemu-system-x86") {
 			t.Errorf("with FORCE: %s", out)
 		}
+	}
+}
+
+// A Go that is there and cannot fetch the toolchain of go.mod is not "installed, and yet missing".
+func TestBootstrapSaysWhyGoDoesNotCount(t *testing.T) {
+	m := bareMachine{freeKiB: 1 << 26, freeMB: 1 << 20, goScript: "#!/bin/sh\n[ $1 != version ] || { echo go version go1.23.5 linux/amd64; exit; }\necho 'x509: unknown authority' >&2; exit 1\n"}
+	out, err := m.bootstrap(t, "-for", "build")
+	if strings.Contains(out, "only on Debian 12 and 13") {
+		t.Skip(out)
+	}
+	const want = "go version go1.23.5 linux/amd64 is there, and cannot fetch the Go that go.mod names: x509: unknown authority. Let it reach Go's module proxy"
+	if err == nil || !strings.Contains(out, want) {
+		t.Errorf("%v: %q is not in %s", err, want, out)
 	}
 }
 
