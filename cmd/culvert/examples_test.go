@@ -68,6 +68,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	text = bytes.Replace(text, []byte("</name>"), []byte("</name><uuid>0b5c1f5e-6f0a-4c53-9a53-0c1e3a3c7d11</uuid>"), 1) // as virsh define does
 	if d, err := guest.Parse(text); err != nil || d.Name != "db1" || len(d.Uses) != 0 {
 		t.Errorf("guest.xml: %+v, %v", d, err)
 	}

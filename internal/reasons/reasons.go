@@ -126,8 +126,7 @@ const (
 	// Warning: another program changed settings of a VF that has an owner, and culvertd leaves them so,
 	// as the pool's key drift says or as it could not change them.
 	Drifted = "Drifted"
-	// Warning: another program changed settings of a VF that has an owner, and culvertd has set them
-	// again.
+	// Warning: another program changed settings of a VF, and culvertd has set them again.
 	DriftMended = "DriftMended"
 	// Normal: culvertd made the VFs of a PF.
 	VFsMade = "VFsMade"
@@ -143,9 +142,9 @@ const (
 	RateLent = "RateLent"
 	// Normal: the VF has its own rate again.
 	RateGivenBack = "RateGivenBack"
-	// Warning: libvirt's guests and the ledger contradict each other. "culvert vm list" shows both.
+	// Warning: the ledger and libvirt's guests contradict each other. "culvert vm list" shows both.
 	GuestContradicts = "GuestContradicts"
-	// Normal: libvirt and the ledger agree about the guest again.
+	// Normal: the ledger and libvirt agree about the guest again.
 	GuestInOrder = "GuestInOrder"
 	// Warning: a VF that had an owner no longer exists. The text names the owner that lost it.
 	LeaseEnded = "LeaseEnded"

@@ -103,8 +103,25 @@ func startShell(t *testing.T, dir string) *shell {
 // ended matches the line that the shell prints after a command: its exit status.
 var ended = regexp.MustCompile(`^@@ended (\d+)$`)
 
-// run runs a command, and returns what it prints. The command must succeed within the time soon.
+// run runs a command, and returns what it prints. The command must succeed. An iperf3 server that does
+// not listen yet, or still has another client, gets another try.
 func (s *shell) run(t *testing.T, command string) string {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		out, status := s.try(t, command)
+		switch {
+		case status == "0", strings.Contains(out, "already exists"): // the cluster has Culvert
+			return out
+		case tries < 10 && strings.Contains(out, "iperf3: error - "):
+			time.Sleep(time.Second)
+		default:
+			t.Fatalf("%s: status %s: %s", command, status, out)
+		}
+	}
+}
+
+// try runs a command, which must end within the time soon.
+func (s *shell) try(t *testing.T, command string) (output, status string) {
 	t.Helper()
 	fmt.Fprintf(s.in, "{ %s\n} </dev/null 2>&1\necho \"@@ended $?\"\n", command)
 	if err := s.in.Flush(); err != nil {
@@ -114,17 +131,13 @@ func (s *shell) run(t *testing.T, command string) string {
 	defer late.Stop()
 	var out bytes.Buffer
 	for s.out.Scan() {
-		line := s.out.Text()
-		if m := ended.FindStringSubmatch(line); m != nil {
-			if m[1] != "0" && !strings.Contains(out.String(), "already exists") { // the cluster has Culvert
-				t.Fatalf("%s: status %s: %s", command, m[1], out.String())
-			}
-			return out.String()
+		if m := ended.FindStringSubmatch(s.out.Text()); m != nil {
+			return out.String(), m[1]
 		}
-		out.WriteString(line + "\n")
+		out.WriteString(s.out.Text() + "\n")
 	}
 	t.Fatalf("%s: the shell ended: %v: %s", command, s.out.Err(), out.String())
-	return ""
+	return "", ""
 }
 
 // further has the examples that the quickstart does not apply.

@@ -101,13 +101,13 @@ func defineExample(t *testing.T, n node.Node) {
 		t.Fatal(err)
 	}
 	out, err := n.Script(t.Context(), "define the example", `cd /root/page
-		culvert vm xml --pool guests guest.xml >db1.xml
-		virsh define db1.xml
+		virsh define guest.xml
+		culvert vm attach db1 --pool guests
 		culvert vm list
 		culvert vm detach db1
 		virsh undefine db1`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mentions(t, "examples/guest.xml", string(out), `defined from db1\.xml`, `db1 .*0000:01:10\.`)
+	mentions(t, "examples/guest.xml", string(out), `defined from guest\.xml`, `db1 .*0000:01:10\.`)
 }

@@ -275,6 +275,9 @@ func listRules(s schema) (all []string) {
 // condition is a condition of a kind, with its meaning.
 type condition struct{ name, meaning string }
 
+// also matches the comment of a condition that another kind has too.
+var also = regexp.MustCompile(`\b(\w+)s that a person declared have it too`)
+
 // readConditions returns the conditions that a package declares, by kind: those of a block of
 // constants whose comment is "Conditions of a KIND.", or "an".
 func readConditions(dir string) (map[string][]condition, error) {
@@ -288,9 +291,14 @@ func readConditions(dir string) (map[string][]condition, error) {
 		if !found {
 			continue
 		}
+		kind = kind[strings.LastIndex(kind, " ")+1:]
 		for _, c := range b.constants {
 			_, meaning, _ := strings.Cut(c.comment, ": ")
-			all[kind[strings.LastIndex(kind, " ")+1:]] = append(all[kind[strings.LastIndex(kind, " ")+1:]], condition{c.value, upperFirst(meaning)})
+			one := condition{c.value, upperFirst(meaning)}
+			all[kind] = append(all[kind], one)
+			if m := also.FindStringSubmatch(c.comment); m != nil {
+				all[m[1]] = append(all[m[1]], one)
+			}
 		}
 	}
 	if len(all) == 0 {
