@@ -53,7 +53,8 @@ A preset repeats a figure of one of the field reports, with that report's
 parameters: culvert bench presets lists them. Several presets run in turn and make
 one result. m11 and m16 have several ends send at the same time: their figure is
 the total, with the share of each end. m12 and m13 need a machine in the middle
-(--via) that routes or bridges already: the program sets nothing on it.
+(--via) that routes or bridges already: the program sets nothing on it. In a
+cluster --via is the node of a pod that is made and routes between two networks.
 
 --ab compares two builds or settings in one run. Each round sets up both sides by
 their commands, in an order that the seed decides, and measures all arms of each.
@@ -103,6 +104,11 @@ const runExamples = `  # network namespaces or containers of this host, by all p
 
   # a cluster: pods on two nodes, with a VF of that network, and removed again
   culvert bench run --cluster --nodes n1,n2 --network default/sriov-network
+
+  # a cluster: VFs of two PFs; through a pod that routes; a rate that is swept
+  culvert bench run m7 --cluster --nodes n1 --network left --network right
+  culvert bench run m12 --cluster --nodes n1 --via n2 --network a --network b
+  culvert bench run m17 --cluster --nodes n1,n2 --network default/sriov-network
 
   # report R3's three paths, in turns: every --from with every --to
   culvert bench run m1 --from ssh:n1 --from ssh:n1,netns=a --to ssh:n2,netns=b
