@@ -387,6 +387,16 @@ func TestOneWireCountsOnce(t *testing.T) {
 	}
 }
 
+// Two networks that share no pool may give both ends one address. Then each sends to itself, and there is
+// no path.
+func TestEndsWithOneAddress(t *testing.T) {
+	a, b := pod("a", "n1", "p0", ip("10.97.0.2")), pod("b", "n1", "p1", ip("10.97.0.2"))
+	route(&a, &b, ip("10.97.0.2"), ip("10.97.0.2"))
+	if paths := Paths(a, b); len(paths) > 0 {
+		t.Errorf("%+v", paths)
+	}
+}
+
 // Pods on an overlay have the ceiling of their node's wire with the overlay's headers, and two pods of
 // a node have one wire. A pod's own eth0 is not the node's.
 func TestCeilingOfPods(t *testing.T) {

@@ -108,7 +108,7 @@ func (o Order) noteNetworks(paths []bench.Path) string {
 	if slices.ContainsFunc(paths, func(p bench.Path) bool { return p.From.VF != nil && p.To.VF != nil }) {
 		return ""
 	}
-	return fmt.Sprintf("a VF of network %s/%s and one of %s/%s do not reach each other: their PFs are to be on one segment, and both networks to have addresses of one subnet or routes to each other",
+	return fmt.Sprintf("a VF of network %s/%s and one of %s/%s do not reach each other: their PFs are to be on one segment, and the networks to share an AddressPool, so that no two pods have one address, or to have routes to each other",
 		c.From.Namespace, c.From.Network, c.To.Namespace, c.To.Network)
 }
 

@@ -12,18 +12,23 @@ import (
 // oneSegment is a node whose PFs are joined, as R2's by its cable.
 var oneSegment = &site{names: []string{"worker01"}, install: twoNodes.install, policy: labPolicy, joined: true}
 
-// twoPFs has one subnet, and a network for each PF.
-const twoPFs = `apiVersion: k8s.cni.cncf.io/v1
+// twoPFs has a network for each PF. They share a pool of addresses.
+const twoPFs = `apiVersion: culvert.dev/v1alpha1
+kind: AddressPool
+metadata: {name: cable}
+spec: {subnets: [{cidr: 10.97.0.0/16}]}
+---
+apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
 metadata: {name: left, annotations: {k8s.v1.cni.cncf.io/resourceName: ` + intel + `}}
 spec:
-  config: '{"cniVersion": "1.0.0", "name": "left", "type": "culvert", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16"}}'
+  config: '{"cniVersion": "1.0.0", "name": "left", "type": "culvert", "ipam": {"type": "culvert", "addressPool": "cable"}}'
 ---
 apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
 metadata: {name: right, annotations: {k8s.v1.cni.cncf.io/resourceName: ` + chelsio + `}}
 spec:
-  config: '{"cniVersion": "1.0.0", "name": "right", "type": "culvert", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16"}}'
+  config: '{"cniVersion": "1.0.0", "name": "right", "type": "culvert", "ipam": {"type": "culvert", "addressPool": "cable"}}'
 `
 
 // M7 in a cluster: two networks of one subnet give the pods VFs of different PFs, as in R2.
