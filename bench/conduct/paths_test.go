@@ -390,7 +390,7 @@ func TestOneWireCountsOnce(t *testing.T) {
 // Two networks that share no pool may give both ends one address. Then each sends to itself, and there is
 // no path.
 func TestEndsWithOneAddress(t *testing.T) {
-	a, b := pod("a", "n1", "p0", ip("10.97.0.2")), pod("b", "n1", "p1", ip("10.97.0.2"))
+	a, b := pod("a", "n1", "p0", ip("10.244.1.5"), ip("10.97.0.2")), pod("b", "n1", "p1", ip("10.244.1.6"), ip("10.97.0.2"))
 	route(&a, &b, ip("10.97.0.2"), ip("10.97.0.2"))
 	if paths := Paths(a, b); len(paths) > 0 {
 		t.Errorf("%+v", paths)
