@@ -302,6 +302,9 @@ func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := ann.OpenCulvertd(t.Context(), "n1"); err == nil || !strings.Contains(err.Error(), "no pod of culvertd runs on n1") {
+		t.Errorf("she looks for culvertd's pod: %v", err)
+	}
 	out, err := ann.runKubectl(t.Context(), ann.System, nil, "get", "daemonsets", "culvertd", "--ignore-not-found")
 	if err := errors.Join(err, p.Close()); err != nil {
 		t.Errorf("%v: %s", err, out)
