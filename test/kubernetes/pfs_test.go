@@ -12,13 +12,15 @@ import (
 // oneSegment is a node whose PFs are joined, as R2's by its cable.
 var oneSegment = &site{names: []string{"worker01"}, install: twoNodes.install, policy: labPolicy, joined: true}
 
-// twoPFs has a network for each PF. They share a pool of addresses.
-const twoPFs = `apiVersion: culvert.dev/v1alpha1
+// sharedPool has the addresses of both networks of twoPFs. A node that has given some out keeps it.
+const sharedPool = `apiVersion: culvert.dev/v1alpha1
 kind: AddressPool
 metadata: {name: cable}
 spec: {subnets: [{cidr: 10.97.0.0/16}]}
----
-apiVersion: k8s.cni.cncf.io/v1
+`
+
+// twoPFs has a network for each PF.
+const twoPFs = `apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
 metadata: {name: left, annotations: {k8s.v1.cni.cncf.io/resourceName: ` + intel + `}}
 spec:
@@ -31,12 +33,13 @@ spec:
   config: '{"cniVersion": "1.0.0", "name": "right", "type": "culvert", "ipam": {"type": "culvert", "addressPool": "cable"}}'
 `
 
-// M7 in a cluster: two networks of one subnet give the pods VFs of different PFs, as in R2.
+// M7 in a cluster: two networks of one pool give the pods VFs of different PFs, as in R2.
 func TestBenchBetweenTwoPFs(t *testing.T) {
 	soak.Only(t, "a cluster of its own, and measurements between pods")
 	need(t, oneSegment)
 	offered(t, intel, "7")
 	offered(t, chelsio, "7")
+	feed(t, sharedPool, "apply", "-f", "-")
 	apply(t, twoPFs)
 	r := benchRun(t, "m7", "--nodes", "worker01", "--network", "left", "--network", "right")
 	if len(r.Arms) != 1 || r.Arms[0].Path.Place != "other PF" || r.Arms[0].Path.From.PF == r.Arms[0].Path.To.PF {
