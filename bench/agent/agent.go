@@ -146,6 +146,11 @@ func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 			return nil, fmt.Errorf("%s lacks the setting", r.Do)
 		}
 		return a.setUp(ctx, *r.Setting)
+	case steering:
+		if r.Steering == nil {
+			return nil, fmt.Errorf("%s lacks what to steer", r.Do)
+		}
+		return nil, steer(*r.Steering)
 	case undo:
 		a.stopSetting()
 		return nil, a.undoSetting(ctx)

@@ -195,25 +195,30 @@ func (c *Client) OfVF(ctx context.Context, pci string) (lent evidence.Lent, err 
 	return lent, err
 }
 
-// Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s. If a
-// guest is named, the VF has to be the guest's.
-func (c *Client) Rates(ctx context.Context, pci, guest string) (lowest, highest int, err error) {
+// Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s. If an
+// owner is named, the VF has to be the owner's.
+func (c *Client) Rates(ctx context.Context, pci string, owner Owner) (lowest, highest int, err error) {
 	var r rateRange
-	err = c.askAgent(ctx, request{Do: rates, PCI: pci, Guest: guest}, &r)
+	err = c.askAgent(ctx, request{Do: rates, PCI: pci, Owner: owner}, &r)
 	return r.Lowest, r.Highest, err
 }
 
 // Lend asks the machine's culvertd to lend the VF with that PCI address a rate, in Mb/s, for at
-// most the given seconds, and returns the rate that the hardware applies. If a guest is named, the VF
-// has to be the guest's. The VF gets its own rate back by GiveBack, or when the agent ends.
-func (c *Client) Lend(ctx context.Context, pci, guest string, mbps uint32, seconds int) (is uint32, err error) {
-	err = c.askAgent(ctx, request{Do: lend, PCI: pci, Guest: guest, Mbps: mbps, Seconds: seconds}, &is)
+// most the given seconds, and returns the rate that the hardware applies. If an owner is named, the VF
+// has to be the owner's. The VF gets its own rate back by GiveBack, or when the agent ends.
+func (c *Client) Lend(ctx context.Context, pci string, owner Owner, mbps uint32, seconds int) (is uint32, err error) {
+	err = c.askAgent(ctx, request{Do: lend, PCI: pci, Owner: owner, Mbps: mbps, Seconds: seconds}, &is)
 	return is, err
 }
 
 // GiveBack ends what Lend began, and returns when the VF was read back with its own rate.
 func (c *Client) GiveBack(ctx context.Context) error {
 	return c.askAgent(ctx, request{Do: giveBack}, nil)
+}
+
+// Steer sets routes and forwarding in the agent's network namespace. They stay when the agent ends.
+func (c *Client) Steer(ctx context.Context, s Steering) error {
+	return c.askAgent(ctx, request{Do: steering, Steering: &s}, nil)
 }
 
 // Receive readies this end to receive the task's traffic. The end is ready when Receive returns. If

@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 12
+const Protocol = 13
 
 // hello is the agent's first line.
 type hello struct {
@@ -31,10 +31,11 @@ type request struct {
 	Addresses []netip.Addr       `json:"addresses,omitempty"` // routes
 	Counted   []evidence.Watched `json:"counted,omitempty"`   // counters
 	PCI       string             `json:"pci,omitempty"`       // rate, rates and lend
-	Guest     string             `json:"guest,omitempty"`     // rates and lend, if the VF has to be this guest's
+	Owner     Owner              `json:"owner,omitzero"`      // rates and lend, if the VF has to be its own
 	Mbps      uint32             `json:"mbps,omitempty"`      // lend
 	Seconds   int                `json:"seconds,omitempty"`   // lend
 	Setting   *Setting           `json:"setting,omitempty"`   // setUp
+	Steering  *Steering          `json:"steering,omitempty"`  // steer
 }
 
 // answer is a line from the agent. Error is set if the request failed, else Value if the request
@@ -68,6 +69,7 @@ const (
 	giveBack verb = "giveBack" // -> nothing, once the VF has its own rate again
 	setUp    verb = "setUp"    // -> string: the last line of the command
 	undo     verb = "undo"     // -> nothing, once the command has ended that undoes setUp
+	steering verb = "steer"    // -> nothing
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
 	watch    verb = "watch"    // -> started

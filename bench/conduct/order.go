@@ -165,8 +165,7 @@ type opened struct {
 // openEnds puts an agent at each end of the order.
 func (c *Crew) openEnds(ctx context.Context, o Order, p place.Program) (at opened, err error) {
 	if o.Cluster != nil {
-		at.from, at.to, err = c.OpenPods(ctx, *o.Cluster)
-		return at, err
+		return c.openPods(ctx, *o.Cluster)
 	}
 	n, err := o.parseSpecs()
 	if err != nil {

@@ -35,8 +35,8 @@ func Paths(from, to Site) []bench.Path {
 			r, ok := from.Routes[there.Address]
 			return ok && e.Address == r.Source
 		})
-		if i < 0 || to.Routes[from.Ends[i].Address].Source != there.Address {
-			continue
+		if i < 0 || to.Routes[from.Ends[i].Address].Source != there.Address || from.Ends[i].Address == there.Address {
+			continue // a kernel sends what is for its own address to itself
 		}
 		p := bench.Path{From: from.nameEnd(from.Ends[i]), To: to.nameEnd(there)}
 		p.Ends, p.Network, p.Place = nameEnds(from, to), nameNetwork(from, to, p), namePlace(p)

@@ -56,14 +56,21 @@ func (c *Crew) planHere(ctx context.Context, m *Measurement, o Order, at opened)
 	plan, err := o.planPresets(preset.Here{
 		Paths: paths,
 		Cable: m.Cable.Move != nil, ByHand: m.Cable.ByHand, Service: o.Service != "",
-		Lacks: func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
-		Rates: func(p bench.Path) (lowest, highest int, err error) { return Rates(ctx, c.Stations, p) },
+		Lacks:   func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
+		Overlay: m.overlayDriver,
+		Rates:   func(p bench.Path) (lowest, highest int, err error) { return c.Rates(ctx, p) },
 	})
+	apart := o.noteNetworks(paths)
+	if err != nil && apart != "" {
+		err = fmt.Errorf("%w; %s", err, apart)
+	}
 	if err != nil {
 		return plan, err
 	}
-	if unmanaged != "" {
-		plan.Notes = append(plan.Notes, unmanaged)
+	for _, note := range []string{unmanaged, apart} {
+		if note != "" {
+			plan.Notes = append(plan.Notes, note)
+		}
 	}
 	plan.Notes = append(plan.Notes, notePorts(c.Stations)...)
 	return plan, nil

@@ -30,6 +30,9 @@ type Station struct {
 	carriers map[string][]string // for each interface, the others that may carry its frames
 	passed   map[string]string   // of a virtual machine: the PCI addresses that its VFs have on its host
 
+	namespace string   // of a pod in a cluster
+	lender    *Station // of a pod in a cluster: beside the culvertd of its node, once it was asked for
+
 	// outside is the port of the VF that the order names, and outsideIndex the VF's index.
 	outside      string
 	outsideIndex int
@@ -143,14 +146,6 @@ func (s *Station) nearPF() *Station {
 		return s.Host
 	}
 	return s
-}
-
-// guestName returns the name of the virtual machine on its host, or "" for another station.
-func (s *Station) guestName() string {
-	if s.Host == nil {
-		return ""
-	}
-	return s.Name
 }
 
 // kernelName returns the name of the machine or guest whose kernel the station is on. Each has a

@@ -204,7 +204,7 @@ func sweepPresets() []Preset {
 		},
 		{
 			Name: "m7", Report: "R2", About: "iperf3 -t 1000 between VFs of different physical NICs",
-			Printed: []bench.Figure{figureGbps("R2 sent", 9.42), figureGbps("R2 received", 9.41), figureText("R2 CPU", "25 % / 55 %")}, Needs: "VFs of two NICs, joined by a cable or a switch",
+			Printed: []bench.Figure{figureGbps("R2 sent", 9.42), figureGbps("R2 received", 9.41), figureText("R2 CPU", "25 % / 55 %")}, Needs: "VFs of two NICs, joined by a cable or a switch; in a cluster two networks: --network A --network B",
 			recipe: recipe{workload: iperf3Stream(1000), takes: func(p bench.Path) bool { return isVFToVF(p) && (p.Place == "other PF" || p.Place == "other node") },
 				lacks: "VFs of two PFs"},
 		},
@@ -241,14 +241,14 @@ func packetPresets() []Preset {
 		{
 			Name: "m12", Report: "R4", About: "the kernel forwards IP, many source addresses",
 			Printed: []bench.Figure{figureMpps("R4 BCM57800", 2), figureMpps("R4 X520", 10), figureMpps("R4 X710", 12)},
-			Needs:   "a third machine in the middle, which routes: --via",
+			Needs:   "a third machine in the middle, which routes: --via; in a cluster the node of a pod that routes, and two networks",
 			Instead: fmt.Sprintf("the report's machine forwarded; instead the kernel receives from %d source addresses: forwarding costs more (--via names a machine that routes)", many),
 			recipe:  recipe{workload: changeWorkload(small, func(w *bench.Workload) { w.Sources = many }), takes: isForwarded(bench.Routes), lacks: "a path through a machine that routes, or without --via a VF at both ends", via: true},
 		},
 		{
 			Name: "m13", Report: "R4", About: "the kernel bridges, many source MACs",
 			Printed: []bench.Figure{figureMpps("R4 BCM57800", 2), figureMpps("R4 X520", 7.3), figureMpps("R4 X710", 7.8)},
-			Needs:   "a third machine in the middle, which bridges: --via; a VF that sends may do so as any MAC",
+			Needs:   "a third machine in the middle, which bridges: --via; a VF that sends may do so as any MAC. Not in a cluster, and not over VFs of igb: a port of a bridge is promiscuous, and such a VF cannot be",
 			Instead: fmt.Sprintf("the report's machine bridged; instead the kernel receives from %d source MACs: bridging costs more, and spoof check drops them (--via names a machine that bridges)", many),
 			recipe:  recipe{workload: changeWorkload(small, func(w *bench.Workload) { w.MACs = many }), takes: isForwarded(bench.Bridges), lacks: "a path through a machine that bridges, or without --via a VF at both ends", via: true},
 		},
@@ -257,7 +257,7 @@ func packetPresets() []Preset {
 			Printed: []bench.Figure{standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, least", 1.1)), standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, most", 1.2))},
 			Needs:   "two pods on an overlay of VXLAN",
 			Instead: fmt.Sprintf("the report's inner packets had many source addresses; instead they have %d source ports, which an overlay does not drop", many),
-			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne},
+			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne, vxlan: true},
 		},
 		{
 			Name: "m15", Report: "R4", About: "DPDK forwards Ethernet", Printed: []bench.Figure{figureMpps("R4 X520", 14.8), figureMpps("R4 X710", 14.8)}, Needs: "DPDK, and two ports bound to it",
@@ -270,7 +270,7 @@ func packetPresets() []Preset {
 		},
 		{
 			Name: "m17", Report: "R4", About: "a VF's rate limit is swept, 11 to 10000 Mb/s (X520), 50 to 10000 (X710)", Printed: []bench.Figure{figureText("R4", "sends only as much as it may")},
-			Needs:  "a VF that culvertd gave to the end that sends, and that culvertd's socket there",
+			Needs:  "a VF that culvertd gave to the end that sends, and that culvertd's socket there; in a cluster a pod of culvertd on its node",
 			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", swept: true},
 		},
 		{

@@ -36,6 +36,7 @@ type recipe struct {
 	notes    func(bench.Path) string
 	swept    bool // the rate limit of the VF that sends
 	via      bool // the report had a machine in the middle
+	vxlan    bool // the overlay has to be VXLAN
 }
 
 // variant is an arm over each path.
@@ -56,6 +57,9 @@ type Here struct {
 	// Rates are the lowest and highest max_tx_rate that the VF at which a path begins can be
 	// lent, in Mb/s, or why it can be lent none.
 	Rates func(bench.Path) (lowest, highest int, err error)
+	// Overlay returns the driver of the interface by which an overlay's packets leave their machine,
+	// before they are wrapped, or "" if it is not known; nil: it is known of none.
+	Overlay func(bench.Path) string
 }
 
 // lacksEngine returns the reason why an engine cannot run here, or "" if it can.
@@ -117,6 +121,9 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	if paths = p.carriablePaths(&plan, h, paths); len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])
 	}
+	if paths = p.wrappedPaths(&plan, h, paths); len(paths) == 0 {
+		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])
+	}
 	if p.recipe.beside != nil { // after the report's own, beside which its figures stand
 		paths = append(paths, slices.DeleteFunc(slices.Clone(h.Paths), func(path bench.Path) bool { return !p.recipe.beside(path) })...)
 	}
@@ -127,6 +134,22 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	}
 	plan.parts = []part{{preset: p.Name, printed: p.Printed, arms: upTo(len(plan.Arms))}}
 	return plan, nil
+}
+
+// wrappedPaths leaves out the paths of an overlay that is known not to be VXLAN, if the report's was, and
+// adds a note.
+func (p Preset) wrappedPaths(plan *Plan, h Here, paths []bench.Path) []bench.Path {
+	if !p.recipe.vxlan || h.Overlay == nil {
+		return paths
+	}
+	return slices.DeleteFunc(paths, func(path bench.Path) bool {
+		driver := h.Overlay(path)
+		if driver == "" || driver == "vxlan" {
+			return false
+		}
+		plan.addNote(fmt.Sprintf("%s measures VXLAN, and the packets of %s on %s leave by an interface with the driver %s: this overlay is no VXLAN", p.Name, path.From.Name, path.From.Machine, driver))
+		return true
+	})
 }
 
 // carriablePaths leaves out paths of IPv6 if the frames are too small for its headers, and adds a

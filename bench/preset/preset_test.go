@@ -117,6 +117,21 @@ func TestParameters(t *testing.T) {
 	}
 }
 
+// m14 measures VXLAN: an overlay that is known to be something else is left out, with the reason.
+func TestM14MeasuresVXLAN(t *testing.T) {
+	h := cluster()
+	for driver, want := range map[string]string{"": "", "vxlan": "", "igb": "the driver igb: this overlay is no VXLAN", "ipip": "the driver ipip"} {
+		h.Overlay = func(bench.Path) string { return driver }
+		plan, err := find(t, "m14").Plan(h, false)
+		if want == "" && (err != nil || len(plan.Arms) != 2) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %d arms, %v; want %q", driver, len(plan.Arms), err, want)
+		}
+		if _, err := find(t, "m3").Plan(h, false); err != nil {
+			t.Errorf("m3 takes any overlay: %v", err)
+		}
+	}
+}
+
 // Notes name what this place lacks, and what is measured instead.
 func TestWhatLacks(t *testing.T) {
 	h := cluster()

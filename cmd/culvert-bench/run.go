@@ -53,7 +53,8 @@ A preset repeats a figure of one of the field reports, with that report's
 parameters: culvert bench presets lists them. Several presets run in turn and make
 one result. m11 and m16 have several ends send at the same time: their figure is
 the total, with the share of each end. m12 and m13 need a machine in the middle
-(--via) that routes or bridges already: the program sets nothing on it.
+(--via) that routes or bridges already: the program sets nothing on it. In a
+cluster --via is the node of a pod that is made and routes between two networks.
 
 --ab compares two builds or settings in one run. Each round sets up both sides by
 their commands, in an order that the seed decides, and measures all arms of each.
@@ -104,6 +105,11 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   # a cluster: pods on two nodes, with a VF of that network, and removed again
   culvert bench run --cluster --nodes n1,n2 --network default/sriov-network
 
+  # a cluster: VFs of two PFs; through a pod that routes; a rate that is swept
+  culvert bench run m7 --cluster --nodes n1 --network left --network right
+  culvert bench run m12 --cluster --nodes n1 --via n2 --network a --network b
+  culvert bench run m17 --cluster --nodes n1,n2 --network default/sriov-network
+
   # report R3's three paths, in turns: every --from with every --to
   culvert bench run m1 --from ssh:n1 --from ssh:n1,netns=a --to ssh:n2,netns=b
 
@@ -136,7 +142,7 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&b.From, "from", nil, "where traffic starts; more than once: from each of them, for m11 and m16 at the same time")
 	f.StringArrayVar(&b.To, "to", nil, "where traffic stops; more than once: to each of them, for m16 at the same time")
-	f.StringVar(&b.Via, "via", "", "a third end, which forwards: measure only the traffic through it, and its cost there")
+	f.StringVar(&b.Via, "via", "", "a third end, which forwards: measure only the traffic through it, and its cost there; with --cluster the node of a pod that is made and routes, for m12")
 	f.StringVar(&b.Service, "service", "", "an address that leads to --to on the ports 5201 to 5208, such as a ClusterIP: measure the traffic to it beside that to the end's own address")
 	f.StringVar(&b.Pull, "pull", "", "for m9: a `COMMAND` of this host that pulls the cable of the PF $1 of machine $2, such as 'ssh switch shut'")
 	f.StringVar(&b.Plug, "plug", "", "for m9: the `COMMAND` that plugs it in again; without these, a person is asked")
@@ -185,19 +191,22 @@ func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	if len(o.AB) == 0 && (b.judge.format.String() != "" || b.judge.allowUnclear) {
 		return o, errors.New("--output and --allow-unclear go with --ab; culvert bench report shows a result in other forms")
 	}
-	there := len(o.From)+len(o.To) > 0 || o.Via != "" || o.Service != ""
+	there := len(o.From)+len(o.To) > 0 || o.Service != ""
 	switch {
 	case b.senders != 1 && !b.lab:
 		return o, errors.New("--senders goes with --lab: of ends that are there name each with --from")
-	case b.lab && (there || b.cluster.isWanted()):
+	case b.lab && (there || o.Via != "" || b.cluster.isWanted()):
 		return o, errors.New("--lab makes ends of its own: leave out --from, --via, --to, --service and what belongs to --cluster")
 	case !b.cluster.isWanted():
 		return o, nil
 	case there:
-		return o, errors.New("--from, --via, --to and --service name what is there; in a cluster it is made: take --nodes")
+		return o, errors.New("--from, --to and --service name what is there; in a cluster it is made: take --nodes")
+	case o.Via != "" && slices.ContainsFunc(presets, func(name string) bool { return strings.EqualFold(name, "m13") }):
+		return o, errors.New("m13 in a cluster: the pod in the middle routes (m12) and cannot bridge. A bridge receives frames for any MAC address. " +
+			"A VF receives those for its own, unless its PF lets it be promiscuous, which igb does not; Culvert's other NICs were not tried: name ends with --from, --via and --to, and a machine that bridges")
 	}
-	c, err := b.cluster.checkFlags()
-	o.Cluster = &c
+	c, err := b.cluster.checkFlags(o.Via)
+	o.Cluster, o.Via = &c, ""
 	return o, err
 }
 

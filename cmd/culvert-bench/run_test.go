@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/bench/preset"
 	"github.com/culvert-net/culvert/internal/admin/cli"
 )
@@ -32,7 +35,11 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--from host --to netns:no-such-one":                     "ip netns list",
 		"--cluster":                                              "kubectl get nodes",
 		"--cluster --from host":                                  "take --nodes",
-		"--cluster --via host":                                   "take --nodes",
+		"--cluster --to host --via n3":                           "take --nodes",
+		"m12 --nodes n1 --via n3 --network a":                    "name both, --network A --network B",
+		"m12 --nodes n1 --via n3":                                "name both, --network A --network B",
+		"--nodes n1 --network a,b --network c":                   "take one network for both pods, or two",
+		"m12 m13 --nodes n1 --via n3 --network a --network b":    "cannot bridge",
 		"--lab --via host":                                       "leave out --from, --via",
 		"--from host --to netns:a --via nets:r":                  "did you mean netns?",
 		"--from host --to netns:a --via netns:a":                 "--via is host,netns=a, which is an end as well",
@@ -61,14 +68,23 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestClusterFlags(t *testing.T) {
-	c := clusterFlags{kubeconfig: "k", kcontext: "c", network: "ns/net", nodes: []string{"n1"}}
-	got, err := c.checkFlags()
-	if err != nil || strings.Join(got.Kubectl, " ") != "kubectl --kubeconfig k --context c" || got.Namespace != "ns" || got.Network != "net" || got.From != "n1" || got.To != "n1" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	c.network = "net"
-	if got, _ = c.checkFlags(); got.Namespace != "default" || got.Network != "net" {
-		t.Errorf("%+v", got)
+	c := clusterFlags{kubeconfig: "k", kcontext: "c"}
+	for _, tc := range []struct {
+		nodes, networks string
+		via             string
+		from, to        place.Seat
+	}{
+		{"n1", "ns/net", "", place.Seat{Node: "n1", Namespace: "ns", Network: "net"}, place.Seat{Node: "n1", Namespace: "ns", Network: "net"}},
+		{"n1 n2", "net", "", place.Seat{Node: "n1", Namespace: "default", Network: "net"}, place.Seat{Node: "n2", Namespace: "default", Network: "net"}},
+		{"n1 n2", "", "", place.Seat{Node: "n1", Namespace: "default"}, place.Seat{Node: "n2", Namespace: "default"}},
+		{"n1", "ns/a b", "n3", place.Seat{Node: "n1", Namespace: "ns", Network: "a"}, place.Seat{Node: "n1", Namespace: "default", Network: "b"}},
+	} {
+		c.nodes, c.networks = strings.Fields(tc.nodes), strings.Fields(tc.networks)
+		got, err := c.checkFlags(tc.via)
+		want := place.Cluster{Kubectl: strings.Fields("kubectl --kubeconfig k --context c"), From: tc.from, To: tc.to, Via: tc.via}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v: -want +got:\n%s", err, diff)
+		}
 	}
 }
 

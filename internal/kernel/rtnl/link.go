@@ -174,6 +174,23 @@ func (c *Conn) SetLink(index int, flags, change uint32, attrs []byte) error {
 	return err
 }
 
+// Numbers of if_link.h and ip.h that golang.org/x/sys lacks.
+const (
+	iflaInetConf          = 1 // IFLA_INET_CONF
+	ipv4DevconfForwarding = 1 // IPV4_DEVCONF_FORWARDING
+)
+
+// SetForwarding sets net.ipv4.conf.LINK.forwarding of the link with the given index. Unlike a write to
+// /proc/sys it works in a pod, where that is read-only (inet_set_link_af, net/ipv4/devinet.c).
+func (c *Conn) SetForwarding(index int, on bool) error {
+	var value uint32
+	if on {
+		value = 1
+	}
+	conf := AppendNested(nil, iflaInetConf, AppendUint32(nil, ipv4DevconfForwarding, value))
+	return c.SetLink(index, 0, 0, AppendNested(nil, unix.IFLA_AF_SPEC, AppendNested(nil, unix.AF_INET, conf)))
+}
+
 // ParseLink reads the body of RTM_NEWLINK.
 func ParseLink(b []byte) (Link, error) {
 	if len(b) < unix.SizeofIfInfomsg {

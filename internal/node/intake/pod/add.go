@@ -168,8 +168,8 @@ func (h *Handler) readSandbox(id string) (sb journal.Sandbox, found bool, err er
 }
 
 // emitEvents emits the events of an ADD that succeeded: one of each network that the pod asks
-// for, one for all that is ignored, and one for all that may not work. The node's default
-// network, which every pod has, gets none.
+// for, one for all that is ignored, one for all that may not work, and one for the networks that take
+// the default network's traffic. The node's default network, which every pod has, gets none.
 func (h *Handler) emitEvents(w wish) {
 	for _, n := range w.sandbox.Networks {
 		if r, err := config.DecodeResult(n.Result, n.Version); err == nil && (!n.Default || w.pod.Annotations[netannotation.DefaultNetwork] != "") {
@@ -181,6 +181,9 @@ func (h *Handler) emitEvents(w wish) {
 	}
 	if untrusted := describeUntrusted(w.sandbox.Networks); len(untrusted) > 0 {
 		h.emitEvent(w.pod, journal.Warning, reasons.VFNotTrusted, strings.Join(untrusted, "; "))
+	}
+	if replaced := w.describeReplaced(); len(replaced) > 0 {
+		h.emitEvent(w.pod, journal.Warning, "DefaultRouteReplaced", strings.Join(replaced, "; "))
 	}
 }
 
