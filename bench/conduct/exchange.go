@@ -98,7 +98,7 @@ func (x *Exchange) runTransfer(ctx context.Context, a bench.Arm) (bench.Run, err
 				during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, s.node, task, &f.nodes[i]) })
 			}
 		}
-		if f.relay != nil {
+		if f.relay != nil && f.forwarder == nil {
 			task := agent.Task{Watch: f.relay.relayInterfaces(p.Via), Guests: x.guestsOn(a, f.relay)}
 			during = append(during, func(ctx context.Context) error { return f.receiver.watchedBy(ctx, f.relay, task, &f.relayed) })
 		}
