@@ -159,13 +159,17 @@ func checkFree(st api.NodeStatus, pci string) error {
 // time (VFIO, "VFIO Usage Example").
 func checkUnopened(pci, file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	switch {
-	case errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("a program has the VF %s open by %s: end it, or name another VF", pci, file)
-	case err != nil:
-		return fmt.Errorf("open the IOMMU group of the VF %s: %w", pci, err)
+	if err != nil {
+		return explainOpening(pci, file, err)
 	}
 	return f.Close()
+}
+
+func explainOpening(pci, file string, err error) error {
+	if errors.Is(err, syscall.EBUSY) {
+		return fmt.Errorf("a program has the VF %s open by %s: end it, or name another VF", pci, file)
+	}
+	return fmt.Errorf("open the IOMMU group of the VF %s: %w", pci, err)
 }
 
 func (a *agent) checkMemory() error {

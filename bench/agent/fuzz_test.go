@@ -65,8 +65,8 @@ func isAct(r request) bool {
 	switch r.Do {
 	case describe, routes, vfs, rate, rates, lend:
 		return true
-	case receive, send, watch:
-		if r.Task == nil || r.Do == send && r.To == nil || r.Do == watch && r.Watch == nil {
+	case receive, send, forward, watch:
+		if r.Task == nil || (r.Do == send || r.Do == forward) && r.To == nil || r.Do == watch && r.Watch == nil {
 			return false // its task, receiver or window is missing
 		}
 		_, found := engine.FindEngine(r.Task.Workload.Engine)
