@@ -292,6 +292,27 @@ func TestTestpmdIsRefused(t *testing.T) {
 	}
 }
 
+// A pod may get the VF between the first look at the ledger and the moment when testpmd has it open.
+func TestPodGetsTheVFFirst(t *testing.T) {
+	a := deviceAgent(t, "")
+	asked := 0
+	socket := rpcserver.Socket(t)
+	rpcserver.Serve(t, socket, func(srv *rpc.Server) {
+		srv.Handle(api.MethodStatus, func(context.Context, json.RawMessage) (any, error) {
+			st := deviceStatus()
+			if asked++; asked > 1 {
+				st.VFs[0].Owner = &vf.Owner{Kind: vf.OwnerPod, Name: "a/b"}
+			}
+			return st, nil
+		})
+	})
+	a.Culvertd = socket
+	if _, _, err := runTestpmd(t.Context(), a, testpmdReceives); err == nil || !strings.Contains(err.Error(), "belongs to pod a/b") {
+		t.Errorf("%v", err)
+	}
+	leavesNoTestpmd(t)
+}
+
 // A testpmd that ended may still be in culvertd's status.
 func TestFormerTestpmdIsNoUser(t *testing.T) {
 	st := deviceStatus()

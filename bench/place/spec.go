@@ -50,8 +50,8 @@ lab:LAB/NODE             a node of a running lab
   ,netns=NAME  ,pid=N    after ssh: and lab: the network namespace there
   ,vf=HOST/PORT#INDEX    after ssh: the VF of an ESXi host that this virtual
                          machine has: vf=esxi01/vmnic2#0
-  ,pci=ADDRESS           after host, ssh: and lab: a VF there, bound to vfio-pci,
-                         that DPDK drives, for m15: pci=0000:01:10.0
+  ,pci=ADDRESS           after host, ssh: and lab: a VF there at vfio-pci, that
+                         DPDK drives, for m15: pci=0000:01:10.0
   ,vm=NAME,by=COMMAND    after host, ssh: and lab: the guest NAME there, where
                          COMMAND gives a shell: by=ssh root@NAME sh`
 
