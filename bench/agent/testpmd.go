@@ -148,7 +148,7 @@ func (h *testpmd) carryTraffic(ctx context.Context, m marks) (bench.Run, error) 
 	begin, end := m.begin, m.end
 	m.begin = func() { begin(); count(0) }
 	m.end = func() { count(1); end() }
-	void, err := callTimed(ctx, h.Workload, failAfter(patience, h.explainSilence(), begun), h.ended, m)
+	void, err := callTimed(ctx, h.Workload, failAfter(testpmdPatience, h.explainSilence(), begun), h.ended, m)
 	if err := errors.Join(err, errs[0], errs[1]); err != nil {
 		return bench.Run{}, h.explainEnd(err)
 	}
@@ -175,9 +175,9 @@ func (h *testpmd) carryTraffic(ctx context.Context, m marks) (bench.Run, error) 
 
 func (h *testpmd) explainSilence() error {
 	if h.role == testpmdSends {
-		return fmt.Errorf("testpmd has sent nothing from %s in %s: is its PF %s up?", h.Interface, patience, h.pf)
+		return fmt.Errorf("testpmd has sent nothing from %s in %s: is its PF %s up?", h.Interface, testpmdPatience, h.pf)
 	}
-	return fmt.Errorf("no frames came to %s in %s: are the ends on one link and one VLAN? Each needs a PF that is up", h.Interface, patience)
+	return fmt.Errorf("no frames came to %s in %s: are the ends on one link and one VLAN? Each needs a PF that is up", h.Interface, testpmdPatience)
 }
 
 // makeRun returns the figures of this end.

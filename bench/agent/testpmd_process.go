@@ -36,6 +36,9 @@ const (
 	// testpmdLink bounds the wait for a link, which a VF gets within seconds of its reset.
 	testpmdLink = 15 * time.Second
 	testpmdPoll = 50 * time.Millisecond
+	// testpmdPatience is how long a receiver waits for the first frames: those ahead of it start after
+	// it, in seconds each.
+	testpmdPatience = 75 * time.Second
 )
 
 // testpmdArguments returns the arguments of testpmd behind those of DPDK's environment (EAL), with

@@ -141,6 +141,9 @@ func (x *Exchange) addTasks(flows []*flow, each []bench.Run) {
 	own := engines{}
 	for i, f := range flows {
 		own[f.sender.Station], own[f.receiver.Station] = each[i].From.CPU.Engine, each[i].To.CPU.Engine
+		if f.forwarder != nil {
+			own[f.relay] = f.relayed.From.CPU.Engine
+		}
 	}
 	for i, f := range flows {
 		own.creditTo(&each[i].From.CPU, f.seenBy(f.sender, &each[i].From, f.nodes[0], &each[i]))

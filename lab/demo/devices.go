@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -57,18 +58,32 @@ func (e *ends) prepareDevices(ctx context.Context, d *demo) error {
 			if _, err := n.Run(ctx, "sysctl", "--quiet", "--write", fmt.Sprintf("vm.nr_hugepages=%d", deviceHugePages)); err != nil {
 				return err
 			}
-			found[i], err = freeDevices(ctx, n)
+			found[i], err = awaitDevices(ctx, n, 2)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if len(found[0]) < 2 || len(found[1]) < 1 {
-		return fmt.Errorf("too few free VFs are in pool %s: %v", devicePool, found)
-	}
 	e.From, e.Via, e.To = found[0][:1], found[1][0], found[0][1:2]
 	return nil
+}
+
+// awaitDevices waits until culvertd has bound so many VFs.
+func awaitDevices(ctx context.Context, n node.Node, want int) (places []string, err error) {
+	const long = time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("culvertd on %s has not bound %d VFs of %s to %s in %s", n.Name, want, devicePool, vf.DriverVFIO, long))
+	defer cancel()
+	for {
+		if places, err = freeDevices(ctx, n); err != nil || len(places) >= want {
+			return places, err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // freeDevices returns the places of a node's free VFs that are bound to vfio-pci.
