@@ -35,7 +35,7 @@ func Limits(r Run, a Arm) []Limit {
 		e.findGuestLimit(add)
 	}
 	for _, e := range machines {
-		e.findFullProcessors(add)
+		e.findFullProcessors(a.Workload.isPolled(), add)
 	}
 	for _, e := range onceBy(ends, byInterface) {
 		e.findDrops(add)
@@ -229,9 +229,18 @@ func nameInterface(e End) string {
 	return e.Interface + " on " + e.Machine
 }
 
-func (e seenEnd) findFullProcessors(add func(what, where, format string, args ...any)) {
-	e.seen.CPU.findFull(e.end.Machine, add)
+// findFullProcessors finds full processors of the end's machine. A thread that polls fills its own
+// also while no frame comes, so that it is no cause.
+func (e seenEnd) findFullProcessors(polled bool, add func(what, where, format string, args ...any)) {
+	use := e.seen.CPU
+	if polled {
+		use.Busiest = 0
+	}
+	use.findFull(e.end.Machine, add)
 }
+
+// isPolled reports whether the engine polls the NIC, as DPDK's does.
+func (w Workload) isPolled() bool { return w.Engine == "testpmd" }
 
 // findGuestLimit does the same for a virtual machine, by the counts of its own kernel.
 func (e seenEnd) findGuestLimit(add func(what, where, format string, args ...any)) {

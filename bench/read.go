@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
@@ -194,8 +195,8 @@ func (p Path) checkFields(machines map[string]bool) error {
 	names := []string{p.From.Machine, p.To.Machine}
 	if p.Via != (Relay{}) {
 		names = append(names, p.Via.Machine)
-		if p.Via.How != Routes && p.Via.How != Bridges {
-			return fmt.Errorf("via.how %q: want %s or %s", p.Via.How, Routes, Bridges)
+		if ways := []Forward{Routes, Bridges, ForwardsByDPDK}; !slices.Contains(ways, p.Via.How) {
+			return fmt.Errorf("via.how %q: want one of %q", p.Via.How, ways)
 		}
 	}
 	for _, name := range names {

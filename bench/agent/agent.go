@@ -68,7 +68,9 @@ type agent struct {
 	last  uint64
 	parts map[uint64]*part
 	loan  *loan
-	stop  context.CancelFunc // of the last command that sets up a side
+	// testpmd is the version of DPDK by the VFs on which testpmd has started once.
+	testpmd map[string]string
+	stop    context.CancelFunc // of the last command that sets up a side
 
 	setting sync.Mutex // guards undo, while a command runs that sets up a side
 	undo    string     // the command that is to be run before the agent leaves
@@ -126,7 +128,7 @@ func (a *agent) serveRequest(ctx context.Context, r request) {
 func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 	switch r.Do {
 	case describe:
-		return a.describeHere(ctx)
+		return a.describeHere(ctx, r.PCI)
 	case routes:
 		return routesTo(r.Addresses), nil
 	case vfs:
@@ -154,8 +156,8 @@ func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 	case undo:
 		a.stopSetting()
 		return nil, a.undoSetting(ctx)
-	case receive, send, watch:
-		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
+	case receive, send, forward, watch:
+		if r.Task == nil || ((r.Do == send || r.Do == forward) && r.To == nil) || (r.Do == watch && r.Watch == nil) {
 			return nil, fmt.Errorf("%s lacks what to do", r.Do)
 		}
 		return a.beginPart(ctx, r)

@@ -91,7 +91,7 @@ func TestReceiverMissing(t *testing.T) {
 
 func versionAt(t *testing.T, c *Client, engine string) string {
 	t.Helper()
-	d, err := c.Describe(t.Context())
+	d, err := c.Describe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestOutOfPorts(t *testing.T) {
 func TestNotInstalled(t *testing.T) {
 	p := newPair(t)
 	c, _ := startAgent(t, p.netns[0], "PATH=/nonexistent")
-	d, err := c.Describe(t.Context())
+	d, err := c.Describe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

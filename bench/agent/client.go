@@ -160,10 +160,10 @@ func (c *Client) writeLine(line []byte) error {
 }
 
 // Describe asks for the machine's fingerprint, the ends in the agent's network namespace,
-// and the engines.
-func (c *Client) Describe(ctx context.Context) (Description, error) {
+// and the engines. With the PCI address of a VF that DPDK is to drive, the VF is the one end.
+func (c *Client) Describe(ctx context.Context, pci string) (Description, error) {
 	var d Description
-	err := c.askAgent(ctx, request{Do: describe}, &d)
+	err := c.askAgent(ctx, request{Do: describe, PCI: pci}, &d)
 	return d, err
 }
 
@@ -231,6 +231,12 @@ func (c *Client) Receive(ctx context.Context, t Task) (*Part, error) {
 // major and minor version.
 func (c *Client) Send(ctx context.Context, t Task, to Ready) (*Part, error) {
 	return c.beginPart(ctx, request{Do: send, Task: &t, To: &to})
+}
+
+// Forward makes this machine forward the task's frames to an end that is ready. What comes to the VF
+// that the task names goes on from it. Its engine has to bypass the kernel.
+func (c *Client) Forward(ctx context.Context, t Task, to Ready) (*Part, error) {
+	return c.beginPart(ctx, request{Do: forward, Task: &t, To: &to})
 }
 
 // Watch makes this end take no part in the traffic, and sample the window of a part on the same

@@ -70,8 +70,8 @@ func isAct(r request) bool {
 		return r.Setting != nil
 	case steering:
 		return r.Steering != nil
-	case receive, send, watch:
-		if r.Task == nil || r.Do == send && r.To == nil || r.Do == watch && r.Watch == nil {
+	case receive, send, forward, watch:
+		if r.Task == nil || (r.Do == send || r.Do == forward) && r.To == nil || r.Do == watch && r.Watch == nil {
 			return false // its task, receiver or window is missing
 		}
 		_, found := engine.FindEngine(r.Task.Workload.Engine)

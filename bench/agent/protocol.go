@@ -23,14 +23,14 @@ type hello struct {
 type request struct {
 	ID    uint64  `json:"id"` // from 1
 	Do    verb    `json:"do"`
-	Task  *Task   `json:"task,omitempty"`  // receive, send and watch
-	To    *Ready  `json:"to,omitempty"`    // send
+	Task  *Task   `json:"task,omitempty"`  // receive, send, forward and watch
+	To    *Ready  `json:"to,omitempty"`    // send and forward
 	Watch *Window `json:"watch,omitempty"` // watch
 	Part  uint64  `json:"part,omitempty"`  // held, release, window, finish and stop
 
 	Addresses []netip.Addr       `json:"addresses,omitempty"` // routes
 	Counted   []evidence.Watched `json:"counted,omitempty"`   // counters
-	PCI       string             `json:"pci,omitempty"`       // rate, rates and lend
+	PCI       string             `json:"pci,omitempty"`       // rate, rates and lend; describe, for a VF that a program in user space drives
 	Owner     Owner              `json:"owner,omitzero"`      // rates and lend, if the VF has to be its own
 	Mbps      uint32             `json:"mbps,omitempty"`      // lend
 	Seconds   int                `json:"seconds,omitempty"`   // lend
@@ -72,6 +72,7 @@ const (
 	steering verb = "steer"    // -> nothing
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
+	forward  verb = "forward"  // -> started
 	watch    verb = "watch"    // -> started
 	held     verb = "held"     // -> nothing, once traffic would begin
 	release  verb = "release"  // -> nothing; traffic begins
@@ -108,7 +109,8 @@ type Task struct {
 	// bench.ServicePorts alone. The sender's sockets are then bound neither to From nor to an
 	// interface, like those of most programs, so that the kernel chooses the path.
 	Service netip.Addr `json:"service,omitzero"`
-	// Interface is this end's. Packets leave by it and are counted on it.
+	// Interface is this end's. Packets leave by it and are counted on it. For an engine that bypasses
+	// the kernel it is a PCI address.
 	Interface string `json:"interface,omitempty"`
 	// Hold has a sender wait, when both ends are ready, until it is released, so that several begin
 	// together. Only Culvert's own engine can wait.
@@ -148,7 +150,7 @@ type Ready struct {
 	Engine  string   `json:"engine"`
 	Version string   `json:"version"`
 	Ports   []uint16 `json:"ports,omitempty"` // more than one where several processes share the streams
-	MAC     string   `json:"mac,omitempty"`   // of Task.Interface
+	MAC     string   `json:"mac,omitempty"`   // of Task.Interface, which an engine that makes frames needs
 	Token   string   `json:"token,omitempty"` // that Culvert's own engine asks of the sender
 }
 

@@ -33,6 +33,9 @@ func (x *Exchange) runLimited(ctx context.Context, a *bench.Arm) (bench.Run, err
 
 // pciAddress returns the PCI address of an end's interface on its machine, or "" if it has none.
 func (s *Station) pciAddress(e bench.End) string {
+	if s.isDevice() {
+		return s.PCI
+	}
 	if pci, passed := s.passed[e.Interface]; passed {
 		return pci
 	}

@@ -58,7 +58,7 @@ func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([
 			if err != nil {
 				return err
 			}
-			s, err := c.Add(ctx, pipe, Site{Name: siteName(spec), Pod: spec.Netns != "", VM: spec.VM != ""})
+			s, err := c.Add(ctx, pipe, Site{Name: siteName(spec), Pod: spec.Netns != "", VM: spec.VM != "", PCI: spec.PCI})
 			if err != nil {
 				return fmt.Errorf("open %s: %w", spec, err)
 			}
@@ -113,10 +113,13 @@ func (c *Crew) openBeside(ctx context.Context, spec place.Spec, p place.Program)
 }
 
 // siteName returns a short name: "host" for a machine's own network, else the name of the
-// namespace or the guest.
+// namespace or the guest, or the PCI address of a VF that DPDK drives.
 func siteName(s place.Spec) string {
-	if s.VM != "" {
+	switch {
+	case s.VM != "":
 		return s.VM
+	case s.PCI != "":
+		return s.PCI
 	}
 	if s.Netns == "" {
 		return "host"

@@ -65,6 +65,9 @@ func (o Order) Check() error {
 	if err := o.checkSides(); err != nil {
 		return err
 	}
+	if err := o.checkDevices(); err != nil {
+		return err
+	}
 	switch {
 	case o.Service != "" && (o.Cluster != nil || o.Via != "" || len(o.To) > 1):
 		return fmt.Errorf("--service %s with --cluster, --via or several --to: it leads to one end that is there: name that with one --to", o.Service)
@@ -130,7 +133,7 @@ func (o Order) parseSpecs() (n named, err error) {
 			*side.specs = append(*side.specs, s)
 		}
 	}
-	return n, n.checkDistinct()
+	return n, errors.Join(n.checkDistinct(), n.checkDevices(o.IsOnDevices()))
 }
 
 // checkDistinct returns an error where one network namespace would be two ends.
@@ -160,6 +163,16 @@ func (n named) checkDistinct() error {
 type opened struct {
 	from, to []*Station
 	via      *Station
+}
+
+// withEngines returns the stations that need the engine: also the one between the ends, if its kernel
+// does not forward.
+func (at opened) withEngines() []*Station {
+	all := slices.Concat(at.from, at.to)
+	if at.via != nil && at.via.isDevice() {
+		all = append(all, at.via)
+	}
+	return all
 }
 
 // openEnds puts an agent at each end of the order.

@@ -17,6 +17,7 @@ type Site struct {
 	Pod     bool   // a network namespace of its own: a pod's, a container's
 	VM      bool   // a virtual machine; Machine is then its host
 	Cluster bool   // an interface that is no VF belongs to the cluster's default network
+	PCI     string // of the one VF, that DPDK drives; empty: the kernel drives all
 	Machine bench.Machine
 	Ends    []bench.End
 	Service netip.Addr // of a Service that this site alone answers for
@@ -29,6 +30,9 @@ type Site struct {
 // which the two kernels would send to each other, so that traffic takes the same two interfaces
 // in both directions. For a Service there is one more for each path that traffic to it may take.
 func Paths(from, to Site) []bench.Path {
+	if from.isDevice() && to.isDevice() {
+		return devicePath(from, to)
+	}
 	var all []bench.Path
 	for _, there := range to.Ends {
 		i := slices.IndexFunc(from.Ends, func(e bench.End) bool {

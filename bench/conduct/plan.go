@@ -56,7 +56,7 @@ func (c *Crew) planHere(ctx context.Context, m *Measurement, o Order, at opened)
 	plan, err := o.planPresets(preset.Here{
 		Paths: paths,
 		Cable: m.Cable.Move != nil, ByHand: m.Cable.ByHand, Service: o.Service != "",
-		Lacks:   func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
+		Lacks:   func(engine string) string { return Lacks(at.withEngines(), engine) },
 		Overlay: m.overlayDriver,
 		Rates:   func(p bench.Path) (lowest, highest int, err error) { return c.Rates(ctx, p) },
 	})

@@ -26,6 +26,9 @@ func Proof(arm bench.Arm, run bench.Run) string {
 			return why
 		}
 	}
+	if why := checkPorts(arm, run); why != "" {
+		return why
+	}
 	for i, one := range run.Each() {
 		if one.Via != nil {
 			ends = append(ends, end{End: bench.End{Name: arm.Paths()[i].Via.Name}, seen: *one.Via})
@@ -190,7 +193,7 @@ func (e end) findExcess(b bound) string {
 			switch {
 			case onPath && b.known:
 				why = d.counted.beyond(d.most, b.slack(seconds), seconds)
-			case i.Role != "path":
+			case i.Role == "other":
 				why = d.counted.beyond(most{}, b.elsewhere(seconds), 0)
 			}
 			switch {

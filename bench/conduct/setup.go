@@ -221,7 +221,7 @@ func (s *sides) describePlaces(ctx context.Context, stations []*Station, arms []
 	var g errgroup.Group
 	for _, b := range s.beside {
 		g.Go(func() error {
-			d, err := b.Agent.Describe(ctx)
+			d, err := b.Agent.Describe(ctx, "")
 			b.Machine = d.Machine
 			if err == nil {
 				b.Routes, err = b.Agent.Routes(ctx, endAddresses(arms))

@@ -43,7 +43,7 @@ func Meet(ctx context.Context, stations []*Station) error {
 	var asked errgroup.Group
 	for _, s := range stations {
 		asked.Go(func() error {
-			d, err := s.Agent.Describe(ctx)
+			d, err := s.Agent.Describe(ctx, s.PCI)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
@@ -256,6 +256,9 @@ func findStation(stations []*Station, e bench.End) *Station {
 // the others of its network namespace, with an address or without. It leaves out siblings, and
 // the interfaces that carry the end's frames, since those may carry other frames as well.
 func (s *Station) watchedInterfaces(end bench.End, siblings []string) []evidence.Watched {
+	if s.isDevice() { // its engine counts
+		return nil
+	}
 	all := []evidence.Watched{{Interface: end.Interface, Role: "path"}}
 	also := slices.Concat(strings.Split(end.Uplink, "+"), siblings, s.carriers[end.Interface])
 	for _, e := range s.Ends {

@@ -9,6 +9,9 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
+// onDevices reports whether a path is between VFs that DPDK drives.
+func onDevices(p bench.Path) bool { return p.Network == "DPDK" }
+
 func isVF(p bench.Path) bool { return p.Network == "VF" }
 
 // isVFToVF reports whether a path goes from a VF to a VF, and not to a PF.
@@ -69,6 +72,9 @@ func iperf3Stream(seconds float64) bench.Workload {
 
 // small is pktgen's pkt_size 64: 68 bytes on the wire with the checksum.
 var small = bench.Workload{Kind: bench.Packets, Engine: engine.Pktgen, Seconds: 10, Warmup: 1, Size: 64}
+
+// devices is m15's workload: the frames of m10, by DPDK.
+var devices = changeWorkload(small, func(w *bench.Workload) { w.Engine = engine.Testpmd })
 
 // many is the number of addresses that stands for R4's "many": so many that no flow table fits
 // into a processor's first-level cache.
@@ -260,8 +266,11 @@ func packetPresets() []Preset {
 			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne, vxlan: true},
 		},
 		{
-			Name: "m15", Report: "R4", About: "DPDK forwards Ethernet", Printed: []bench.Figure{figureMpps("R4 X520", 14.8), figureMpps("R4 X710", 14.8)}, Needs: "DPDK, and two ports bound to it",
-			Refused: "it needs DPDK, which Culvert does not bring, and what the kernel forwards says nothing of it: m10 shows what one core receives without DPDK",
+			Name: "m15", Report: "R4", About: "DPDK forwards Ethernet frames of 64 B (testpmd)",
+			Printed: []bench.Figure{figureMpps("R4 X520", 14.8), figureMpps("R4 X710", 14.8)},
+			Needs:   "three VFs that are bound to vfio-pci (--from, --via and --to with ,pci=ADDRESS), and dpdk-testpmd with huge pages on their machines",
+			Instead: "the report's machine forwarded; instead DPDK receives what DPDK sends (--via names the VF in the middle, which forwards)",
+			recipe:  recipe{workload: devices, takes: onDevices, lacks: "VFs that DPDK drives, which --from and --to name with ,pci=ADDRESS", via: true},
 		},
 		{
 			Name: "m16", Report: "R4", About: "64 B over N VFs of one X520 at once", Printed: []bench.Figure{figureMpps("R4 total", 11.2), {Name: "R4 each, 11.2/N", Value: 11.2, Unit: bench.EachUnit}},

@@ -18,9 +18,8 @@ type Preset struct {
 	Report  string         `json:"report"` // "R0"
 	About   string         `json:"about"`  // set-up and parameters, as the report has them
 	Printed []bench.Figure `json:"printed"`
-	Needs   string         `json:"needs"`             // of the place, for the report's own measurement
-	Instead string         `json:"instead"`           // what is measured if this place, or every place, lacks Needs; empty if every place has it
-	Refused string         `json:"refused,omitempty"` // why it is not measured, and what to do
+	Needs   string         `json:"needs"`   // of the place, for the report's own measurement
+	Instead string         `json:"instead"` // what is measured if this place, or every place, lacks Needs; empty if every place has it
 
 	recipe recipe
 }
@@ -100,12 +99,16 @@ func Find(name string) (Preset, error) {
 	return all[i], nil
 }
 
+// IsOnDevices reports whether an engine that bypasses the kernel carries the preset, so that its ends
+// are PCI devices.
+func (p Preset) IsOnDevices() bool {
+	e, _ := engine.FindEngine(p.recipe.workload.Engine)
+	return e.Bypasses
+}
+
 // Plan returns the arms to measure here. quick makes their runs short and few, for a look and for
 // CI.
 func (p Preset) Plan(h Here, quick bool) (Plan, error) {
-	if p.Refused != "" {
-		return Plan{}, fmt.Errorf("%s cannot be measured: %s", p.Name, p.Refused)
-	}
 	if p.recipe.workload.Pulled && !h.Cable {
 		return Plan{}, fmt.Errorf("%s pulls the cable while traffic runs, and nothing pulls it here: give the commands that do it (--pull and --plug), "+
 			"or run it on a terminal, where it asks you to, or take ends in a lab (culvert lab up)", p.Name)
@@ -117,6 +120,11 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	paths := slices.DeleteFunc(slices.Clone(h.Paths), func(path bench.Path) bool { return !p.recipe.takes(path) })
 	if len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
+	}
+	if p.IsOnDevices() {
+		if why := h.Lacks(p.recipe.workload.Engine); why != "" {
+			return Plan{}, fmt.Errorf("%s is not measured, and the kernel's figures do not stand for DPDK's: %s", p.Name, why)
+		}
 	}
 	if paths = p.carriablePaths(&plan, h, paths); len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])

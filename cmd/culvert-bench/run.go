@@ -55,6 +55,8 @@ one result. m11 and m16 have several ends send at the same time: their figure is
 the total, with the share of each end. m12 and m13 need a machine in the middle
 (--via) that routes or bridges already: the program sets nothing on it. In a
 cluster --via is the node of a pod that is made and routes between two networks.
+m15 runs dpdk-testpmd on VFs that are bound to vfio-pci, which all ends name by
+,pci=.
 
 --ab compares two builds or settings in one run. Each round sets up both sides by
 their commands, in an order that the seed decides, and measures all arms of each.
@@ -135,6 +137,11 @@ const runExamples = `  # network namespaces or containers of this host, by all p
     --fail-if 'throughput<-5%' --ab 'ip route replace 10.2.0.0/24 dev vxlan0' \
     'ip route replace 10.2.0.0/24 via 192.0.2.2'
 
+  # DPDK sends, forwards and counts on free VFs of a pool with deviceType vfio-pci
+  culvert bench run m15 --from ssh:root@n1,pci=0000:01:10.0 \
+    --via ssh:root@n2,pci=0000:01:10.0 --to ssh:root@n1,pci=0000:01:10.2
+  culvert bench run m15 --lab --quick
+
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
@@ -195,6 +202,8 @@ func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	switch {
 	case b.senders != 1 && !b.lab:
 		return o, errors.New("--senders goes with --lab: of ends that are there name each with --from")
+	case b.senders != 1 && o.IsOnDevices():
+		return o, errors.New("--senders does not go with m15, whose ends are single VFs")
 	case b.lab && (there || o.Via != "" || b.cluster.isWanted()):
 		return o, errors.New("--lab makes ends of its own: leave out --from, --via, --to, --service and what belongs to --cluster")
 	case !b.cluster.isWanted():
@@ -242,12 +251,12 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
 	}
 	if b.lab {
-		booted, bootErr := place.BootLab(cmd.Context(), b.senders)
+		booted, bootErr := place.BootLab(cmd.Context(), b.senders, order.IsOnDevices())
 		if bootErr != nil {
 			return bootErr
 		}
 		defer func() { err = errors.Join(err, booted.Down()) }()
-		order.From, order.To, order.Management = booted.From, booted.To, booted.Management
+		order.From, order.To, order.Via, order.Management = booted.From, booted.To, booted.Via, booted.Management
 	}
 	self, err := os.Executable()
 	if err != nil {

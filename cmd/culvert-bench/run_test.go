@@ -103,7 +103,7 @@ func TestPresets(t *testing.T) {
 			t.Errorf("a long line: %s", line)
 		}
 	}
-	for _, want := range []string{"m1   R3", "m18  R4", "R0 VF 9.42 Gb/s", "refused: it needs DPDK"} {
+	for _, want := range []string{"m1   R3", "m18  R4", "R0 VF 9.42 Gb/s", "three VFs that are bound to vfio-pci"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in it", want)
 		}

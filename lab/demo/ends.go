@@ -35,13 +35,18 @@ const gateway = "172.16.91.254/24"
 // reason why there are none. It takes the lab down when in ends or ctx does, so that no lab
 // outlives the measurement.
 func LendEnds(ctx context.Context, o Options, senders int, in io.Reader, out io.Writer) error {
+	return lend(ctx, in, out, func(ctx context.Context) (*ends, error) { return bootEnds(ctx, o, senders) })
+}
+
+// lend boots a lab and writes its ends.
+func lend(ctx context.Context, in io.Reader, out io.Writer, boot func(context.Context) (*ends, error)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { // ends with the program
 		_, _ = io.Copy(io.Discard, in) // an error is an end, too
 		stop()
 	}()
-	e, err := bootEnds(ctx, o, senders)
+	e, err := boot(ctx)
 	if err != nil {
 		return json.NewEncoder(out).Encode(place.LabEnds{Error: err.Error()})
 	}
@@ -57,13 +62,18 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 	if senders < 1 || senders > mostSenders {
 		return nil, fmt.Errorf("%d senders: take 1 to %d, as many as the PF has VFs", senders, mostSenders)
 	}
+	return bootNodes(ctx, o, hostYAML, func(ctx context.Context, e *ends, d *demo) error { return e.prepareEnds(ctx, d, senders) })
+}
+
+// bootNodes boots two nodes with Culvert and a host.yaml, and calls prepare, which makes the ends.
+func bootNodes(ctx context.Context, o Options, hostYAML string, prepare func(context.Context, *ends, *demo) error) (*ends, error) {
 	d, err := newDemo(o)
 	if err != nil {
 		return nil, err
 	}
 	d.Steps = lab.NewSteps(o.Log, o.Live)
 	defer d.Steps.Close()
-	stage, setup, err := d.stageFiles(ctx)
+	stage, setup, err := d.stageFiles(ctx, hostYAML)
 	if err != nil {
 		return nil, err
 	}
@@ -73,18 +83,18 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 		return nil, err
 	}
 	e := &ends{LabEnds: place.LabEnds{Management: lab.MgmtInterface}, lab: l}
-	if err := e.prepareEnds(ctx, d, stage, senders); err != nil {
+	d.nodes = node.Of(l, nodeCount)
+	if err = d.installNodes(ctx, stage); err == nil {
+		err = prepare(ctx, e, d)
+	}
+	if err != nil {
 		return nil, errors.Join(err, e.takeDown(ctx))
 	}
 	return e, nil
 }
 
-// prepareEnds installs Culvert and makes the ends.
-func (e *ends) prepareEnds(ctx context.Context, d *demo, stage string, senders int) error {
-	d.nodes = node.Of(e.lab, nodeCount)
-	if err := d.installNodes(ctx, stage); err != nil {
-		return err
-	}
+// prepareEnds makes the containers' networks.
+func (e *ends) prepareEnds(ctx context.Context, d *demo, senders int) error {
 	d.Step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
 	if err := eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) error {
 		side := []*[]string{&e.From, &e.To}[i]

@@ -299,6 +299,33 @@ func TestBenchInALabOfItsOwn(t *testing.T) {
 	}
 }
 
+// m15 in a lab of its own: DPDK sends from a VF, forwards by one of the other node, and counts by a
+// third. The counters of the VFs and of the PFs' ports prove each run. Afterwards the lab is gone.
+func TestBenchOfDPDK(t *testing.T) {
+	soak.Only(t, "a lab that boots, packages that are fetched, and a measurement")
+	file := filepath.Join(t.TempDir(), "m15.json")
+	out, err := promises.Run(exec.CommandContext(t.Context(), "../../build/bin/culvert", "bench", "run", "m15", "--lab", "--quick", "--rough", "--repeats", "1", "--out", file))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	r := read(t, file)
+	if len(r.Arms) != 1 || r.Arms[0].Path.Network != "DPDK" || r.Arms[0].Path.Via.How != bench.ForwardsByDPDK || r.Arms[0].Workload.Engine != "testpmd" || counted(r, 0) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, run := range r.Counted(0) {
+		for name, e := range map[string]bench.Evidence{"from": run.From, "via": *run.Via, "to": run.To} {
+			if w := e.Whole.Interfaces; len(w) != 2 || w[0].Role != "path" || w[1].Role != "port" || !strings.HasPrefix(e.Mechanism.Name, "DPDK ") {
+				t.Errorf("%s: %+v, %+v", name, e.Mechanism, w)
+			}
+		}
+	}
+	if l, err := lab.Open(demo.BenchName); err == nil {
+		l.Close()
+		t.Error("the lab is still up")
+	}
+}
+
 // culvert bench reports each fault before or during a run, and gives no figure for it. A clock that
 // is set changes no figure.
 func TestBenchOnBadDays(t *testing.T) {
