@@ -17,3 +17,8 @@ func TestWrongLines(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	helptext.CheckWrong(t, "testdata/wrong.txt", func() *cobra.Command { return newRoot(func(string) string { return "" }) })
 }
+
+// No flag takes a number or a time without bounds.
+func TestNumbersHaveBounds(t *testing.T) {
+	helptext.CheckNumbers(t, newRoot(func(string) string { return "" }))
+}

@@ -15,3 +15,6 @@ func TestWrongLines(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	helptext.CheckWrong(t, "testdata/wrong.txt", newRoot)
 }
+
+// No flag takes a number or a time without bounds.
+func TestNumbersHaveBounds(t *testing.T) { helptext.CheckNumbers(t, newRoot()) }
