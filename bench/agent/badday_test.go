@@ -47,7 +47,7 @@ func TestWhatCannotBe(t *testing.T) {
 		{"time", func(t *Task) { t.Workload.Seconds = 0 }, "a workload of 0 s after 0 s"},
 		{"reverse", func(t *Task) { t.Workload.Reverse = true }, "change the ends"},
 		{"address", func(t *Task) { t.To = netip.MustParseAddr("10.98.0.1") }, "10.98.0.1"},
-		{"interface", func(t *Task) { t.Watch[0].Interface = "eth7" }, "interface eth7 is not in this network namespace: it has [lo v1]"},
+		{"interface", func(t *Task) { t.Watch[0].Interface = "eth7" }, "interface eth7 is not in this network namespace: it has lo, v1"},
 	} {
 		task := good
 		task.Watch = slices.Clone(good.Watch)

@@ -251,7 +251,7 @@ func (o Order) choosePaths(stations []*Station, at opened) (paths []bench.Path, 
 		}
 	}
 	if len(paths) == 0 && len(all) > 0 {
-		return nil, "", fmt.Errorf("no path is %q: there is %s", o.Paths, preset.List(all))
+		return nil, "", fmt.Errorf("--path %s: no path is that: there is %s", strings.Join(o.Paths, " --path "), preset.List(all))
 	}
 	return paths, note, nil
 }

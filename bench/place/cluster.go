@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/program"
 )
 
@@ -468,7 +469,7 @@ func (c Cluster) kubectlFor(ctx context.Context, bound time.Duration, namespace 
 		return nil, fmt.Errorf("%w: a cluster is reached by kubectl: install it", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("kubectl %s: %w: %s", args[0], cmp.Or(context.Cause(ctx), err), said)
+		return nil, fmt.Errorf("kubectl %s: %w: %s", args[0], cmp.Or(context.Cause(ctx), err), excerpt.WithoutLogLines(said.String()))
 	}
 	return out, nil
 }

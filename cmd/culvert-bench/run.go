@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -146,6 +147,7 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
 func (b *run) addFlags(cmd *cobra.Command) {
+	b.Burst, b.senders = 1, 1
 	f := cmd.Flags()
 	f.StringArrayVar(&b.From, "from", nil, "where traffic starts; more than once: from each of them, for m11 and m16 at the same time")
 	f.StringArrayVar(&b.To, "to", nil, "where traffic stops; more than once: to each of them, for m16 at the same time")
@@ -154,16 +156,16 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	f.StringVar(&b.Pull, "pull", "", "for m9: a `COMMAND` of this host that pulls the cable of the PF $1 of machine $2, such as 'ssh switch shut'")
 	f.StringVar(&b.Plug, "plug", "", "for m9: the `COMMAND` that plugs it in again; without these, a person is asked")
 	f.StringArrayVar(&b.Paths, "path", nil, "measure only these paths: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' needs both")
-	f.IntVar(&b.Limits.Repeats, "repeats", 0, "how many runs of each count at least (default 6, with --quick 3)")
-	f.Float64Var(&b.Limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
-	f.DurationVar(&b.Limits.MaxTime, "max-time", 0, "begin no round that would end later (default twice what the repeats should take)")
+	cli.AddCount(cmd, &b.Limits.Repeats, "repeats", 1, 1000, "how many runs of each count at least (default 6, with --quick 3)")
+	cli.AddNumber(cmd, &b.Limits.Precision, "precision", 0.001, 1, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
+	cli.AddTime(cmd, &b.Limits.MaxTime, "max-time", time.Second, 30*24*time.Hour, "begin no round that would end later (default twice what the repeats should take)")
 	f.BoolVar(&b.Quick, "quick", false, "runs of 2 s (packets 6, a pulled cable 10), three of them: for a look, and for CI")
 	f.BoolVar(&b.Limits.Rough, "rough", false, "skip the warm-up, send five pings in a second, and do not measure the generators: for a quick look")
-	f.Float64Var(&b.Seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
-	f.IntVar(&b.Burst, "burst", 1, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
-	f.Uint64Var(&b.Seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
+	cli.AddNumber(cmd, &b.Seconds, "seconds", 0.1, 86400, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
+	cli.AddCount(cmd, &b.Burst, "burst", 1, 64, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
+	cli.AddCount(cmd, &b.Seed, "seed", 0, math.MaxUint64, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
-	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
+	cli.AddCount(cmd, &b.senders, "senders", 1, 7, "with --lab: how many containers send at once, for m11 and m16")
 	addQuestionFlags(cmd, &b.Question)
 	f.StringArrayVar(&b.AB, "ab", nil, "compare two sides in one run: `COMMAND` sets up side A, and the next argument, or a second --ab, has that of side B")
 	f.StringVar(&b.ABOn, "ab-on", "here", "where the commands of --ab run: here (this host), from, to, ends (in their network namespaces), nodes (the ends' machines)")

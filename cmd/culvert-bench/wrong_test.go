@@ -20,3 +20,6 @@ func TestWrongLines(t *testing.T) {
 func TestReference(t *testing.T) {
 	helptext.CheckReference(t, "../../docs/reference/culvert-bench.md", newRoot())
 }
+
+// No flag takes a number or a time without bounds.
+func TestNumbersHaveBounds(t *testing.T) { helptext.CheckNumbers(t, newRoot()) }

@@ -23,3 +23,8 @@ func TestWrongLines(t *testing.T) {
 func TestReference(t *testing.T) {
 	helptext.CheckReference(t, "../../docs/reference/culvert-esxi.md", newRoot(os.Getenv))
 }
+
+// No flag takes a number or a time without bounds.
+func TestNumbersHaveBounds(t *testing.T) {
+	helptext.CheckNumbers(t, newRoot(func(string) string { return "" }))
+}

@@ -30,7 +30,7 @@ culvert bench run --lab starts it. By hand it is of little use.`,
 			return demo.LendEnds(cmd.Context(), o, senders, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().IntVar(&senders, "senders", 1, "how many containers send at once")
+	cli.AddCount(cmd, &senders, "senders", 1, 64, "how many containers send at once")
 	cmd.Flags().BoolVar(&dpdk, "dpdk", false, "lend VFs for DPDK in place of containers")
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
 	return cmd

@@ -42,6 +42,8 @@ type Gatherer struct {
 	Ready func() bool
 	// Problems returns what culvertd's parts report as wrong.
 	Problems func() []api.Problem
+	// Trial returns the host.yaml on trial, nil for none; nil: there are no trials.
+	Trial func() *api.HostTrial
 	// Errors returns how many errors a PF and its VFs have had since culvertd started; nil: unknown.
 	Errors func(vf.PCIAddr) vf.ErrorCounts
 	// Services returns how connections to Services are balanced; nil outside a cluster.
@@ -82,6 +84,9 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 		if g.Errors != nil {
 			st.PFs[i].Errors = g.Errors(st.PFs[i].PCI)
 		}
+	}
+	if g.Trial != nil {
+		st.Trial = g.Trial()
 	}
 	if g.Services != nil {
 		st.Services = g.Services()
