@@ -35,7 +35,7 @@ func Limits(r Run, a Arm) []Limit {
 		e.findGuestLimit(add)
 	}
 	for _, e := range machines {
-		e.findFullProcessors(a.Workload.isPolled(), add)
+		e.findFullProcessors(a.Path.isPolled(), add)
 	}
 	for _, e := range onceBy(ends, byInterface) {
 		e.findDrops(add)
@@ -239,8 +239,8 @@ func (e seenEnd) findFullProcessors(polled bool, add func(what, where, format st
 	use.findFull(e.end.Machine, add)
 }
 
-// isPolled reports whether the engine polls the NIC, as DPDK's does.
-func (w Workload) isPolled() bool { return w.Engine == "testpmd" }
+// isPolled reports whether programs poll the NICs of the path, as DPDK does.
+func (p Path) isPolled() bool { return p.Network == "DPDK" }
 
 // findGuestLimit does the same for a virtual machine, by the counts of its own kernel.
 func (e seenEnd) findGuestLimit(add func(what, where, format string, args ...any)) {

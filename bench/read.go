@@ -218,7 +218,7 @@ func (p Path) checkFields(machines map[string]bool) error {
 	if p.Via != (Relay{}) {
 		names = append(names, p.Via.Machine)
 		if ways := []Forward{Routes, Bridges, ForwardsByDPDK}; !slices.Contains(ways, p.Via.How) {
-			return fmt.Errorf("via.how %q: want one of %q", p.Via.How, ways)
+			return fmt.Errorf("via.how %q: want %s", p.Via.How, excerpt.Join(ways))
 		}
 	}
 	for _, name := range names {

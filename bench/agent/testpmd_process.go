@@ -26,7 +26,7 @@ type testpmdProcess struct {
 
 const (
 	testpmdPrompt = "testpmd> "
-	testpmdPrefix = "culvert" // of its files in its own folder
+	testpmdPrefix = "culvert-bench" // of its files in its own folder
 	// testpmdMbufs are the packet buffers of one port with queues of 512 descriptors, and
 	// testpmdMemory the MiB of huge pages that these and DPDK itself take.
 	testpmdMbufs  = 16384

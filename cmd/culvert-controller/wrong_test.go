@@ -1,15 +1,12 @@
 package main
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/test/helptext"
 )
-
-var _ = flag.Bool("update", false, "write the golden files")
 
 // Each error of a wrong command line names the command or the flag, says what that takes, and has a
 // next step.

@@ -18,6 +18,10 @@ const (
 	NetworkSettingIgnored = "NetworkSettingIgnored"
 	// Warning: a network over the pod's VF needs a trusted VF. Set trust to on in the VF's network.
 	VFNotTrusted = "VFNotTrusted"
+	// Warning: a network's default route goes before the only route of the pod's default network, so the
+	// pod sends everything by that network. Leave the route out of ipam, give it a priority, or ask for it
+	// by default-route in the pod's annotation.
+	DefaultRouteReplaced = "DefaultRouteReplaced"
 	// Warning: the pod can bypass its guard. Drop the capabilities that the text names.
 	GuardNotEnforced = "GuardNotEnforced"
 	// Warning: the AddressPool keeps the pod's address for a shorter time than the pod asks for. Raise

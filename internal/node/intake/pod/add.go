@@ -183,7 +183,7 @@ func (h *Handler) emitEvents(w wish) {
 		h.emitEvent(w.pod, journal.Warning, reasons.VFNotTrusted, strings.Join(untrusted, "; "))
 	}
 	if replaced := w.describeReplaced(); len(replaced) > 0 {
-		h.emitEvent(w.pod, journal.Warning, "DefaultRouteReplaced", strings.Join(replaced, "; "))
+		h.emitEvent(w.pod, journal.Warning, reasons.DefaultRouteReplaced, strings.Join(replaced, "; "))
 	}
 }
 
