@@ -35,6 +35,19 @@ func TestDevicePath(t *testing.T) {
 	}
 }
 
+// The PF of two VFs on a machine is one interface of it.
+func TestMachinesOfDevices(t *testing.T) {
+	var stations []*Station
+	for _, pci := range []string{"v0", "v1"} {
+		s := &Station{Site: deviceSite("a", pci)}
+		s.Machine.Interfaces = []bench.Interface{{Name: "enp1s0"}}
+		stations = append(stations, s)
+	}
+	if got := Machines(stations, nil); len(got) != 1 || len(got[0].Interfaces) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // m15 is for VFs that DPDK drives, and these are for m15. All else refuses them before anything is
 // booted or opened.
 func TestOrderOnDevices(t *testing.T) {
