@@ -28,7 +28,9 @@ func noDevice(context.Context) (string, error) {
 // describeDevice describes the VF with a PCI address as the agent's one end. It starts testpmd on the
 // VF once, so that all that is missing shows before a run.
 func (a *agent) describeDevice(ctx context.Context, pci string, d *Description) {
-	d.Ends = []bench.End{a.Reader.Device(pci).End(pci)}
+	device := a.Reader.Device(pci)
+	d.Ends = []bench.End{device.End(pci)}
+	d.Machine.Interfaces = slices.DeleteFunc(d.Machine.Interfaces, func(i bench.Interface) bool { return i.Name != device.PF }) // others take no part
 	version, err := a.tryTestpmd(ctx, pci)
 	if err != nil {
 		d.Lacking = []Lack{{Engine: engine.Testpmd, Why: err.Error()}}

@@ -22,6 +22,9 @@ func TestDevicePath(t *testing.T) {
 	if len(paths) != 1 || Title(paths[0]) != "VF-VF, DPDK, same PF" || paths[0].From.Name != "0000:01:11.0" || paths[0].To.Interface != "0000:01:11.2" {
 		t.Fatalf("%+v", paths)
 	}
+	if got := nameAddress(paths[0].From); got != "on a" {
+		t.Error(got)
+	}
 	via := &Station{Site: deviceSite("b", "0000:01:11.4")}
 	through, err := Through(via, nil, paths)
 	if err != nil || len(through) != 1 || through[0].Place != "other node" || through[0].Via != (bench.Relay{Machine: "b", Name: "0000:01:11.4", How: bench.ForwardsByDPDK}) {
@@ -32,6 +35,19 @@ func TestDevicePath(t *testing.T) {
 	}
 	if got := via.pciAddress(via.Ends[0]); got != "0000:01:11.4" {
 		t.Errorf("%s", got)
+	}
+}
+
+// The PF of two VFs on a machine is one interface of it.
+func TestMachinesOfDevices(t *testing.T) {
+	var stations []*Station
+	for _, pci := range []string{"v0", "v1"} {
+		s := &Station{Site: deviceSite("a", pci)}
+		s.Machine.Interfaces = []bench.Interface{{Name: "enp1s0"}}
+		stations = append(stations, s)
+	}
+	if got := Machines(stations, nil); len(got) != 1 || len(got[0].Interfaces) != 1 {
+		t.Errorf("%+v", got)
 	}
 }
 

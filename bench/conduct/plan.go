@@ -167,6 +167,14 @@ func (m *Measurement) Takes() time.Duration {
 	return round * time.Duration(rounds)
 }
 
+// nameAddress returns an end's address, or, of a VF that DPDK drives, the machine on which it is.
+func nameAddress(e bench.End) string {
+	if !e.Address.IsValid() {
+		return "on " + e.Machine
+	}
+	return e.Address.String()
+}
+
 // Announce says what will be measured, and what will not.
 func (m *Measurement) Announce() {
 	p, took, hint := m.Progress, m.Takes(), ""
@@ -189,7 +197,7 @@ func (m *Measurement) Announce() {
 			if path.Service.IsValid() {
 				through = fmt.Sprintf(", by %s, replaced %s", path.Service, path.Replaced)
 			}
-			p.Say("  %s: %s, %s %s to %s %s%s", a.Name, Title(path), path.From.Name, path.From.Address, path.To.Name, path.To.Address, through)
+			p.Say("  %s: %s, %s %s to %s %s%s", a.Name, Title(path), path.From.Name, nameAddress(path.From), path.To.Name, nameAddress(path.To), through)
 			if s := path.Mismatch(); s != "" {
 				p.Say("  take care: %s", s)
 			}

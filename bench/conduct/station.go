@@ -223,6 +223,11 @@ func Machines(stations []*Station, arms []bench.Arm) []bench.Machine {
 			all = append(all, m)
 			continue
 		}
+		if s.isDevice() { // another VF of the machine may have its PF too
+			m.Interfaces = slices.DeleteFunc(m.Interfaces, func(i bench.Interface) bool {
+				return slices.ContainsFunc(all[at].Interfaces, func(o bench.Interface) bool { return o.Name == i.Name })
+			})
+		}
 		all[at].Interfaces = slices.Concat(all[at].Interfaces, m.Interfaces)
 	}
 	return all
