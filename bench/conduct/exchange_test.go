@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,9 +23,25 @@ import (
 	"github.com/culvert-net/culvert/bench/place"
 )
 
+// waiters is how many tests run beside each other. Only those that mostly wait are parallel: each sends
+// little, in network namespaces of its own. The others run before them, one at a time.
+const waiters = 6
+
+// namespaces counts the sets of network namespaces that tests made, so that no two have the same names.
+var namespaces atomic.Int32
+
+// nameNamespaces returns a beginning for the names of network namespaces that no other test has.
+func nameNamespaces(of string) string {
+	return fmt.Sprintf("cv%s%d-%d", of, os.Getpid(), namespaces.Add(1))
+}
+
 // TestMain is an agent when it is called as one.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 2 || os.Args[1] != "agent" {
+		flag.Parse()
+		if err := flag.Set("test.parallel", fmt.Sprint(waiters)); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -83,8 +101,9 @@ func newNamespaces(t *testing.T) *world {
 		t.Skip("making network namespaces needs root")
 	}
 	w := &world{netns: make([]string, 2)}
+	name := nameNamespaces("conduct")
 	for i := range w.netns {
-		w.netns[i] = fmt.Sprintf("cvconduct%d-%d", os.Getpid(), i)
+		w.netns[i] = fmt.Sprintf("%s-%d", name, i)
 		run(t, "ip", "netns", "add", w.netns[i])
 		t.Cleanup(func() { run(t, "ip", "netns", "del", w.netns[i]) })
 		w.runIn(t, i, "link", "set", "lo", "up")

@@ -108,8 +108,9 @@ func routed(t *testing.T) (names [4]string) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")
 	}
+	name := nameNamespaces("sides")
 	for i := range names {
-		names[i] = fmt.Sprintf("cvsides%d-%d", os.Getpid(), i)
+		names[i] = fmt.Sprintf("%s-%d", name, i)
 		run(t, "ip", "netns", "add", names[i])
 		t.Cleanup(func() { run(t, "ip", "netns", "del", names[i]) })
 	}
@@ -168,6 +169,7 @@ func steady(m *Measurement) {
 // sides replace one route on each node, and the pods keep their MTU. The result has both routes, and
 // the first is there again at the end.
 func TestEncapsulation(t *testing.T) {
+	t.Parallel()
 	ns := routed(t)
 	log := filepath.Join(t.TempDir(), "log")
 	route := func(side, hop string) string {
@@ -216,6 +218,7 @@ func TestEncapsulation(t *testing.T) {
 // TestSameSides compares a path with itself by a workload of a fixed rate: no loss of 5 % is there, and
 // none is found. A busy machine can make figures scatter by a tenth and more.
 func TestSameSides(t *testing.T) {
+	t.Parallel()
 	ns := routed(t)
 	o := Order{
 		From: []string{"netns:" + ns[0]}, To: []string{"netns:" + ns[1]}, AB: []string{"true", "true"}, ABOn: "from", Limits: Limits{Rough: true},
@@ -240,6 +243,7 @@ func TestSameSides(t *testing.T) {
 // TestLostPath: a side whose path does not come back ends the measurement with the reason, and what
 // was set up is undone. The commands run in the network namespace of an end, where the interface is.
 func TestLostPath(t *testing.T) {
+	t.Parallel()
 	ns := routed(t)
 	m, crew, err := sidesOf(t, Order{
 		From: []string{"netns:" + ns[0]}, To: []string{"netns:" + ns[1]}, ABOn: "from", ABUndo: "ip link set eth0 mtu 1450",
