@@ -101,6 +101,25 @@ func TestArmsArePaired(t *testing.T) {
 	}
 }
 
+// A side's description of a machine has the NICs and tunnels of the machine's own network, and not the
+// VFs that are free there, nor veths.
+func TestNICsOfASide(t *testing.T) {
+	free := 3
+	own := &Station{Site: Site{Name: "x/n1", Machine: bench.Machine{Name: "n1", Interfaces: []bench.Interface{
+		{Name: "enp1s0", PCI: "0000:01:00.0", Driver: "igb"}, {Name: "enp1s0v3", PCI: "0000:01:10.6", Driver: "igbvf"}, {Name: "vx0", Driver: "vxlan"}, {Name: "veth0", Driver: "veth"},
+	}}, Ends: []bench.End{{Interface: "enp1s0", Driver: "igb"}, {Interface: "enp1s0v3", Driver: "igbvf", VF: &free}, {Interface: "vx0", Driver: "vxlan"}, {Interface: "veth0", Driver: "veth"}}}}
+	var names []string
+	for _, i := range addNICs([]bench.Machine{{Name: "n1", Interfaces: []bench.Interface{{Name: "net1"}}}}, own)[0].Interfaces {
+		names = append(names, i.Name)
+	}
+	if got := strings.Join(names, " "); got != "net1 enp1s0 vx0" {
+		t.Errorf("the machine has %s", got)
+	}
+	if got := own.nameInFull(); got != "x/n1" {
+		t.Error(got)
+	}
+}
+
 // routed makes two pods, each behind a node of its own, as four network namespaces. The nodes are
 // joined by a link, and by a VXLAN tunnel over it. It returns the namespaces: pod, node, node, pod.
 func routed(t *testing.T) (names [4]string) {
@@ -267,4 +286,29 @@ func TestLostPath(t *testing.T) {
 		t.Error(err)
 	}
 	run(t, "ip", "netns", "exec", ns[0], "sh", "-c", "test $(cat /sys/class/net/eth0/mtu) = 1430")
+}
+
+// TestGuestsHostRunsOnce: with --ab-on nodes a command runs once on a machine that has a guest and
+// another end, and with --ab-on from in the guest. A network namespace with a shell stands in for the
+// guest.
+func TestGuestsHostRunsOnce(t *testing.T) {
+	t.Parallel()
+	ns := routed(t)
+	for on, want := range map[string]string{"nodes": "A B A", "from": "guest A guest B guest A"} {
+		log := filepath.Join(t.TempDir(), "log")
+		say := `ip -o address show to 10.96.0.2 | grep -q . && printf 'guest ' >>` + log + "; echo $CULVERT_SIDE >>" + log
+		_, crew, err := sidesOf(t, Order{
+			From: []string{"host,vm=db1,by=ip netns exec " + ns[0] + " sh"}, To: []string{"netns:" + ns[1]}, ABOn: on, AB: []string{say, say}, Limits: Limits{Rough: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := crew.Close(); err != nil {
+			t.Error(err)
+		}
+		made, err := os.ReadFile(log)
+		if got := strings.Join(strings.Fields(string(made)), " "); err != nil || got != want {
+			t.Errorf("--ab-on %s: the commands wrote %q, want %q: %v", on, got, want, err)
+		}
+	}
 }

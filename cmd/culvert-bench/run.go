@@ -197,7 +197,9 @@ func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 		return o, errors.New("--from, --via, --to and --service name what is there; in a cluster it is made: take --nodes")
 	}
 	c, err := b.cluster.checkFlags()
-	o.Cluster = &c
+	if o.Cluster = &c; err == nil {
+		err = o.Check()
+	}
 	return o, err
 }
 

@@ -48,6 +48,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"m4 x --from host --to netns:a --ab y --ab-on there":     "take here, from, to, ends, nodes",
 		"--from host --to netns:a --fail-if throughput<-5%":      "--fail-if goes with --ab",
 		"--from host --to netns:a -o junit":                      "go with --ab",
+		"--nodes a,b x --ab y --ab-on nodes":                     "--ab-on nodes with --cluster: the image of the pods has no shell: take --ab-on here",
 		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
 		out, err := execute(t, append([]string{"run"}, strings.Fields(line)...)...)

@@ -184,34 +184,11 @@ func TestBenchBySSH(t *testing.T) {
 	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes...)
 	from, to := plug(t, nodes[0], 0, 33), plug(t, nodes[1], 0, 34)
-	key, err := nodes[0].Script(t.Context(), "make a key", `
-		ssh-keygen -q -t ed25519 -N '' -f /tmp/bench-key <<<y >&2
-		cat /tmp/bench-key.pub`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := nodes[1].Script(t.Context(), "let it in, and have no culvert-bench", `
-		cp /root/.ssh/authorized_keys /root/.ssh/authorized_keys.before
-		echo "$1" >>/root/.ssh/authorized_keys
-		mv "$(command -v culvert-bench)" /root/culvert-bench.away
-		ip -json -4 address show dev mgmt0 | jq -r '.[0].addr_info[0].local'`, strings.TrimSpace(string(key)))
-	t.Cleanup(func() {
-		if _, err := nodes[1].Script(context.Background(), "put back", `mv /root/.ssh/authorized_keys.before /root/.ssh/authorized_keys; mv /root/culvert-bench.away /usr/local/bin/culvert-bench`); err != nil {
-			t.Error(err)
-		}
-		if _, err := nodes[0].Script(context.Background(), "clean up", "rm -f /tmp/bench-key* /tmp/bench.json /root/.ssh/config /root/.ssh/known_hosts"); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	letIn(t)
 	before := traces(t, nodes[1])
 	out, err := nodes[0].Script(t.Context(), "measure", `
-		mkdir -p /root/.ssh
-		printf 'Host far\n HostName %s\n User root\n IdentityFile /tmp/bench-key\n StrictHostKeyChecking accept-new\n' "$1" >/root/.ssh/config
-		culvert bench run m4 --quick --repeats 1 --from "netns:$2" --to "ssh:far,netns=$3" --out /tmp/bench.json >&2
-		cat /tmp/bench.json`, strings.TrimSpace(string(address)), from.Netns, to.Netns)
+		culvert bench run m4 --quick --repeats 1 --from "netns:$1" --to "ssh:far,netns=$2" --out /tmp/bench.json >&2
+		cat /tmp/bench.json`, from.Netns, to.Netns)
 	if err != nil {
 		t.Fatal(err)
 	}
