@@ -96,6 +96,7 @@ func (m labMachine) putProgram(ctx context.Context, p Program, run func(string) 
 type LabEnds struct {
 	From       []string `json:"from,omitempty"` // places, in the [Forms]
 	To         []string `json:"to,omitempty"`
+	Near       string   `json:"near,omitempty"`       // has a VF of the PF that the one sender's VF is of
 	Management string   `json:"management,omitempty"` // the interface that nodes are managed by
 	Error      string   `json:"error,omitempty"`
 }

@@ -230,7 +230,7 @@ func packetPresets() []Preset {
 			Printed: []bench.Figure{standFor("VF", figureMpps("R4 VF received", 1.9)), {Name: "R4 VF sent", Arm: "VF", Value: 3.5, Unit: bench.SentUnit},
 				figureRatio("R4 VF to VXLAN, +1196 %", 12.96, bench.SentRatioUnit, "VF", "overlay"), figureRatio("R4 VF to VLAN, +677 %", 7.77, bench.SentRatioUnit, "VF", "VLAN")},
 			Needs:  "a VF at both ends, best beside an overlay and a VLAN of a NIC",
-			recipe: recipe{workload: small, takes: isAnyPath, lacks: "any path"},
+			recipe: recipe{workload: small, takes: isAnyPath, lacks: "any path", unmixed: true},
 		},
 		{
 			Name: "m11", Report: "R4", About: "UDP of 64 B (pktgen), 3 senders to 1 receiver",
@@ -257,7 +257,7 @@ func packetPresets() []Preset {
 			Printed: []bench.Figure{standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, least", 1.1)), standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, most", 1.2))},
 			Needs:   "two pods on an overlay of VXLAN",
 			Instead: fmt.Sprintf("the report's inner packets had many source addresses; instead they have %d source ports, which an overlay does not drop", many),
-			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne},
+			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne, unmixed: true},
 		},
 		{
 			Name: "m15", Report: "R4", About: "DPDK forwards Ethernet", Printed: []bench.Figure{figureMpps("R4 X520", 14.8), figureMpps("R4 X710", 14.8)}, Needs: "DPDK, and two ports bound to it",
@@ -271,7 +271,7 @@ func packetPresets() []Preset {
 		{
 			Name: "m17", Report: "R4", About: "a VF's rate limit is swept, 11 to 10000 Mb/s (X520), 50 to 10000 (X710)", Printed: []bench.Figure{figureText("R4", "sends only as much as it may")},
 			Needs:  "a VF that culvertd gave to the end that sends, and that culvertd's socket there",
-			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", swept: true},
+			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", unmixed: true, swept: true},
 		},
 		{
 			Name: "m18", Report: "R4", About: "one flow against many: how receive queues share the work (RSS)",

@@ -34,6 +34,7 @@ type recipe struct {
 	arms     func(bench.Workload, bool) []variant
 	atOnce   *atOnce // several of the paths at once, where that can be
 	notes    func(bench.Path) string
+	unmixed  bool // not between a pod and a node, where other paths of the same network are there
 	swept    bool // the rate limit of the VF that sends
 	via      bool // the report had a machine in the middle
 }
@@ -114,6 +115,9 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	if len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
 	}
+	if p.recipe.unmixed {
+		paths = withoutMixed(paths)
+	}
 	if paths = p.carriablePaths(&plan, h, paths); len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])
 	}
@@ -127,6 +131,18 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	}
 	plan.parts = []part{{preset: p.Name, printed: p.Printed, arms: upTo(len(plan.Arms))}}
 	return plan, nil
+}
+
+// withoutMixed leaves out paths between a node's own network and a pod if another path of the same
+// network joins two pods, or two nodes.
+func withoutMixed(paths []bench.Path) []bench.Path {
+	isMixed := func(p bench.Path) bool {
+		from, to, _ := strings.Cut(p.Ends, "-")
+		return (from == "node") != (to == "node")
+	}
+	return slices.DeleteFunc(slices.Clone(paths), func(p bench.Path) bool {
+		return isMixed(p) && slices.ContainsFunc(paths, func(q bench.Path) bool { return q.Network == p.Network && q.Place == p.Place && !isMixed(q) })
+	})
 }
 
 // carriablePaths leaves out paths of IPv6 if the frames are too small for its headers, and adds a

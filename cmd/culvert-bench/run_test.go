@@ -38,6 +38,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--from host --to netns:a --via netns:a":                 "--via is host,netns=a, which is an end as well",
 		"--lab --from host":                                      "leave out --from",
 		"--lab --senders 8":                                      "take 1 to 7",
+		"m4 m8 --lab":                                            "--lab measures m8 alone",
+		"m8 --lab --senders 2":                                   "leave out the other presets and --senders",
 		"--lab --burst 65":                                       "take 1 to 64",
 		"--lab --seconds -1":                                     "take a number above 0",
 		"--from host --to netns:a --service web":                 "such as 10.96.0.10",
