@@ -69,6 +69,8 @@ type agent struct {
 	parts map[uint64]*part
 	loan  *loan
 	stop  context.CancelFunc // of the last command that sets up a side
+	// undone is set when the conductor asked to undo the sides, which it does once, at the end.
+	undone bool
 
 	setting sync.Mutex // guards undo, while a command runs that sets up a side
 	undo    string     // the command that is to be run before the agent leaves

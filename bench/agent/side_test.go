@@ -64,6 +64,21 @@ func TestSettingIsUndone(t *testing.T) {
 	}
 }
 
+// A request to undo may overtake the one to set up a side, whose command then does not run.
+func TestSettingAfterUndo(t *testing.T) {
+	c, file, leave := sideAgent(t)
+	if err := c.Undo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.SetUp(t.Context(), Setting{Side: "B", Do: "echo late >>" + file, Undo: "echo undone >>" + file}); err == nil || !strings.Contains(err.Error(), "undone already") {
+		t.Errorf("a side after the end: %v", err)
+	}
+	leave()
+	if got := readLog(t, file); got != "" {
+		t.Errorf("the commands wrote %q", got)
+	}
+}
+
 // A command that fails, or that runs when the conductor goes, is undone too.
 func TestFailedSettingIsUndone(t *testing.T) {
 	c, file, leave := sideAgent(t)
