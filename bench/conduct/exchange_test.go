@@ -25,7 +25,7 @@ import (
 
 // waiters is how many tests run beside each other. Only those that mostly wait are parallel: each sends
 // little, in network namespaces of its own. The others run before them, one at a time.
-const waiters = 6
+const waiters = 4
 
 // namespaces counts the sets of network namespaces that tests made, so that no two have the same names.
 var namespaces atomic.Int32

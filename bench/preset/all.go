@@ -198,7 +198,7 @@ func sweepPresets() []Preset {
 	return []Preset{
 		{
 			Name: "m6", Report: "R1", About: "iperf2, 60 s, 8 streams, window 512 KiB, writes of 64 B to 512 KiB, both ways, MTU 9000",
-			Printed: []bench.Figure{standFor("512 KiB", figureGbps("R1 at its best", 98)), figureText("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
+			Printed: []bench.Figure{standFor("512 KiB", figureGbps("R1 at its best", 98)), {Name: "R1 host CPU, at most", Arm: "512 KiB", Value: 35, Unit: bench.CPUUnit}}, Needs: "a VF at both ends, and MTU 9000 from end to end",
 			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: engine.Iperf2, Seconds: 60, Warmup: 1, Streams: 8, Window: 512 << 10},
 				takes: isVFToVF, lacks: "a VF at both ends", arms: sizeVariants, notes: wantMTU(9000)},
 		},
