@@ -119,8 +119,18 @@ func readReportCommands(t *testing.T) (names []string, commands map[string]strin
 
 // TestBench runs the command that docs/reports.md has for each measurement of the reports, in its
 // shortest form and between ends of this lab. Each result names its path by the interfaces' own counters.
-// A pulled cable stops the traffic over it, and nothing is left on the nodes.
-func TestBench(t *testing.T) {
+// A pulled cable stops the traffic over it, and nothing is left on the nodes. TestBenchOfSeveralEnds runs
+// the rest.
+func TestBench(t *testing.T) { runReports(t, false) }
+
+// TestBenchOfSeveralEnds is TestBench for the measurements with three senders or a machine in the middle.
+func TestBenchOfSeveralEnds(t *testing.T) {
+	soak.Only(t, "measurements of several ends")
+	runReports(t, true)
+}
+
+// runReports runs the commands of the rows that are for make soak, or the others.
+func runReports(t *testing.T, inSoak bool) {
 	names, commands := readReportCommands(t)
 	if len(names) != 18 || len(reportRows) != 18 {
 		t.Fatalf("docs/reports.md has %q, and reportRows %d", names, len(reportRows))
@@ -133,24 +143,22 @@ func TestBench(t *testing.T) {
 			t.Errorf("docs/reports.md has %q for %s, and reportRows %q", commands[name], name, row.command)
 			continue
 		}
-		if row.command == "" {
-			continue
+		if row.command != "" && row.soak == inSoak {
+			t.Run(name, func(t *testing.T) { runReport(t, l, row) })
 		}
-		t.Run(name, func(t *testing.T) {
-			if row.soak {
-				soak.Only(t, "a measurement of several ends")
-			}
-			ends := row.ends(l, t)
-			before := [2]string{traces(t, nodes[0]), traces(t, nodes[1])}
-			preset, _, _ := strings.Cut(row.command, " ")
-			r := measuredBetween(t, slices.Concat([]string{preset}, ends, row.more, []string{"--quick", "--rough", "--seconds", "1", "--repeats", "1"})...)
-			checkReport(t, r, preset, row)
-			for i, n := range nodes {
-				if after := traces(t, n); after != before[i] {
-					t.Errorf("%s has\n%s\nand had\n%s", n.Name, after, before[i])
-				}
-			}
-		})
+	}
+}
+
+func runReport(t *testing.T, l reportLab, row reportRow) {
+	ends := row.ends(l, t)
+	before := [2]string{traces(t, nodes[0]), traces(t, nodes[1])}
+	preset, _, _ := strings.Cut(row.command, " ")
+	r := measuredBetween(t, slices.Concat([]string{preset}, ends, row.more, []string{"--quick", "--rough", "--seconds", "1", "--repeats", "1"})...)
+	checkReport(t, r, preset, row)
+	for i, n := range nodes {
+		if after := traces(t, n); after != before[i] {
+			t.Errorf("%s has\n%s\nand had\n%s", n.Name, after, before[i])
+		}
 	}
 }
 
