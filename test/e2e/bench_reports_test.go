@@ -121,7 +121,9 @@ func readReportCommands(t *testing.T) (names []string, commands map[string]strin
 // shortest form and between ends of this lab. Each result names its path by the interfaces' own counters.
 // A pulled cable stops the traffic over it, and nothing is left on the nodes. TestBenchOfSeveralEnds runs
 // the rest.
-func TestBench(t *testing.T) { runReports(t, false) }
+func TestBench(t *testing.T) {
+	runReports(t, false)
+}
 
 // TestBenchOfSeveralEnds is TestBench for the measurements with three senders or a machine in the middle.
 func TestBenchOfSeveralEnds(t *testing.T) {
