@@ -149,7 +149,7 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	f.Float64Var(&b.Seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
 	f.IntVar(&b.Burst, "burst", 1, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
 	f.Uint64Var(&b.Seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
-	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each (for m8 both on one), and take it down; needs the source tree, with 'make build' done, and culvert-lab")
+	f.BoolVar(&b.lab, "lab", false, "boot a lab of two nodes with a container on each (for m8 on one), and take it down; needs the source tree after 'make build', and culvert-lab")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
 	addQuestionFlags(cmd, &b.Question)
 	f.StringArrayVar(&b.AB, "ab", nil, "compare two sides in one run: `COMMAND` sets up side A, and the next argument, or a second --ab, has that of side B")
