@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,18 +21,6 @@ import (
 	"github.com/culvert-net/culvert/bench/agent"
 	"github.com/culvert-net/culvert/bench/place"
 )
-
-// waiters is how many tests run beside each other. Only those that mostly wait are parallel: each sends
-// little, in network namespaces of its own. The others run before them, one at a time.
-const waiters = 4
-
-// namespaces counts the sets of network namespaces that tests made, so that no two have the same names.
-var namespaces atomic.Int32
-
-// nameNamespaces returns a beginning for the names of network namespaces that no other test has.
-func nameNamespaces(of string) string {
-	return fmt.Sprintf("cv%s%d-%d", of, os.Getpid(), namespaces.Add(1))
-}
 
 // TestMain is an agent when it is called as one.
 func TestMain(m *testing.M) {
