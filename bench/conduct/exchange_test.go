@@ -40,13 +40,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func run(t *testing.T, argv ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v: %s", argv, err, out)
-	}
-}
-
 // runIn runs ip in one of the network namespaces.
 func (w *world) runIn(t *testing.T, i int, argv ...string) {
 	t.Helper()
