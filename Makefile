@@ -29,10 +29,11 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 # Called as root, without what `make build` would do.
 INSTALLER = test -x $(BIN)/culvert || { echo 'run `make build` first' >&2; exit 1; }; $(BIN)/culvert host
 
-# The runs of `make bench-lab`: presets between two nodes, presets with three senders,
-# flags of both, and where the results go.
+# The runs of `make bench-lab`: presets between two nodes, presets with three senders, one
+# between two VFs of a PF, flags of all, and where the results go.
 BENCH_LAB     := m1 m2 m3 m4 m5 m6 m9 m10 m17 m18
 BENCH_SENDERS := m11 m16
+BENCH_ONE_PF  := m8
 BENCH_RUN     := --seconds 2 --max-time 2h
 BENCH_OUT     := build/bench
 
@@ -65,8 +66,10 @@ bench-lab: bootstrap-bench-lab build ## measurements of culvert bench in a lab, 
 	@status=0; \
 	$(BIN)/culvert bench run $(BENCH_LAB) --lab $(BENCH_RUN) --out '$(BENCH_OUT)/lab.json' || status=1; \
 	$(BIN)/culvert bench report '$(BENCH_OUT)/lab.json' --html '$(BENCH_OUT)/lab.html' || status=1; \
-	$(BIN)/culvert bench run $(BENCH_SENDERS) --lab --senders 3 $(BENCH_RUN) --path VF --out '$(BENCH_OUT)/lab-senders.json' || status=1; \
+	$(BIN)/culvert bench run $(BENCH_SENDERS) --lab --senders 3 $(BENCH_RUN) --out '$(BENCH_OUT)/lab-senders.json' || status=1; \
 	$(BIN)/culvert bench report '$(BENCH_OUT)/lab-senders.json' --html '$(BENCH_OUT)/lab-senders.html' || status=1; \
+	$(BIN)/culvert bench run $(BENCH_ONE_PF) --lab $(BENCH_RUN) --out '$(BENCH_OUT)/lab-one-pf.json' || status=1; \
+	$(BIN)/culvert bench report '$(BENCH_OUT)/lab-one-pf.json' --html '$(BENCH_OUT)/lab-one-pf.html' || status=1; \
 	exit $$status
 
 soak: bootstrap-soak build ## every test, also those that take minutes; then 200 kills of culvertd, 1,000 attachments, 20 pods, 60 wires pulled; three hours

@@ -45,7 +45,7 @@ func Limits(r Run, a Arm) []Limit {
 			add("softnet", e.end.Machine, "%d packets dropped because a processor's backlog was full (net.core.netdev_max_backlog)", n)
 		}
 	}
-	if found == nil && a.Workload.isPolled() {
+	if found == nil && a.Path.isPolled() {
 		add("unknown", "", "no bound was reached and nothing was dropped; a processor that polls is always full")
 	}
 	if found == nil {

@@ -417,6 +417,7 @@ const RetransmitsUnit = "retransmits"
 const (
 	SentUnit      = "Mpps sent" // frames that left, in millions a second
 	EachUnit      = "Mpps each" // of the path with the least, of several at once
+	CPUUnit       = "% CPU"     // how busy the processors of the busier end were
 	RatioUnit     = "x"         // the arm's main figure to that of Figure.Base
 	SentRatioUnit = "x sent"    // the arm's sent frames to those of Figure.Base
 )

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,7 +53,27 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 		case <-ctx.Done():
 		}
 		cancel()
-		return errors.Join(err, serving.Wait(), a.endParts(), a.undoSetting(context.WithoutCancel(ctx)))
+		a.stopSetting()
+		undone := a.undoSetting(context.WithoutCancel(ctx))
+		awaitAnswers(&serving)
+		return errors.Join(err, a.endParts(), undone)
+	}
+}
+
+// leaveTime bounds the wait for answers when the agent leaves. Linux lets a write to a virtio channel wait
+// until another program connects to the channel.
+const leaveTime = 5 * time.Second
+
+// awaitAnswers waits for leaveTime at most until the requests are answered that are being served.
+func awaitAnswers(serving *errgroup.Group) {
+	answered := make(chan struct{})
+	go func() { // ends with the program if an answer can never be written
+		_ = serving.Wait() // it has no error
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(leaveTime):
 	}
 }
 
@@ -71,6 +92,8 @@ type agent struct {
 	// testpmd is the version of DPDK by the VFs on which testpmd has started once.
 	testpmd map[string]string
 	stop    context.CancelFunc // of the last command that sets up a side
+	// undone is set when the conductor asked to undo the sides, which it does once, at the end.
+	undone bool
 
 	setting sync.Mutex // guards undo, while a command runs that sets up a side
 	undo    string     // the command that is to be run before the agent leaves

@@ -50,9 +50,12 @@ func relayEnds(arm bench.Arm, run bench.Run) (all []end) {
 		if i >= len(each) || each[i].Via == nil || p.Via.In == "" || p.Via.Out == "" {
 			continue
 		}
-		claimed := claimOf(arm.Workload, each[i], p)
-		for name, sends := range map[string]bool{p.Via.In: arm.Workload.Reverse, p.Via.Out: !arm.Workload.Reverse} {
-			all = append(all, end{bench.End{Machine: p.Via.Machine, Name: p.Via.Name, Interface: name}, *each[i].Via, sends, claimed})
+		claimed := claimWithLoad(arm.Workload, each[i], p)
+		for _, side := range []struct { // a router may have one interface for both
+			name  string
+			sends bool
+		}{{p.Via.In, arm.Workload.Reverse}, {p.Via.Out, !arm.Workload.Reverse}} {
+			all = append(all, end{bench.End{Machine: p.Via.Machine, Name: p.Via.Name, Interface: side.name}, *each[i].Via, side.sends, claimed})
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
@@ -158,7 +159,12 @@ func (s *Station) kernelName() string {
 }
 
 // nameInFull names the station and its machine.
-func (s *Station) nameInFull() string { return s.Name + " on " + s.Machine.Name }
+func (s *Station) nameInFull() string {
+	if path.Base(s.Name) == s.Machine.Name { // the machine's own network, as the order names it
+		return s.Name
+	}
+	return s.Name + " on " + s.Machine.Name
+}
 
 // otherAddresses returns the addresses of all stations but one, with those of their Services.
 func otherAddresses(stations []*Station, but *Station) []netip.Addr {

@@ -97,6 +97,7 @@ type LabEnds struct {
 	From       []string `json:"from,omitempty"` // places, in the [Forms]
 	To         []string `json:"to,omitempty"`
 	Via        string   `json:"via,omitempty"`        // what forwards between them; empty: nothing
+	Near       string   `json:"near,omitempty"`       // has a VF of the PF that the one sender's VF is of
 	Management string   `json:"management,omitempty"` // the interface that nodes are managed by
 	Error      string   `json:"error,omitempty"`
 }

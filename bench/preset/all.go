@@ -204,7 +204,7 @@ func sweepPresets() []Preset {
 	return []Preset{
 		{
 			Name: "m6", Report: "R1", About: "iperf2, 60 s, 8 streams, window 512 KiB, writes of 64 B to 512 KiB, both ways, MTU 9000",
-			Printed: []bench.Figure{standFor("512 KiB", figureGbps("R1 at its best", 98)), figureText("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
+			Printed: []bench.Figure{standFor("512 KiB", figureGbps("R1 at its best", 98)), {Name: "R1 host CPU, at most", Arm: "512 KiB", Value: 35, Unit: bench.CPUUnit}}, Needs: "a VF at both ends, and MTU 9000 from end to end",
 			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: engine.Iperf2, Seconds: 60, Warmup: 1, Streams: 8, Window: 512 << 10},
 				takes: isVFToVF, lacks: "a VF at both ends", arms: sizeVariants, notes: wantMTU(9000)},
 		},
@@ -236,7 +236,7 @@ func packetPresets() []Preset {
 			Printed: []bench.Figure{standFor("VF", figureMpps("R4 VF received", 1.9)), {Name: "R4 VF sent", Arm: "VF", Value: 3.5, Unit: bench.SentUnit},
 				figureRatio("R4 VF to VXLAN, +1196 %", 12.96, bench.SentRatioUnit, "VF", "overlay"), figureRatio("R4 VF to VLAN, +677 %", 7.77, bench.SentRatioUnit, "VF", "VLAN")},
 			Needs:  "a VF at both ends, best beside an overlay and a VLAN of a NIC",
-			recipe: recipe{workload: small, takes: isAnyPath, lacks: "any path"},
+			recipe: recipe{workload: small, takes: isAnyPath, lacks: "any path", unmixed: true},
 		},
 		{
 			Name: "m11", Report: "R4", About: "UDP of 64 B (pktgen), 3 senders to 1 receiver",
@@ -263,7 +263,7 @@ func packetPresets() []Preset {
 			Printed: []bench.Figure{standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, least", 1.1)), standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, most", 1.2))},
 			Needs:   "two pods on an overlay of VXLAN",
 			Instead: fmt.Sprintf("the report's inner packets had many source addresses; instead they have %d source ports, which an overlay does not drop", many),
-			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne, vxlan: true},
+			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne, unmixed: true, vxlan: true},
 		},
 		{
 			Name: "m15", Report: "R4", About: "DPDK forwards Ethernet frames of 64 B (testpmd)",
@@ -280,7 +280,7 @@ func packetPresets() []Preset {
 		{
 			Name: "m17", Report: "R4", About: "a VF's rate limit is swept, 11 to 10000 Mb/s (X520), 50 to 10000 (X710)", Printed: []bench.Figure{figureText("R4", "sends only as much as it may")},
 			Needs:  "a VF that culvertd gave to the end that sends, and that culvertd's socket there; in a cluster a pod of culvertd on its node",
-			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", swept: true},
+			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", unmixed: true, swept: true},
 		},
 		{
 			Name: "m18", Report: "R4", About: "one flow against many: how receive queues share the work (RSS)",

@@ -33,6 +33,7 @@ type recipe struct {
 	arms     func(bench.Workload, bool) []variant
 	atOnce   *atOnce // several of the paths at once, where that can be
 	notes    func(bench.Path) string
+	unmixed  bool // not between a pod and a node, where other paths of the same network are there
 	swept    bool // the rate limit of the VF that sends
 	via      bool // the report had a machine in the middle
 	vxlan    bool // the overlay has to be VXLAN
@@ -126,6 +127,9 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 			return Plan{}, fmt.Errorf("%s is not measured, and the kernel's figures do not stand for DPDK's: %s", p.Name, why)
 		}
 	}
+	if p.recipe.unmixed {
+		paths = withoutMixed(paths)
+	}
 	if paths = p.carriablePaths(&plan, h, paths); len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])
 	}
@@ -157,6 +161,18 @@ func (p Preset) wrappedPaths(plan *Plan, h Here, paths []bench.Path) []bench.Pat
 		}
 		plan.addNote(fmt.Sprintf("%s measures VXLAN, and the packets of %s on %s leave by an interface with the driver %s: this overlay is no VXLAN", p.Name, path.From.Name, path.From.Machine, driver))
 		return true
+	})
+}
+
+// withoutMixed leaves out paths between a node's own network and a pod if another path of the same
+// network joins two pods, or two nodes.
+func withoutMixed(paths []bench.Path) []bench.Path {
+	isMixed := func(p bench.Path) bool {
+		from, to, _ := strings.Cut(p.Ends, "-")
+		return (from == "node") != (to == "node")
+	}
+	return slices.DeleteFunc(slices.Clone(paths), func(p bench.Path) bool {
+		return isMixed(p) && slices.ContainsFunc(paths, func(q bench.Path) bool { return q.Network == p.Network && q.Place == p.Place && !isMixed(q) })
 	})
 }
 

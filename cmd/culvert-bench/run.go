@@ -164,7 +164,7 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	cli.AddNumber(cmd, &b.Seconds, "seconds", 0.1, 86400, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
 	cli.AddCount(cmd, &b.Burst, "burst", 1, 64, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
 	cli.AddCount(cmd, &b.Seed, "seed", 0, math.MaxUint64, "make the runs in the order of this seed, which a result has (default a new one)")
-	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
+	f.BoolVar(&b.lab, "lab", false, "boot a lab of two nodes with a container on each (for m8 on one), and take it down; needs the source tree after 'make build', and culvert-lab")
 	cli.AddCount(cmd, &b.senders, "senders", 1, 7, "with --lab: how many containers send at once, for m11 and m16")
 	addQuestionFlags(cmd, &b.Question)
 	f.StringArrayVar(&b.AB, "ab", nil, "compare two sides in one run: `COMMAND` sets up side A, and the next argument, or a second --ab, has that of side B")
@@ -206,6 +206,8 @@ func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 		return o, errors.New("--senders goes with --lab: of ends that are there name each with --from")
 	case b.senders != 1 && o.IsOnDevices():
 		return o, errors.New("--senders does not go with m15, whose ends are single VFs")
+	case b.lab && isOnOnePF(o.Presets) && (len(o.Presets) > 1 || b.senders > 1):
+		return o, errors.New("--lab measures m8 alone, between two containers of one node, and from one sender: leave out the other presets and --senders")
 	case b.lab && (there || o.Via != "" || b.cluster.isWanted()):
 		return o, errors.New("--lab makes ends of its own: leave out --from, --via, --to, --service and what belongs to --cluster")
 	case !b.cluster.isWanted():
@@ -218,7 +220,15 @@ func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	}
 	c, err := b.cluster.checkFlags(o.Via)
 	o.Cluster, o.Via = &c, ""
+	if err == nil {
+		err = o.Check()
+	}
 	return o, err
+}
+
+// isOnOnePF reports whether one of the presets measures between two VFs of one PF.
+func isOnOnePF(presets []string) bool {
+	return slices.ContainsFunc(presets, func(name string) bool { return strings.EqualFold(name, "m8") })
 }
 
 // splitSides takes side B's command out of the arguments if --ab has that of side A alone: it is the
@@ -259,6 +269,9 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, booted.Down()) }()
 		order.From, order.To, order.Via, order.Management = booted.From, booted.To, booted.Via, booted.Management
+		if isOnOnePF(order.Presets) {
+			order.To = []string{booted.Near}
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -45,6 +45,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--from host --to netns:a --via netns:a":                 "--via is host,netns=a, which is an end as well",
 		"--lab --from host":                                      "leave out --from",
 		"--lab --senders 8":                                      "want a whole number from 1 to 7",
+		"m4 m8 --lab":                                            "--lab measures m8 alone",
+		"m8 --lab --senders 2":                                   "leave out the other presets and --senders",
 		"--lab --burst 65":                                       "want a whole number from 1 to 64",
 		"--lab --seconds -1":                                     "want a number from 0.1 to 86400",
 		"--from host --to netns:a --service web":                 "such as 10.96.0.10",
@@ -55,6 +57,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"m4 x --from host --to netns:a --ab y --ab-on there":     "take here, from, to, ends, nodes",
 		"--from host --to netns:a --fail-if throughput<-5%":      "--fail-if goes with --ab",
 		"--from host --to netns:a -o junit":                      "go with --ab",
+		"--nodes a,b x --ab y --ab-on nodes":                     "--ab-on nodes with --cluster: the image of the pods has no shell: take --ab-on here",
 		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
 		out, err := execute(t, append([]string{"run"}, strings.Fields(line)...)...)

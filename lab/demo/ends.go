@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/lab"
@@ -17,9 +18,10 @@ import (
 const BenchName = "bench"
 
 // ends are a lab that culvert bench measures in: the networks of two nodes, and of a
-// container on each with the demo's two interfaces, the overlay's and a VF; or of
-// several containers that send to one. The second node's PF has an address in the
-// VFs' subnet, as R0's gateway.
+// container on each with the demo's two interfaces, the overlay's and a VF, and one of
+// a VLAN of the PF; or of several containers that send to one. The second node's PF has
+// an address in the VFs' subnet, as R0's gateway. Beside the one sender is a container
+// with a VF of the same PF.
 type ends struct {
 	place.LabEnds
 	lab *lab.Lab
@@ -27,6 +29,9 @@ type ends struct {
 
 // mostSenders is how many VFs the PF has.
 const mostSenders = 7
+
+// nearName is the container beside the one sender.
+const nearName = "near"
 
 // gateway is the PF's address in R0's subnet.
 const gateway = "172.16.91.254/24"
@@ -102,6 +107,12 @@ func (e *ends) prepareEnds(ctx context.Context, d *demo, senders int) error {
 			*side = append(*side, n.Place(""))
 		}
 		count := []int{senders, 1}[i]
+		if senders == 1 && i == 0 {
+			if _, err := plugPod(ctx, n, nearName); err != nil {
+				return err
+			}
+			e.Near = n.Place(nearName)
+		}
 		for j := range count {
 			name := podNames[i]
 			if count > 1 {
@@ -116,9 +127,43 @@ func (e *ends) prepareEnds(ctx context.Context, d *demo, senders int) error {
 	}); err != nil {
 		return err
 	}
+	if senders == 1 {
+		if err := plugVLAN(ctx, d.nodes); err != nil {
+			return err
+		}
+	}
 	_, err := d.nodes[1].Run(ctx, "ip", "address", "add", gateway, "dev", node.UplinkPF)
 	return err
 }
+
+// plugVLAN gives the container of each node an interface of a VLAN of its PF, as R4's machines had. The
+// emulated PF drops broadcasts with a tag, so the containers know each other's address.
+func plugVLAN(ctx context.Context, nodes []node.Node) error {
+	var macs []string
+	for _, n := range nodes {
+		mac, err := n.Run(ctx, "cat", "/sys/class/net/"+node.UplinkPF+"/address")
+		if err != nil {
+			return err
+		}
+		macs = append(macs, strings.TrimSpace(string(mac)))
+	}
+	return eachNode(ctx, nodes, func(ctx context.Context, i int, n node.Node) error {
+		other := 1 - i
+		_, err := n.Script(ctx, "make a VLAN's interface", `
+			modprobe 8021q
+			ip link add link "$1" name vlan97 type vlan id 97
+			ip link set vlan97 netns "$2"
+			in="ip -n $2"
+			$in address add "$3/24" dev vlan97
+			$in link set vlan97 up
+			$in neighbor add "$4" lladdr "$5" dev vlan97 nud permanent`,
+			node.UplinkPF, podNames[i], vlanAddress(n), vlanAddress(nodes[other]), macs[other])
+		return err
+	})
+}
+
+// vlanAddress returns the address of the node's container in the VLAN.
+func vlanAddress(n node.Node) string { return fmt.Sprintf("172.16.97.%d", n.Number) }
 
 // takeDown takes the lab down, even when ctx has ended.
 func (e *ends) takeDown(ctx context.Context) error {
