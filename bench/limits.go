@@ -35,7 +35,7 @@ func Limits(r Run, a Arm) []Limit {
 		e.findGuestLimit(add)
 	}
 	for _, e := range machines {
-		e.findFullProcessors(add)
+		e.findFullProcessors(a.Path.isPolled(), add)
 	}
 	for _, e := range onceBy(ends, byInterface) {
 		e.findDrops(add)
@@ -44,6 +44,9 @@ func Limits(r Run, a Arm) []Limit {
 		if n := e.seen.Softnet.Dropped; n > 0 {
 			add("softnet", e.end.Machine, "%d packets dropped because a processor's backlog was full (net.core.netdev_max_backlog)", n)
 		}
+	}
+	if found == nil && a.Path.isPolled() {
+		add("unknown", "", "no bound was reached and nothing was dropped; a processor that polls is always full")
 	}
 	if found == nil {
 		add("unknown", "", "no bound was reached, no processor was full and nothing was dropped")
@@ -229,9 +232,18 @@ func nameInterface(e End) string {
 	return e.Interface + " on " + e.Machine
 }
 
-func (e seenEnd) findFullProcessors(add func(what, where, format string, args ...any)) {
-	e.seen.CPU.findFull(e.end.Machine, add)
+// findFullProcessors finds full processors of the end's machine. A thread that polls fills its own
+// also while no frame comes, so that it is no cause.
+func (e seenEnd) findFullProcessors(polled bool, add func(what, where, format string, args ...any)) {
+	use := e.seen.CPU
+	if polled {
+		use.Busiest = 0
+	}
+	use.findFull(e.end.Machine, add)
 }
+
+// isPolled reports whether programs poll the NICs of the path, as DPDK does.
+func (p Path) isPolled() bool { return p.Network == "DPDK" }
 
 // findGuestLimit does the same for a virtual machine, by the counts of its own kernel.
 func (e seenEnd) findGuestLimit(add func(what, where, format string, args ...any)) {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
@@ -99,10 +101,31 @@ func explainJSON(raw []byte, err error) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("line %d: not JSON: %w", at(syntax.Offset), err)
 	case errors.As(err, &kind):
-		return fmt.Errorf("line %d: %s: a JSON %s, want %s", at(kind.Offset), kind.Field, excerpt.Line(kind.Value), kind.Type)
+		place := fmt.Sprintf("line %d", at(kind.Offset))
+		if kind.Field != "" {
+			place += ": " + kind.Field
+		}
+		return fmt.Errorf("%s: a JSON %s, want %s", place, excerpt.Line(kind.Value), describeKind(kind.Type))
 	}
 	// encoding/json has no type for an unknown field: its text is all that there is.
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// describeKind names a type as JSON does.
+func describeKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Pointer:
+		return describeKind(t.Elem())
+	}
+	return "a number of its range"
 }
 
 // Validate returns an error for the first fault of a result, with its place in the JSON. A valid
@@ -194,8 +217,8 @@ func (p Path) checkFields(machines map[string]bool) error {
 	names := []string{p.From.Machine, p.To.Machine}
 	if p.Via != (Relay{}) {
 		names = append(names, p.Via.Machine)
-		if p.Via.How != Routes && p.Via.How != Bridges {
-			return fmt.Errorf("via.how %q: want %s or %s", p.Via.How, Routes, Bridges)
+		if ways := []Forward{Routes, Bridges, ForwardsByDPDK}; !slices.Contains(ways, p.Via.How) {
+			return fmt.Errorf("via.how %q: want %s", p.Via.How, excerpt.Join(ways))
 		}
 	}
 	for _, name := range names {

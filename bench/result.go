@@ -77,7 +77,7 @@ type Bounds struct {
 // Path is a way from one end to another.
 type Path struct {
 	Ends    string `json:"ends"`    // "pod-pod", "pod-node", "node-node", "VM-VM"
-	Network string `json:"network"` // "VF", "overlay", "host", "bond", "service", "veth", "virtio"
+	Network string `json:"network"` // "VF", "overlay", "host", "bond", "service", "veth", "virtio", "DPDK"
 	Place   string `json:"place"`   // "same PF", "other PF", "same node", "other node"
 	From    End    `json:"from"`
 	To      End    `json:"to"`
@@ -104,7 +104,7 @@ const (
 	InPackets Replacement = "in packets"
 )
 
-// Relay is a machine, or a network namespace of it, whose kernel forwards packets.
+// Relay is a machine, or a network namespace of it, that forwards packets.
 type Relay struct {
 	Machine string  `json:"machine"` // as in Result.Machines
 	Name    string  `json:"name"`    // as that of an End
@@ -116,13 +116,15 @@ type Relay struct {
 	Out string `json:"out,omitempty"`
 }
 
-// Forward says how a kernel forwards frames.
+// Forward says how a relay forwards frames.
 type Forward string
 
 // The ways to forward.
 const (
 	Routes  Forward = "routes"  // by the address of the network layer
 	Bridges Forward = "bridges" // by the address of the link layer
+	// ForwardsByDPDK: a program of user space forwards, and the kernel sees no frame.
+	ForwardsByDPDK Forward = "forwards by DPDK"
 )
 
 // ServicePorts are the ports, over TCP and UDP, of a Service for a measurement. An engine
@@ -133,8 +135,8 @@ var ServicePorts = []uint16{5201, 5202, 5203, 5204, 5205, 5206, 5207, 5208}
 // a machine, or in a virtual machine that runs on it.
 type End struct {
 	Machine   string     `json:"machine"`
-	Name      string     `json:"name"` // such as "default/iperf3-client", "host" or a guest's name
-	Interface string     `json:"interface"`
+	Name      string     `json:"name"`      // such as "default/iperf3-client", "host" or a guest's name
+	Interface string     `json:"interface"` // of a VF that DPDK drives: its PCI address
 	Address   netip.Addr `json:"address"`
 	MTU       int        `json:"mtu,omitempty"` // bytes
 	Driver    string     `json:"driver,omitempty"`
@@ -373,7 +375,8 @@ func (c CPUUse) Total() float64 { return c.User + c.System + c.IRQ + c.SoftIRQ }
 type Counters struct {
 	Interface string `json:"interface"`
 	// Role is "path" for an interface that must carry the bytes, "other" for one that must
-	// not.
+	// not. It is "port" for the whole port of a PF, which carries the frames of its VFs too: there
+	// only frames are counted.
 	Role      string `json:"role"`
 	RxBytes   uint64 `json:"rxBytes"`
 	TxBytes   uint64 `json:"txBytes"`
@@ -414,6 +417,7 @@ const RetransmitsUnit = "retransmits"
 const (
 	SentUnit      = "Mpps sent" // frames that left, in millions a second
 	EachUnit      = "Mpps each" // of the path with the least, of several at once
+	CPUUnit       = "% CPU"     // how busy the processors of the busier end were
 	RatioUnit     = "x"         // the arm's main figure to that of Figure.Base
 	SentRatioUnit = "x sent"    // the arm's sent frames to those of Figure.Base
 )

@@ -95,7 +95,7 @@ type AddressPoolSpec struct {
 	// +listMapKey=address
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []AddressReservation `json:"reservations,omitempty"`
-	// No two of them overlap.
+	// The blocks of the nodes. No two of them overlap.
 	// +optional
 	// +listType=atomic
 	Blocks []AddressBlock `json:"blocks,omitempty"`
@@ -128,7 +128,8 @@ type PoolSubnet struct {
 // AddressReservation is an address that is kept for the pods of one name.
 type AddressReservation struct {
 	// namespace/name of the pod, and its interface.
-	Pod     string `json:"pod"`
+	Pod string `json:"pod"`
+	// The address that is kept.
 	Address string `json:"address"`
 	// For how long after the pod has ended.
 	KeepSeconds int64 `json:"keepSeconds"`
@@ -139,13 +140,16 @@ type AddressReservation struct {
 
 // AddressBlock is a run of addresses that one node gives out, both ends included.
 type AddressBlock struct {
+	// The name of the node.
 	Node string `json:"node"`
 	// The UID of the Node object that got the block. A later Node of the same name does not have the block: the earlier
 	// machine may still run. Earlier versions of the controller left it out.
 	// +optional
 	NodeUID string `json:"nodeUID,omitempty"`
-	First   string `json:"first"`
-	Last    string `json:"last"`
+	// The first address of the block.
+	First string `json:"first"`
+	// The last address of the block.
+	Last string `json:"last"`
 	// The ID under which the node requested the block. It gives back addresses of the block by naming the ID, which is
 	// used once. Blocks without one stay with the node until its Node object is gone.
 	// +optional
@@ -185,9 +189,10 @@ type AddressPoolStatus struct {
 	// The subnets of a pool that a person declared, in one text.
 	// +optional
 	Subnets string `json:"subnets,omitempty"`
-	// The number of addresses, and of those in blocks; 9223372036854775807 stands for more than that.
+	// The number of addresses of the pool; 9223372036854775807 stands for more than that.
 	// +optional
 	Addresses int64 `json:"addresses"`
+	// The number of addresses in blocks of nodes.
 	// +optional
 	Granted int64 `json:"granted"`
 	// The number of nodes with blocks.

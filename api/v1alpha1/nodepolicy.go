@@ -272,7 +272,8 @@ const (
 	// ConditionHealthy: each PF on which the policy wants VFs has a steady link and had no errors of late, answers its
 	// VFs, and has none in quarantine. The message names nodes and PFs.
 	ConditionHealthy = "Healthy"
-	// ConditionValid: Culvert can read the policy. It checks more than the API server does.
+	// ConditionValid: Culvert can read the policy, or serve the subnets of the pool. It checks more than the API server
+	// does. AddressPools that a person declared have it too.
 	ConditionValid = "Valid"
 )
 
@@ -301,7 +302,9 @@ type NodePolicyStatus struct {
 
 // PendingNode is a node that has not applied a policy.
 type PendingNode struct {
-	Node   string `json:"node"`
+	// The name of the node.
+	Node string `json:"node"`
+	// Why it has not applied the policy.
 	Reason string `json:"reason"`
 }
 

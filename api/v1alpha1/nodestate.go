@@ -58,14 +58,17 @@ type NodeStateStatus struct {
 	// Numbers of PFs and VFs.
 	// +optional
 	Counts Counts `json:"counts"`
+	// The PFs of the node.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	PFs []PFState `json:"pfs,omitempty"`
+	// The VFs of the node.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	VFs []VFState `json:"vfs,omitempty"`
+	// The pools of the node.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -78,8 +81,8 @@ type NodeStateStatus struct {
 	// +optional
 	// +listType=atomic
 	NetworkWarnings []NetworkWarning `json:"networkWarnings,omitempty"`
-	// Services (namespace/name) to which the node does not balance connections of its pods, since their namespaces use
-	// more than their share of its rules and backends; the first 8 of a namespace, at most 64.
+	// Services (namespace/name) to which the node does not balance connections of its pods. Their namespaces use more
+	// than their share of the node's rules and backends. It has the first 8 of a namespace, at most 64.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -116,10 +119,15 @@ type NodeStateStatus struct {
 
 // Counts are numbers of PFs and VFs.
 type Counts struct {
-	PFs         int32 `json:"pfs"`
-	VFs         int32 `json:"vfs"`
-	Used        int32 `json:"used"`
-	Free        int32 `json:"free"`
+	// The number of PFs.
+	PFs int32 `json:"pfs"`
+	// The number of VFs of all PFs.
+	VFs int32 `json:"vfs"`
+	// The number of VFs that have an owner.
+	Used int32 `json:"used"`
+	// The number of VFs that an owner can get.
+	Free int32 `json:"free"`
+	// The number of VFs in quarantine.
 	Quarantined int32 `json:"quarantined"`
 }
 
@@ -132,12 +140,16 @@ type PFState struct {
 	// +listType=set
 	AltNames []string `json:"altNames,omitempty"`
 	// The permanent MAC address.
-	ID     string `json:"id"`
-	PCI    string `json:"pciAddress"`
+	ID string `json:"id"`
+	// For example 0000:3b:00.0.
+	PCI string `json:"pciAddress"`
+	// The vendor ID, four hexadecimal digits.
 	Vendor string `json:"vendor"`
+	// The device ID, four hexadecimal digits.
 	Device string `json:"device"`
+	// The driver that is bound to the PF.
 	Driver string `json:"driver"`
-	// -1: unknown or none.
+	// The NUMA node; -1: unknown or none.
 	NUMA int32 `json:"numaNode"`
 	// Whether its link is up. False while it is flapping, so that not each change of the link is written.
 	Carrier bool `json:"carrier"`
@@ -145,20 +157,23 @@ type PFState struct {
 	// since. The kubelet gives no VF of it to a pod until then.
 	// +optional
 	Flapping bool `json:"flapping,omitempty"`
-	// The kinds of the errors that the PF and its VFs had within the last ten minutes: PCIe (errors that PCIe does not
-	// correct), TransmitQueue (a queue that did not send in time).
+	// The kinds of the errors that the PF and its VFs had within the last ten minutes. PCIe: errors that PCIe does not
+	// correct. TransmitQueue: a queue did not send in time.
 	// +optional
 	// +listType=set
 	Faults []string `json:"faults,omitempty"`
-	// 0: unknown or no link.
+	// The speed of the link; 0: unknown or no link.
 	SpeedMbps int32 `json:"speedMbps"`
-	MTU       int32 `json:"mtu"`
-	// 0: unknown.
+	// The present MTU in bytes.
+	MTU int32 `json:"mtu"`
+	// The largest MTU that the driver allows; 0: unknown.
 	MaxMTU int32 `json:"maxMTU"`
-	// The numbers of VFs that it can have, should have and has. Without a rule for the PF the second is unset.
-	TotalVFs  int32  `json:"totalVFs"`
+	// The number of VFs that it can have.
+	TotalVFs int32 `json:"totalVFs"`
+	// The number of VFs that it should have. It is unset if no rule selects the PF.
 	WantedVFs *int32 `json:"wantedVFs,omitempty"`
-	NumVFs    int32  `json:"numVFs"`
+	// The number of VFs that it has.
+	NumVFs int32 `json:"numVFs"`
 	// The interface of the host of which the PF is a member, as a bond.
 	// +optional
 	Master *PFMaster `json:"master,omitempty"`
@@ -180,6 +195,7 @@ type PFState struct {
 // PFMaster is an interface of the host that has PFs as members. It does not have the active member of a bond, because
 // then every fail-over would change the NodeState.
 type PFMaster struct {
+	// The name of the interface.
 	Name string `json:"name"`
 	// The kernel's name of its kind: bond, team, bridge and others.
 	// +optional
@@ -193,13 +209,16 @@ type PFMaster struct {
 type VFState struct {
 	// PF#index.
 	Name string `json:"name"`
-	PCI  string `json:"pciAddress"`
-	// making, free, configuring, attached, releasing or quarantined. Or one of four more states: given (by the kubelet
-	// to a pod, and not attached by a network), outside (used outside Culvert, see usedBy), unmanaged (not in the
-	// ledger), missing (in the ledger, not on the bus).
+	// For example 0000:3b:02.1.
+	PCI string `json:"pciAddress"`
+	// making, free, configuring, attached, releasing or quarantined. Or one of four more states. given: the kubelet gave
+	// it to a pod, and no network attached it. outside: it is used outside Culvert (usedBy). unmanaged: it is not in the
+	// ledger. missing: it is in the ledger and not on the bus.
 	Phase string `json:"phase"`
+	// The pool that the VF is in: prefix/name.
 	// +optional
 	Pool string `json:"pool,omitempty"`
+	// The pod, container, guest or host that has the VF.
 	// +optional
 	Owner *Owner `json:"owner,omitempty"`
 	// The use of a VF that has no owner in the ledger: a program, another network namespace or the node's own network.
@@ -210,9 +229,10 @@ type VFState struct {
 	// The bond of which the VF is a member: the owner's interface. The VFs with the same owner are its members.
 	// +optional
 	Bond *Bond `json:"bond,omitempty"`
+	// The name of the network that attached the VF.
 	// +optional
 	Network string `json:"network,omitempty"`
-	// With their prefix lengths.
+	// The addresses of the VF, with their prefix lengths.
 	// +optional
 	// +listType=atomic
 	Addresses []string `json:"addresses,omitempty"`
@@ -257,13 +277,16 @@ type Owner struct {
 // PoolState is a pool of the node.
 type PoolState struct {
 	// prefix/name: the resource that pods request.
-	Name       string `json:"name"`
+	Name string `json:"name"`
+	// netdevice or vfio-pci.
 	DeviceType string `json:"deviceType"`
 	// The reason why the node does not serve the pool; empty for a pool that it serves.
 	// +optional
 	Unserved string `json:"unserved,omitempty"`
-	VFs      int32  `json:"vfs"`
-	Free     int32  `json:"free"`
+	// The number of VFs in the pool.
+	VFs int32 `json:"vfs"`
+	// The number of them that an owner can get.
+	Free int32 `json:"free"`
 	// PFs whose VFs are in the pool.
 	// +optional
 	// +listType=atomic
@@ -272,7 +295,9 @@ type PoolState struct {
 
 // Problem is a problem with its next step.
 type Problem struct {
+	// The object with the problem, such as PF enp1s0.
 	Object string `json:"object"`
+	// A description of the problem.
 	Reason string `json:"reason"`
 	// The next step to mend it.
 	// +optional
@@ -283,7 +308,8 @@ type Problem struct {
 type NetworkWarning struct {
 	// namespace/name of its NetworkAttachmentDefinition.
 	Network string `json:"network"`
-	Text    string `json:"text"`
+	// The warning.
+	Text string `json:"text"`
 }
 
 // PolicyState is the state of a policy on the node.
@@ -344,20 +370,25 @@ type AddressRequest struct {
 
 // ReleasedRange is a run of addresses that a node got under a grant and does not give out under it again.
 type ReleasedRange struct {
+	// The ID of the grant.
 	Grant        string `json:"grant"`
 	AddressRange `json:",inline"`
 }
 
 // AddressRange is a run of addresses, both ends included.
 type AddressRange struct {
+	// The first address.
 	First string `json:"first"`
-	Last  string `json:"last"`
+	// The last address.
+	Last string `json:"last"`
 }
 
 // AddressClaim is a single address and the claim on it. An ID is never used again after it was left out of the requests.
 type AddressClaim struct {
+	// The address that the node claims.
 	Address string `json:"address"`
-	ID      string `json:"id"`
+	// The ID of the claim.
+	ID string `json:"id"`
 	// Whether an attachment holds the address; otherwise one waits for it.
 	// +optional
 	Held bool `json:"held,omitempty"`

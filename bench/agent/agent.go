@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,7 +53,27 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 		case <-ctx.Done():
 		}
 		cancel()
-		return errors.Join(err, serving.Wait(), a.endParts(), a.undoSetting(context.WithoutCancel(ctx)))
+		a.stopSetting()
+		undone := a.undoSetting(context.WithoutCancel(ctx))
+		awaitAnswers(&serving)
+		return errors.Join(err, a.endParts(), undone)
+	}
+}
+
+// leaveTime bounds the wait for answers when the agent leaves. Linux lets a write to a virtio channel wait
+// until another program connects to the channel.
+const leaveTime = 5 * time.Second
+
+// awaitAnswers waits for leaveTime at most until the requests are answered that are being served.
+func awaitAnswers(serving *errgroup.Group) {
+	answered := make(chan struct{})
+	go func() { // ends with the program if an answer can never be written
+		_ = serving.Wait() // it has no error
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(leaveTime):
 	}
 }
 
@@ -68,7 +89,11 @@ type agent struct {
 	last  uint64
 	parts map[uint64]*part
 	loan  *loan
-	stop  context.CancelFunc // of the last command that sets up a side
+	// testpmd is the version of DPDK by the VFs on which testpmd has started once.
+	testpmd map[string]string
+	stop    context.CancelFunc // of the last command that sets up a side
+	// undone is set when the conductor asked to undo the sides, which it does once, at the end.
+	undone bool
 
 	setting sync.Mutex // guards undo, while a command runs that sets up a side
 	undo    string     // the command that is to be run before the agent leaves
@@ -126,7 +151,7 @@ func (a *agent) serveRequest(ctx context.Context, r request) {
 func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 	switch r.Do {
 	case describe:
-		return a.describeHere(ctx)
+		return a.describeHere(ctx, r.PCI)
 	case routes:
 		return routesTo(r.Addresses), nil
 	case vfs:
@@ -146,11 +171,16 @@ func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 			return nil, fmt.Errorf("%s lacks the setting", r.Do)
 		}
 		return a.setUp(ctx, *r.Setting)
+	case steering:
+		if r.Steering == nil {
+			return nil, fmt.Errorf("%s lacks what to steer", r.Do)
+		}
+		return nil, steer(*r.Steering)
 	case undo:
 		a.stopSetting()
 		return nil, a.undoSetting(ctx)
-	case receive, send, watch:
-		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
+	case receive, send, forward, watch:
+		if r.Task == nil || ((r.Do == send || r.Do == forward) && r.To == nil) || (r.Do == watch && r.Watch == nil) {
 			return nil, fmt.Errorf("%s lacks what to do", r.Do)
 		}
 		return a.beginPart(ctx, r)

@@ -47,7 +47,7 @@ func TestWhatCannotBe(t *testing.T) {
 		{"time", func(t *Task) { t.Workload.Seconds = 0 }, "a workload of 0 s after 0 s"},
 		{"reverse", func(t *Task) { t.Workload.Reverse = true }, "change the ends"},
 		{"address", func(t *Task) { t.To = netip.MustParseAddr("10.98.0.1") }, "10.98.0.1"},
-		{"interface", func(t *Task) { t.Watch[0].Interface = "eth7" }, "interface eth7 is not in this network namespace: it has [lo v1]"},
+		{"interface", func(t *Task) { t.Watch[0].Interface = "eth7" }, "interface eth7 is not in this network namespace: it has lo, v1"},
 	} {
 		task := good
 		task.Watch = slices.Clone(good.Watch)
@@ -91,7 +91,7 @@ func TestReceiverMissing(t *testing.T) {
 
 func versionAt(t *testing.T, c *Client, engine string) string {
 	t.Helper()
-	d, err := c.Describe(t.Context())
+	d, err := c.Describe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestOutOfPorts(t *testing.T) {
 func TestNotInstalled(t *testing.T) {
 	p := newPair(t)
 	c, _ := startAgent(t, p.netns[0], "PATH=/nonexistent")
-	d, err := c.Describe(t.Context())
+	d, err := c.Describe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -25,9 +26,29 @@ type child struct {
 }
 
 // startChild starts a program that the kernel ends when this process dies.
-func startChild(path string, args ...string) (*child, error) {
+func startChild(path string, args ...string) (*child, error) { return newChild(path, args).start() }
+
+// startCommanded starts a program that takes commands, with more variables in its environment. Its
+// input ends when the caller closes it, or this process dies.
+func startCommanded(path string, env []string, args ...string) (*child, io.WriteCloser, error) {
+	c := newChild(path, args)
+	c.cmd.Env = append(c.cmd.Env, env...)
+	commands, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err = c.start()
+	return c, commands, err
+}
+
+func newChild(path string, args []string) *child {
 	c := &child{name: path, cmd: exec.Command(path, args...), ended: make(chan struct{})} //nolint:noctx // stop ends it, with its group
 	c.cmd.Env = append(os.Environ(), "LC_ALL=C")
+	return c
+}
+
+// start starts the program in a process group of its own.
+func (c *child) start() (*child, error) {
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.said
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	// Should a process outside the group hold the pipes, Wait does not wait for it.

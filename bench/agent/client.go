@@ -160,10 +160,10 @@ func (c *Client) writeLine(line []byte) error {
 }
 
 // Describe asks for the machine's fingerprint, the ends in the agent's network namespace,
-// and the engines.
-func (c *Client) Describe(ctx context.Context) (Description, error) {
+// and the engines. With the PCI address of a VF that DPDK is to drive, the VF is the one end.
+func (c *Client) Describe(ctx context.Context, pci string) (Description, error) {
 	var d Description
-	err := c.askAgent(ctx, request{Do: describe}, &d)
+	err := c.askAgent(ctx, request{Do: describe, PCI: pci}, &d)
 	return d, err
 }
 
@@ -195,25 +195,30 @@ func (c *Client) OfVF(ctx context.Context, pci string) (lent evidence.Lent, err 
 	return lent, err
 }
 
-// Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s. If a
-// guest is named, the VF has to be the guest's.
-func (c *Client) Rates(ctx context.Context, pci, guest string) (lowest, highest int, err error) {
+// Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s. If an
+// owner is named, the VF has to be the owner's.
+func (c *Client) Rates(ctx context.Context, pci string, owner Owner) (lowest, highest int, err error) {
 	var r rateRange
-	err = c.askAgent(ctx, request{Do: rates, PCI: pci, Guest: guest}, &r)
+	err = c.askAgent(ctx, request{Do: rates, PCI: pci, Owner: owner}, &r)
 	return r.Lowest, r.Highest, err
 }
 
 // Lend asks the machine's culvertd to lend the VF with that PCI address a rate, in Mb/s, for at
-// most the given seconds, and returns the rate that the hardware applies. If a guest is named, the VF
-// has to be the guest's. The VF gets its own rate back by GiveBack, or when the agent ends.
-func (c *Client) Lend(ctx context.Context, pci, guest string, mbps uint32, seconds int) (is uint32, err error) {
-	err = c.askAgent(ctx, request{Do: lend, PCI: pci, Guest: guest, Mbps: mbps, Seconds: seconds}, &is)
+// most the given seconds, and returns the rate that the hardware applies. If an owner is named, the VF
+// has to be the owner's. The VF gets its own rate back by GiveBack, or when the agent ends.
+func (c *Client) Lend(ctx context.Context, pci string, owner Owner, mbps uint32, seconds int) (is uint32, err error) {
+	err = c.askAgent(ctx, request{Do: lend, PCI: pci, Owner: owner, Mbps: mbps, Seconds: seconds}, &is)
 	return is, err
 }
 
 // GiveBack ends what Lend began, and returns when the VF was read back with its own rate.
 func (c *Client) GiveBack(ctx context.Context) error {
 	return c.askAgent(ctx, request{Do: giveBack}, nil)
+}
+
+// Steer sets routes and forwarding in the agent's network namespace. They stay when the agent ends.
+func (c *Client) Steer(ctx context.Context, s Steering) error {
+	return c.askAgent(ctx, request{Do: steering, Steering: &s}, nil)
 }
 
 // Receive readies this end to receive the task's traffic. The end is ready when Receive returns. If
@@ -226,6 +231,12 @@ func (c *Client) Receive(ctx context.Context, t Task) (*Part, error) {
 // major and minor version.
 func (c *Client) Send(ctx context.Context, t Task, to Ready) (*Part, error) {
 	return c.beginPart(ctx, request{Do: send, Task: &t, To: &to})
+}
+
+// Forward makes this machine forward the task's frames to an end that is ready. What comes to the VF
+// that the task names goes on from it. Its engine has to bypass the kernel.
+func (c *Client) Forward(ctx context.Context, t Task, to Ready) (*Part, error) {
+	return c.beginPart(ctx, request{Do: forward, Task: &t, To: &to})
 }
 
 // Watch makes this end take no part in the traffic, and sample the window of a part on the same

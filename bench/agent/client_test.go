@@ -73,12 +73,12 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	go func() { first <- c.askAgent(t.Context(), request{Do: describe}, nil) }()
 	checkRefusal(t, "second", c.askAgent(t.Context(), request{Do: window}, nil), "window")
 	checkRefusal(t, "first", <-first, "describe")
-	_, err = c.Describe(t.Context())
+	_, err = c.Describe(t.Context(), "")
 	checkRefusal(t, "noise", err, `ask the agent to describe: the agent is gone: it said "panic: out of luck"`)
 	if !errors.Is(err, ErrGone) {
 		t.Errorf("%v is no ErrGone", err)
 	}
-	_, err = c.Describe(t.Context())
+	_, err = c.Describe(t.Context(), "")
 	checkRefusal(t, "afterwards", err, "the agent is gone")
 }
 
@@ -93,7 +93,7 @@ func TestAnsweredErrorIsWhatItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Describe(t.Context()); err == nil || err.Error() != "no luck" || errors.Is(err, engine.ErrNothing) != nothing {
+		if _, err := c.Describe(t.Context(), ""); err == nil || err.Error() != "no luck" || errors.Is(err, engine.ErrNothing) != nothing {
 			t.Errorf("%v", err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestLastAnswerIsHeard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Describe(t.Context()); err == nil || err.Error() != "no luck" {
+		if _, err := c.Describe(t.Context(), ""); err == nil || err.Error() != "no luck" {
 			t.Fatal(err)
 		}
 	}

@@ -33,6 +33,8 @@ func (a *agent) listTools() []tool {
 		engine.Iperf2: {version: iperf2Version, receive: iperf2Receive, send: iperf2Send},
 		engine.Pktgen: {version: a.pktgenVersion, receive: a.pktgenReceive, send: a.pktgenSend},
 		engine.Ping:   {version: pingVersion, receive: a.pingReceive, send: a.pingSend},
+		// The version is that of the VF's testpmd, which describeDevice and each half start.
+		engine.Testpmd: {version: noDevice, receive: a.testpmdReceive, send: a.testpmdSend},
 	}
 	var all []tool
 	for _, e := range engine.Engines() {
@@ -45,16 +47,19 @@ func (a *agent) listTools() []tool {
 
 // startHalf starts the half that a request asks for.
 func (a *agent) startHalf(ctx context.Context, r request) (half, error) {
-	if r.Do == watch {
+	switch r.Do {
+	case watch:
 		now, err := evidence.Now()
 		return watcher{r.Watch.fromNow(now)}, err
+	case forward:
+		return a.forwardFrames(ctx, r)
 	}
 	e, err := a.findTool(r.Task.Workload)
 	if err != nil {
 		return nil, err
 	}
 	var version string
-	if r.Do == send || !e.SenderOnly {
+	if r.Do == send && !e.Bypasses || r.Do == receive && !e.SenderOnly && !e.Bypasses {
 		if version, err = e.version(ctx); err != nil {
 			return nil, err
 		}
@@ -68,7 +73,7 @@ func (a *agent) startHalf(ctx context.Context, r request) (half, error) {
 	if r.Do == receive {
 		return e.receive(ctx, *r.Task, version)
 	}
-	if !Together(e.Name, version, r.To.Version) {
+	if !e.Bypasses && !Together(e.Name, version, r.To.Version) {
 		return nil, fmt.Errorf("%s is %s here and %s at the other end: figures of two versions say little: install one at both ends", e.Name, version, r.To.Version)
 	}
 	return e.send(ctx, *r.Task, *r.To)
@@ -134,12 +139,17 @@ func programVersion(ctx context.Context, name string, parse func(string) (string
 	return parse(string(said))
 }
 
-// describeHere returns the Description of this agent.
-func (a *agent) describeHere(ctx context.Context) (Description, error) {
+// describeHere returns the Description of this agent. If it is asked for a PCI device, the one end
+// is that device, and the one engine the one that drives it.
+func (a *agent) describeHere(ctx context.Context, pci string) (Description, error) {
 	var d Description
 	var err error
 	if d.Machine, err = a.Reader.Machine(); err != nil {
 		return d, fmt.Errorf("read the machine's fingerprint: %w", err)
+	}
+	if pci != "" {
+		a.describeDevice(ctx, pci, &d)
+		return d, nil
 	}
 	if d.Ends, err = a.Reader.Ends(); err != nil {
 		return d, err

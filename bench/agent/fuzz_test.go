@@ -21,6 +21,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add([]byte(`{"id":1,"do":"finish","part":7}` + "\n" + `{"id":2,"do":"stop","part":7}` + "\n"))
 	f.Add([]byte(`{"id":1,"do":"receive"}` + "\n" + `{"id":2,"do":"send","task":{}}` + "\n" + `{"id":3,"do":"watch","task":{}}`))
 	f.Add([]byte(`{"id":1,"do":"receive","task":{"workload":{"kind":"stream","engine":"none","seconds":1}}}`))
+	f.Add([]byte(`{"id":1,"do":"steer"}` + "\n" + `{"id":2,"do":"setUp"}`))
 	f.Add([]byte(`{"id":18446744073709551615,"do":"boo"}` + "\n" + "hello\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		asked := map[uint64]int{}
@@ -65,8 +66,12 @@ func isAct(r request) bool {
 	switch r.Do {
 	case describe, routes, vfs, rate, rates, lend:
 		return true
-	case receive, send, watch:
-		if r.Task == nil || r.Do == send && r.To == nil || r.Do == watch && r.Watch == nil {
+	case setUp:
+		return r.Setting != nil
+	case steering:
+		return r.Steering != nil
+	case receive, send, forward, watch:
+		if r.Task == nil || (r.Do == send || r.Do == forward) && r.To == nil || r.Do == watch && r.Watch == nil {
 			return false // its task, receiver or window is missing
 		}
 		_, found := engine.FindEngine(r.Task.Workload.Engine)

@@ -90,8 +90,15 @@ func (a *agent) giveBack(ctx context.Context) error {
 // rateRange has the lowest and the highest rate that can be lent to a VF, in Mb/s.
 type rateRange struct{ Lowest, Highest int }
 
+// Owner is who has a VF in culvertd's ledger.
+type Owner struct {
+	Kind string `json:"kind"` // vf.OwnerPod or vf.OwnerGuest
+	Name string `json:"name"`
+}
+
 // findVF asks culvertd for the VF of a request, and for all PFs. A guest names its VF by a MAC address,
-// which may be that of another VF. So the VF must be the guest's in culvertd's ledger.
+// which may be that of another VF, and a tenant can enter a pod and name any. So the VF must be the
+// owner's in culvertd's ledger.
 func (a *agent) findVF(ctx context.Context, r request) (api.VF, []api.PF, error) {
 	var st api.NodeStatus
 	if err := rpc.Call(ctx, a.Culvertd, api.MethodStatus, nil, &st); err != nil {
@@ -101,8 +108,13 @@ func (a *agent) findVF(ctx context.Context, r request) (api.VF, []api.PF, error)
 	if i < 0 || st.VFs[i].Owner == nil {
 		return api.VF{}, nil, fmt.Errorf("the VF %q has no owner in culvertd's ledger", r.PCI)
 	}
-	if o := st.VFs[i].Owner; r.Guest != "" && (o.Kind != vf.OwnerGuest || o.Name != r.Guest) {
-		return api.VF{}, nil, fmt.Errorf("the VF %s, whose MAC address guest %s shows, belongs to %s: name the guest as libvirt does, and look at its MAC addresses", r.PCI, r.Guest, o)
+	o := st.VFs[i].Owner
+	switch {
+	case r.Owner == Owner{} || r.Owner == Owner{o.Kind, o.Name}:
+	case r.Owner.Kind == vf.OwnerGuest:
+		return api.VF{}, nil, fmt.Errorf("the VF %s, whose MAC address guest %s shows, belongs to %s: name the guest as libvirt does, and look at its MAC addresses", r.PCI, r.Owner.Name, o)
+	default:
+		return api.VF{}, nil, fmt.Errorf("the VF %s, which %s %s shows, belongs to %s", r.PCI, r.Owner.Kind, r.Owner.Name, o)
 	}
 	return st.VFs[i], st.PFs, nil
 }

@@ -65,7 +65,7 @@ type ownClient struct {
 
 func ownSend(_ context.Context, t Task, to Ready) (half, error) {
 	if len(to.Ports) != 1 {
-		return nil, fmt.Errorf("the receiver listens on ports %v and not on one", to.Ports)
+		return nil, fmt.Errorf("the receiver listens on %d ports and not on one", len(to.Ports))
 	}
 	return &ownClient{t, engine.Remote{Address: netip.AddrPortFrom(t.sendAddress(), to.Ports[0]), Token: to.Token}}, nil
 }

@@ -80,7 +80,8 @@ func (p *part) addEvidence(s *sampler, received bool) {
 	if received {
 		at = &p.run.To
 	}
-	found.Mechanism, found.Buffer = at.Mechanism, at.Buffer // these are the engine's
+	found.Mechanism, found.Buffer, found.Whole = at.Mechanism, at.Buffer, at.Whole // these are the engine's
+	found.Interfaces = append(at.Interfaces, found.Interfaces...)
 	*at = found
 	sampled := s.after.At() - s.before.At()
 	p.run.Void = cmp.Or(p.run.Void, explainLateness(sampled-(p.plan.Closes-p.plan.Opens), p.plan))

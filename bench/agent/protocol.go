@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 12
+const Protocol = 13
 
 // hello is the agent's first line.
 type hello struct {
@@ -23,18 +23,19 @@ type hello struct {
 type request struct {
 	ID    uint64  `json:"id"` // from 1
 	Do    verb    `json:"do"`
-	Task  *Task   `json:"task,omitempty"`  // receive, send and watch
-	To    *Ready  `json:"to,omitempty"`    // send
+	Task  *Task   `json:"task,omitempty"`  // receive, send, forward and watch
+	To    *Ready  `json:"to,omitempty"`    // send and forward
 	Watch *Window `json:"watch,omitempty"` // watch
 	Part  uint64  `json:"part,omitempty"`  // held, release, window, finish and stop
 
 	Addresses []netip.Addr       `json:"addresses,omitempty"` // routes
 	Counted   []evidence.Watched `json:"counted,omitempty"`   // counters
-	PCI       string             `json:"pci,omitempty"`       // rate, rates and lend
-	Guest     string             `json:"guest,omitempty"`     // rates and lend, if the VF has to be this guest's
+	PCI       string             `json:"pci,omitempty"`       // rate, rates and lend; describe, for a VF that a program in user space drives
+	Owner     Owner              `json:"owner,omitzero"`      // rates and lend, if the VF has to be its own
 	Mbps      uint32             `json:"mbps,omitempty"`      // lend
 	Seconds   int                `json:"seconds,omitempty"`   // lend
 	Setting   *Setting           `json:"setting,omitempty"`   // setUp
+	Steering  *Steering          `json:"steering,omitempty"`  // steer
 }
 
 // answer is a line from the agent. Error is set if the request failed, else Value if the request
@@ -68,8 +69,10 @@ const (
 	giveBack verb = "giveBack" // -> nothing, once the VF has its own rate again
 	setUp    verb = "setUp"    // -> string: the last line of the command
 	undo     verb = "undo"     // -> nothing, once the command has ended that undoes setUp
+	steering verb = "steer"    // -> nothing
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
+	forward  verb = "forward"  // -> started
 	watch    verb = "watch"    // -> started
 	held     verb = "held"     // -> nothing, once traffic would begin
 	release  verb = "release"  // -> nothing; traffic begins
@@ -106,7 +109,8 @@ type Task struct {
 	// bench.ServicePorts alone. The sender's sockets are then bound neither to From nor to an
 	// interface, like those of most programs, so that the kernel chooses the path.
 	Service netip.Addr `json:"service,omitzero"`
-	// Interface is this end's. Packets leave by it and are counted on it.
+	// Interface is this end's. Packets leave by it and are counted on it. For an engine that bypasses
+	// the kernel it is a PCI address.
 	Interface string `json:"interface,omitempty"`
 	// Hold has a sender wait, when both ends are ready, until it is released, so that several begin
 	// together. Only Culvert's own engine can wait.
@@ -146,7 +150,7 @@ type Ready struct {
 	Engine  string   `json:"engine"`
 	Version string   `json:"version"`
 	Ports   []uint16 `json:"ports,omitempty"` // more than one where several processes share the streams
-	MAC     string   `json:"mac,omitempty"`   // of Task.Interface
+	MAC     string   `json:"mac,omitempty"`   // of Task.Interface, which an engine that makes frames needs
 	Token   string   `json:"token,omitempty"` // that Culvert's own engine asks of the sender
 }
 

@@ -32,15 +32,21 @@ func (a *agent) setUp(ctx context.Context, s Setting) (says string, err error) {
 	defer cancel(nil)
 	a.mu.Lock()
 	a.stop = func() { cancel(errors.New("it was interrupted")) }
+	undone := a.undone
 	a.mu.Unlock()
+	if undone {
+		return "", errors.New("the sides are undone already")
+	}
 	a.undo = s.Undo
 	return runSetting(ctx, s.Do, s.Side)
 }
 
-// stopSetting ends a command that sets up a side.
+// stopSetting ends a command that sets up a side. One that was asked for before, and has not begun, does
+// not begin any more: on a slow machine the request to undo may overtake it.
 func (a *agent) stopSetting() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.undone = true
 	if a.stop != nil {
 		a.stop()
 	}

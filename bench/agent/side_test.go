@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -61,6 +64,51 @@ func TestSettingIsUndone(t *testing.T) {
 		if got := readLog(t, file); got != "B undone A" {
 			t.Errorf("asked %t: the commands wrote %q", asked, got)
 		}
+	}
+}
+
+// The agent undoes a side, and leaves, when its conductor is gone and an answer can never be written: a
+// write to a virtio channel waits for the next program that connects.
+func TestSettingIsUndoneWithoutAReader(t *testing.T) {
+	fromConductor, requests := io.Pipe()
+	answers, toConductor := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(context.Background(), fromConductor, toConductor, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	}()
+	file := filepath.Join(t.TempDir(), "log")
+	read, write := bufio.NewScanner(answers), json.NewEncoder(requests)
+	for _, r := range []request{{ID: 1, Do: setUp, Setting: &Setting{Side: "B", Do: "echo begun >>" + file, Undo: "echo undone >>" + file}}, {ID: 2, Do: describe}} {
+		if !read.Scan() { // the greeting, and the answer before
+			t.Fatal(read.Err())
+		}
+		if err := write.Encode(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	requests.Close()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the agent did not leave")
+	}
+	if got := readLog(t, file); got != "begun undone" {
+		t.Errorf("the commands wrote %q", got)
+	}
+}
+
+// A request to undo may overtake the one to set up a side, whose command then does not run.
+func TestSettingAfterUndo(t *testing.T) {
+	c, file, leave := sideAgent(t)
+	if err := c.Undo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.SetUp(t.Context(), Setting{Side: "B", Do: "echo late >>" + file, Undo: "echo undone >>" + file}); err == nil || !strings.Contains(err.Error(), "undone already") {
+		t.Errorf("a side after the end: %v", err)
+	}
+	leave()
+	if got := readLog(t, file); got != "" {
+		t.Errorf("the commands wrote %q", got)
 	}
 }
 

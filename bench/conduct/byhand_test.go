@@ -43,17 +43,24 @@ func newPerson(t *testing.T) *person {
 	w := &p.exchange.Arms[0].Workload
 	w.Engine, w.Seconds, w.Pulled, w.ByHand = engine.Own, 12, true, true
 	p.exchange.Cable = Cable{Move: p.ask, ByHand: true}
+	p.limitRate(t, 0, "a0", "40mbit") // it leaves the processors to tests beside it
 	return p
 }
 
 // TestPulledByHand: the program asks a person to pull the cable, sees the link go down or the traffic
 // stop, asks for it to be plugged in, and sees the traffic come again. The run says how long it stopped.
 func TestPulledByHand(t *testing.T) {
-	p := newPerson(t)
-	p.checkPulled(t)
-	p.down, p.up = "neigh replace 10.98.0.2 dev a0 lladdr 02:00:00:00:00:99 nud permanent", "neigh del 10.98.0.2 dev a0" // no link goes down
-	p.exchange.Arms[0].Workload.Seconds = 18
-	p.checkPulled(t)
+	t.Run("the link goes down", func(t *testing.T) {
+		t.Parallel()
+		newPerson(t).checkPulled(t)
+	})
+	t.Run("no link goes down", func(t *testing.T) {
+		t.Parallel()
+		p := newPerson(t)
+		p.down, p.up = "neigh replace 10.98.0.2 dev a0 lladdr 02:00:00:00:00:99 nud permanent", "neigh del 10.98.0.2 dev a0"
+		p.exchange.Arms[0].Workload.Seconds = 18
+		p.checkPulled(t)
+	})
 }
 
 func (p *person) checkPulled(t *testing.T) {
@@ -78,6 +85,7 @@ func (p *person) checkPulled(t *testing.T) {
 // TestNotPulledByHand: a person who does nothing makes a void run. A person who does not plug the cable
 // in again ends the measurement. Neither waits for longer than its part of the run.
 func TestNotPulledByHand(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.exchange.Arms[0].Workload.Seconds, p.lazy = 8, true
 	run, err := p.runOnce(t, 0)

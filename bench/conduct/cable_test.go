@@ -61,7 +61,9 @@ func TestPulledArms(t *testing.T) {
 // A run pulls the cable while traffic runs, and plugs it in again in any case. If that fails, no
 // more runs are made.
 func TestCablePulledInARun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
+	w.limitRate(t, 0, "a0", "40mbit")
 	w.exchange.Arms[0].Workload.Seconds, w.exchange.Arms[0].Workload.Engine = 10, engine.Own
 	var did []string
 	w.exchange.Arms[0].Workload.Pulled = true

@@ -98,7 +98,7 @@ func (x *Exchange) runTransfer(ctx context.Context, a bench.Arm) (bench.Run, err
 				during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, s.node, task, &f.nodes[i]) })
 			}
 		}
-		if f.relay != nil {
+		if f.relay != nil && f.forwarder == nil {
 			task := agent.Task{Watch: f.relay.relayInterfaces(p.Via), Guests: x.guestsOn(a, f.relay)}
 			during = append(during, func(ctx context.Context) error { return f.receiver.watchedBy(ctx, f.relay, task, &f.relayed) })
 		}
@@ -141,6 +141,9 @@ func (x *Exchange) addTasks(flows []*flow, each []bench.Run) {
 	own := engines{}
 	for i, f := range flows {
 		own[f.sender.Station], own[f.receiver.Station] = each[i].From.CPU.Engine, each[i].To.CPU.Engine
+		if f.forwarder != nil {
+			own[f.relay] = f.relayed.From.CPU.Engine
+		}
 	}
 	for i, f := range flows {
 		own.creditTo(&each[i].From.CPU, f.seenBy(f.sender, &each[i].From, f.nodes[0], &each[i]))

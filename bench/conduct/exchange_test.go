@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,11 @@ import (
 
 // TestMain is an agent when it is called as one.
 func TestMain(m *testing.M) {
-	if len(os.Args) != 2 || os.Args[1] != "agent" {
+	if len(os.Args) < 2 || os.Args[1] != "agent" {
+		flag.Parse()
+		if err := flag.Set("test.parallel", fmt.Sprint(waiters)); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -32,13 +37,6 @@ func TestMain(m *testing.M) {
 	if err := agent.Run(context.Background(), os.Stdin, out, agent.Options{Version: "test", Log: log, Culvertd: os.Getenv(culvertdVariable)}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
-	}
-}
-
-func run(t *testing.T, argv ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v: %s", argv, err, out)
 	}
 }
 
@@ -83,8 +81,9 @@ func newNamespaces(t *testing.T) *world {
 		t.Skip("making network namespaces needs root")
 	}
 	w := &world{netns: make([]string, 2)}
+	name := nameNamespaces("conduct")
 	for i := range w.netns {
-		w.netns[i] = fmt.Sprintf("cvconduct%d-%d", os.Getpid(), i)
+		w.netns[i] = fmt.Sprintf("%s-%d", name, i)
 		run(t, "ip", "netns", "add", w.netns[i])
 		t.Cleanup(func() { run(t, "ip", "netns", "del", w.netns[i]) })
 		w.runIn(t, i, "link", "set", "lo", "up")

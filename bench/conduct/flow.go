@@ -21,6 +21,7 @@ type flow struct {
 	beside           bool         // there are others
 	nodes            [2]bench.Run // the evidence of the sender's and the receiver's nodes, if any
 	relay            *Station     // in the middle; nil where the path has none
+	forwarder        *side        // relay, where an engine there forwards the frames and not the kernel
 	relayed          bench.Run    // the evidence of relay
 }
 
@@ -36,6 +37,9 @@ func (x *Exchange) makeFlow(a bench.Arm, p bench.Path) *flow {
 	f.task.Workload.Reverse = false
 	if i := slices.IndexFunc(x.Stations, func(s *Station) bool { return s.isRelay(p.Via) }); i >= 0 {
 		f.relay = x.Stations[i]
+		if f.relay.isDevice() {
+			f.forwarder = &side{Station: f.relay, end: f.relay.nameEnd(f.relay.Ends[0])}
+		}
 	}
 	return f
 }
@@ -124,6 +128,9 @@ func carryFlows(ctx context.Context, flows []*flow, during ...func(context.Conte
 // finishBoth waits for both sides.
 func (f *flow) finishBoth(ctx context.Context, windows *[2]agent.Window) (sent, received bench.Run, err error) {
 	g, both := errgroup.WithContext(ctx)
+	if f.forwarder != nil {
+		g.Go(func() error { return f.forwarder.finishPart(both, &f.relayed) })
+	}
 	for i, s := range []*side{f.sender, f.receiver} {
 		run := []*bench.Run{&sent, &received}[i]
 		g.Go(func() error {
@@ -141,6 +148,7 @@ func (f *flow) finishBoth(ctx context.Context, windows *[2]agent.Window) (sent, 
 func beginFlows(ctx context.Context, flows []*flow) error {
 	steps := []func(*flow) error{
 		func(f *flow) error { return f.startReceiver(ctx) },
+		func(f *flow) error { return f.startForwarder(ctx) },
 		func(f *flow) error { return f.startSender(ctx) },
 	}
 	if len(flows) > 1 {
@@ -170,7 +178,22 @@ func (f *flow) startReceiver(ctx context.Context) (err error) {
 func (f *flow) startSender(ctx context.Context) (err error) {
 	s, task := f.sender, f.task
 	task.Interface, task.Watch, task.Guests, task.Hold = s.end.Interface, s.watchedInterfaces(s.end, s.siblings), s.guests, f.beside
-	s.part, err = s.Agent.Send(ctx, task, f.receiver.part.Ready())
+	next := f.receiver
+	if f.forwarder != nil {
+		next = f.forwarder
+	}
+	s.part, err = s.Agent.Send(ctx, task, next.part.Ready())
+	return s.wrapError(err)
+}
+
+// startForwarder starts the engine in the middle, if there is one.
+func (f *flow) startForwarder(ctx context.Context) (err error) {
+	s, task := f.forwarder, f.task
+	if s == nil {
+		return nil
+	}
+	task.Interface = s.end.Interface
+	s.part, err = s.Agent.Forward(ctx, task, f.receiver.part.Ready())
 	return s.wrapError(err)
 }
 
@@ -178,8 +201,8 @@ func (f *flow) startSender(ctx context.Context) (err error) {
 func stopFlows(ctx context.Context, flows []*flow) error {
 	var g errgroup.Group
 	for _, f := range flows {
-		for _, s := range []*side{f.sender, f.receiver} {
-			if s.part != nil {
+		for _, s := range []*side{f.sender, f.forwarder, f.receiver} {
+			if s != nil && s.part != nil {
 				g.Go(func() error { return s.stopPart(ctx) })
 			}
 		}

@@ -60,7 +60,7 @@ func TestGuestOfAHost(t *testing.T) {
 func TestRatesOfAGuest(t *testing.T) {
 	guest := tellingStation(t, "n1", `"error":"no culvertd here"`)
 	guest.Host = tellingStation(t, "n1", `"value":{"Lowest":11,"Highest":1000}`)
-	lowest, highest, err := Rates(t.Context(), []*Station{guest}, bench.Path{From: bench.End{Machine: "n1", Name: "s", Interface: "net1"}})
+	lowest, highest, err := (&Crew{Stations: []*Station{guest}}).Rates(t.Context(), bench.Path{From: bench.End{Machine: "n1", Name: "s", Interface: "net1"}})
 	if err != nil || lowest != 11 || highest != 1000 {
 		t.Errorf("%d, %d, %v", lowest, highest, err)
 	}

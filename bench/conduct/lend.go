@@ -1,6 +1,7 @@
 package conduct
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ func (x *Exchange) runLimited(ctx context.Context, a *bench.Arm) (bench.Run, err
 	}
 	s := x.sideOf(senderOf(a, a.Path))
 	long := int(a.Workload.Seconds+a.Workload.Warmup) + int(slack.Seconds())
-	mbps, err := s.nearPF().Agent.Lend(ctx, s.pciAddress(s.end), s.guestName(), uint32(a.Workload.RateLimit), long)
+	culvertd := cmp.Or(s.lender, s.nearPF()).Agent
+	mbps, err := culvertd.Lend(ctx, s.pciAddress(s.end), s.ownerOfVF(), uint32(a.Workload.RateLimit), long)
 	if err != nil {
 		return bench.Run{}, s.wrapError(err)
 	}
@@ -26,11 +28,14 @@ func (x *Exchange) runLimited(ctx context.Context, a *bench.Arm) (bench.Run, err
 	run, err := x.runTransfer(ctx, *a)
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
-	return run, errors.Join(err, s.wrapError(s.nearPF().Agent.GiveBack(back)))
+	return run, errors.Join(err, s.wrapError(culvertd.GiveBack(back)))
 }
 
 // pciAddress returns the PCI address of an end's interface on its machine, or "" if it has none.
 func (s *Station) pciAddress(e bench.End) string {
+	if s.isDevice() {
+		return s.PCI
+	}
 	if pci, passed := s.passed[e.Interface]; passed {
 		return pci
 	}
@@ -43,9 +48,13 @@ func (s *Station) pciAddress(e bench.End) string {
 
 // Rates returns the lowest and the highest max_tx_rate, in Mb/s, that can be lent to the VF where
 // a path begins.
-func Rates(ctx context.Context, stations []*Station, p bench.Path) (lowest, highest int, err error) {
-	s := findStation(stations, p.From)
-	lowest, highest, err = s.nearPF().Agent.Rates(ctx, s.pciAddress(p.From), s.guestName())
+func (c *Crew) Rates(ctx context.Context, p bench.Path) (lowest, highest int, err error) {
+	s := findStation(c.Stations, p.From)
+	lender, err := c.lenderOf(ctx, s)
+	if err != nil {
+		return 0, 0, err
+	}
+	lowest, highest, err = lender.Agent.Rates(ctx, s.pciAddress(p.From), s.ownerOfVF())
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", s.Name, err)
 	}

@@ -86,6 +86,18 @@ func (m *Measurement) onNode(e, other bench.End) bench.End {
 	return e
 }
 
+// overlayDriver returns the driver of the interface by which an overlay's packets leave a path's first
+// machine: the tunnel's, if the overlay has one. It returns "" if that is not known.
+func (m *Measurement) overlayDriver(p bench.Path) string {
+	if slices.Contains(tunnels, p.From.Driver) {
+		return p.From.Driver
+	}
+	if node := m.onNode(p.From, p.To); node.Name != p.From.Name {
+		return node.Driver
+	}
+	return ""
+}
+
 // qdiscLimit returns the rate, in Mb/s, that the queueing disciplines of a sending end pass: those
 // of its interface, of the one interface that carries its frames, and of its node's. 0: all.
 func (m *Measurement) qdiscLimit(a *bench.Arm, ends ...bench.End) (mbps float64) {

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
 	"github.com/culvert-net/culvert/bench/place"
 )
@@ -21,6 +20,9 @@ type Crew struct {
 	mu       sync.Mutex // guards closers while stations are opened
 	closers  []func() error
 	undo     func() error // undoes the sides of an A/B measurement; nil: there are none
+
+	cluster *place.Cluster      // in which openPods has made pods
+	lenders map[string]*Station // beside the culvertd of a node of it, by the node
 }
 
 // Close undoes the sides of an A/B measurement, ends all agents, and takes back what was made for them.
@@ -56,7 +58,7 @@ func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([
 			if err != nil {
 				return err
 			}
-			s, err := c.Add(ctx, pipe, Site{Name: siteName(spec), Pod: spec.Netns != "", VM: spec.VM != ""})
+			s, err := c.Add(ctx, pipe, Site{Name: siteName(spec), Pod: spec.Netns != "", VM: spec.VM != "", PCI: spec.PCI})
 			if err != nil {
 				return fmt.Errorf("open %s: %w", spec, err)
 			}
@@ -76,32 +78,6 @@ func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([
 		}
 	}
 	return opened[:len(specs)], nil
-}
-
-// OpenPods makes pods in a cluster with an agent in each: where traffic starts, and
-// where it stops.
-func (c *Crew) OpenPods(ctx context.Context, cluster place.Cluster) (from, to []*Station, err error) {
-	pods, err := cluster.Open(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	c.closers = append(c.closers, pods.Close)
-	for _, p := range pods.All {
-		site := Site{Name: p.Name, Pod: !p.Host, Cluster: true, Machine: bench.Machine{Name: p.Node}} // a pod has a host name of its own
-		if !p.From && !p.Host {
-			site.Service = pods.Service
-		}
-		s, err := c.Add(ctx, p.Pipe, site)
-		if err != nil {
-			return nil, nil, fmt.Errorf("pod %s: %w", p.Name, err)
-		}
-		if p.From {
-			from = append(from, s)
-		} else {
-			to = append(to, s)
-		}
-	}
-	return from, to, nil
 }
 
 // Add makes a station of an agent at the other end of a pipe.
@@ -137,10 +113,13 @@ func (c *Crew) openBeside(ctx context.Context, spec place.Spec, p place.Program)
 }
 
 // siteName returns a short name: "host" for a machine's own network, else the name of the
-// namespace or the guest.
+// namespace or the guest, or the PCI address of a VF that DPDK drives.
 func siteName(s place.Spec) string {
-	if s.VM != "" {
+	switch {
+	case s.VM != "":
 		return s.VM
+	case s.PCI != "":
+		return s.PCI
 	}
 	if s.Netns == "" {
 		return "host"

@@ -65,6 +65,9 @@ func (o Order) Check() error {
 	if err := o.checkSides(); err != nil {
 		return err
 	}
+	if err := o.checkDevices(); err != nil {
+		return err
+	}
 	switch {
 	case o.Service != "" && (o.Cluster != nil || o.Via != "" || len(o.To) > 1):
 		return fmt.Errorf("--service %s with --cluster, --via or several --to: it leads to one end that is there: name that with one --to", o.Service)
@@ -130,7 +133,7 @@ func (o Order) parseSpecs() (n named, err error) {
 			*side.specs = append(*side.specs, s)
 		}
 	}
-	return n, n.checkDistinct()
+	return n, errors.Join(n.checkDistinct(), n.checkDevices(o.IsOnDevices()))
 }
 
 // checkDistinct returns an error where one network namespace would be two ends.
@@ -162,11 +165,20 @@ type opened struct {
 	via      *Station
 }
 
+// withEngines returns the stations that need the engine: also the one between the ends, if its kernel
+// does not forward.
+func (at opened) withEngines() []*Station {
+	all := slices.Concat(at.from, at.to)
+	if at.via != nil && at.via.isDevice() {
+		all = append(all, at.via)
+	}
+	return all
+}
+
 // openEnds puts an agent at each end of the order.
 func (c *Crew) openEnds(ctx context.Context, o Order, p place.Program) (at opened, err error) {
 	if o.Cluster != nil {
-		at.from, at.to, err = c.OpenPods(ctx, *o.Cluster)
-		return at, err
+		return c.openPods(ctx, *o.Cluster)
 	}
 	n, err := o.parseSpecs()
 	if err != nil {
@@ -239,7 +251,7 @@ func (o Order) choosePaths(stations []*Station, at opened) (paths []bench.Path, 
 		}
 	}
 	if len(paths) == 0 && len(all) > 0 {
-		return nil, "", fmt.Errorf("no path is %q: there is %s", o.Paths, preset.List(all))
+		return nil, "", fmt.Errorf("--path %s: no path is that: there is %s", strings.Join(o.Paths, " --path "), preset.List(all))
 	}
 	return paths, note, nil
 }

@@ -17,6 +17,7 @@ type Site struct {
 	Pod     bool   // a network namespace of its own: a pod's, a container's
 	VM      bool   // a virtual machine; Machine is then its host
 	Cluster bool   // an interface that is no VF belongs to the cluster's default network
+	PCI     string // of the one VF, that DPDK drives; empty: the kernel drives all
 	Machine bench.Machine
 	Ends    []bench.End
 	Service netip.Addr // of a Service that this site alone answers for
@@ -29,14 +30,17 @@ type Site struct {
 // which the two kernels would send to each other, so that traffic takes the same two interfaces
 // in both directions. For a Service there is one more for each path that traffic to it may take.
 func Paths(from, to Site) []bench.Path {
+	if from.isDevice() && to.isDevice() {
+		return devicePath(from, to)
+	}
 	var all []bench.Path
 	for _, there := range to.Ends {
 		i := slices.IndexFunc(from.Ends, func(e bench.End) bool {
 			r, ok := from.Routes[there.Address]
 			return ok && e.Address == r.Source
 		})
-		if i < 0 || to.Routes[from.Ends[i].Address].Source != there.Address {
-			continue
+		if i < 0 || to.Routes[from.Ends[i].Address].Source != there.Address || from.Ends[i].Address == there.Address {
+			continue // a kernel sends what is for its own address to itself
 		}
 		p := bench.Path{From: from.nameEnd(from.Ends[i]), To: to.nameEnd(there)}
 		p.Ends, p.Network, p.Place = nameEnds(from, to), nameNetwork(from, to, p), namePlace(p)

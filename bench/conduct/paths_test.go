@@ -387,6 +387,16 @@ func TestOneWireCountsOnce(t *testing.T) {
 	}
 }
 
+// Two networks that share no pool may give both ends one address. Then each sends to itself, and there is
+// no path.
+func TestEndsWithOneAddress(t *testing.T) {
+	a, b := pod("a", "n1", "p0", ip("10.244.1.5"), ip("10.97.0.2")), pod("b", "n1", "p1", ip("10.244.1.6"), ip("10.97.0.2"))
+	route(&a, &b, ip("10.97.0.2"), ip("10.97.0.2"))
+	if paths := Paths(a, b); len(paths) > 0 {
+		t.Errorf("%+v", paths)
+	}
+}
+
 // Pods on an overlay have the ceiling of their node's wire with the overlay's headers, and two pods of
 // a node have one wire. A pod's own eth0 is not the node's.
 func TestCeilingOfPods(t *testing.T) {
@@ -402,7 +412,7 @@ func TestCeilingOfPods(t *testing.T) {
 		return station(node, name, true, bench.End{Interface: "eth0", MTU: 1450, Driver: "veth", Address: ip(address)})
 	}
 	host := func(node, tunnel, address string) *Station {
-		s := station(node, "host "+node, false, bench.End{Interface: "eth0", MTU: 1500, Address: ip(address)},
+		s := station(node, "host "+node, false, bench.End{Interface: "eth0", MTU: 1500, Driver: "virtio_net", Address: ip(address)},
 			bench.End{Interface: "flannel.1", MTU: 1450, Driver: "vxlan", Uplink: "eth0", Address: ip(tunnel)})
 		s.Machine.Interfaces[0].PCI, s.Machine.Interfaces[0].SpeedMbps, s.Machine.Interfaces[0].QdiscMbps = "0000:00:03.0", 10000, 200
 		return s
@@ -419,6 +429,17 @@ func TestCeilingOfPods(t *testing.T) {
 	m.Arms = []bench.Arm{
 		{Workload: stream, Path: path(m.Stations[0])}, {Workload: stream, Path: path(m.Stations[0]), Also: []bench.Path{path(m.Stations[1])}},
 	}
+	// Without a tunnel the node sends by its NIC.
+	for source, want := range map[string]string{"10.244.1.0": "vxlan", "192.0.2.1": "virtio_net", "192.0.2.9": ""} {
+		m.Stations[3].Routes[ip("10.244.2.5")] = agent.Route{Source: ip(source)}
+		if got := m.overlayDriver(m.Arms[0].Path); got != want {
+			t.Errorf("an overlay that the node sends from %s: %q, want %q", source, got, want)
+		}
+	}
+	if got := m.overlayDriver(bench.Path{From: bench.End{Driver: "geneve"}}); got != "geneve" {
+		t.Errorf("an end that is a tunnel: %q", got)
+	}
+	m.Stations[3].Routes[ip("10.244.2.5")] = agent.Route{Source: ip("10.244.1.0")}
 	m.setCeilings(upTo(len(m.Arms)))
 	for _, a := range m.Arms {
 		if want := 10 * 1398.0 / 1538; math.Abs(a.CeilingGbps-want) > 1e-4 || a.QdiscMbps != 200 || a.Path.From.Interface != "eth0" || a.Path.From.Name != "a" {

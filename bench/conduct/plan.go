@@ -56,14 +56,21 @@ func (c *Crew) planHere(ctx context.Context, m *Measurement, o Order, at opened)
 	plan, err := o.planPresets(preset.Here{
 		Paths: paths,
 		Cable: m.Cable.Move != nil, ByHand: m.Cable.ByHand, Service: o.Service != "",
-		Lacks: func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
-		Rates: func(p bench.Path) (lowest, highest int, err error) { return Rates(ctx, c.Stations, p) },
+		Lacks:   func(engine string) string { return Lacks(at.withEngines(), engine) },
+		Overlay: m.overlayDriver,
+		Rates:   func(p bench.Path) (lowest, highest int, err error) { return c.Rates(ctx, p) },
 	})
+	apart := o.noteNetworks(paths)
+	if err != nil && apart != "" {
+		err = fmt.Errorf("%w; %s", err, apart)
+	}
 	if err != nil {
 		return plan, err
 	}
-	if unmanaged != "" {
-		plan.Notes = append(plan.Notes, unmanaged)
+	for _, note := range []string{unmanaged, apart} {
+		if note != "" {
+			plan.Notes = append(plan.Notes, note)
+		}
 	}
 	plan.Notes = append(plan.Notes, notePorts(c.Stations)...)
 	return plan, nil
@@ -160,6 +167,14 @@ func (m *Measurement) Takes() time.Duration {
 	return round * time.Duration(rounds)
 }
 
+// nameAddress returns an end's address, or, of a VF that DPDK drives, the machine on which it is.
+func nameAddress(e bench.End) string {
+	if !e.Address.IsValid() {
+		return "on " + e.Machine
+	}
+	return e.Address.String()
+}
+
 // Announce says what will be measured, and what will not.
 func (m *Measurement) Announce() {
 	p, took, hint := m.Progress, m.Takes(), ""
@@ -182,7 +197,7 @@ func (m *Measurement) Announce() {
 			if path.Service.IsValid() {
 				through = fmt.Sprintf(", by %s, replaced %s", path.Service, path.Replaced)
 			}
-			p.Say("  %s: %s, %s %s to %s %s%s", a.Name, Title(path), path.From.Name, path.From.Address, path.To.Name, path.To.Address, through)
+			p.Say("  %s: %s, %s %s to %s %s%s", a.Name, Title(path), path.From.Name, nameAddress(path.From), path.To.Name, nameAddress(path.To), through)
 			if s := path.Mismatch(); s != "" {
 				p.Say("  take care: %s", s)
 			}

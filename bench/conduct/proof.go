@@ -26,6 +26,9 @@ func Proof(arm bench.Arm, run bench.Run) string {
 			return why
 		}
 	}
+	if why := checkPorts(arm, run); why != "" {
+		return why
+	}
 	for i, one := range run.Each() {
 		if one.Via != nil {
 			ends = append(ends, end{End: bench.End{Name: arm.Paths()[i].Via.Name}, seen: *one.Via})
@@ -47,9 +50,12 @@ func relayEnds(arm bench.Arm, run bench.Run) (all []end) {
 		if i >= len(each) || each[i].Via == nil || p.Via.In == "" || p.Via.Out == "" {
 			continue
 		}
-		claimed := claimOf(arm.Workload, each[i], p)
-		for name, sends := range map[string]bool{p.Via.In: arm.Workload.Reverse, p.Via.Out: !arm.Workload.Reverse} {
-			all = append(all, end{bench.End{Machine: p.Via.Machine, Name: p.Via.Name, Interface: name}, *each[i].Via, sends, claimed})
+		claimed := claimWithLoad(arm.Workload, each[i], p)
+		for _, side := range []struct { // a router may have one interface for both
+			name  string
+			sends bool
+		}{{p.Via.In, arm.Workload.Reverse}, {p.Via.Out, !arm.Workload.Reverse}} {
+			all = append(all, end{bench.End{Machine: p.Via.Machine, Name: p.Via.Name, Interface: side.name}, *each[i].Via, side.sends, claimed})
 		}
 	}
 	return all
@@ -190,7 +196,7 @@ func (e end) findExcess(b bound) string {
 			switch {
 			case onPath && b.known:
 				why = d.counted.beyond(d.most, b.slack(seconds), seconds)
-			case i.Role != "path":
+			case i.Role == "other":
 				why = d.counted.beyond(most{}, b.elsewhere(seconds), 0)
 			}
 			switch {

@@ -83,36 +83,37 @@ func (w *world) goodRunOver(t *testing.T, x *wiretap, arm int) (bench.Run, tally
 // wire itself measured of the same questions. A connection takes two round trips.
 func TestRoundTripsOfAKnownDelay(t *testing.T) {
 	const delay = 20 * time.Millisecond
-	w, x := newWiredWorld(t, delay, nil)
-	for _, c := range []struct {
-		ask   string
-		trips float64
-	}{{"udp", 1}, {"tcp", 1}, {"connect", 2}} {
-		w.askOver(t, preset.Question{Ask: c.ask, Rate: 40, Streams: 8, DSCP: 46}, 1)
-		least := c.trips * 2 * float64(delay.Microseconds())
-		ratio := w.coverageOver(t, x, 0, func(run bench.Run, tally tallyOfWire) float64 {
-			if run.Delays.Min < 0.999*least || run.Packets == 0 { // a histogram has three digits
-				t.Errorf("%s: the shortest of %d took %g us, and the wire alone %g", c.ask, run.Packets, run.Delays.Min, least)
+	for ask, trips := range map[string]float64{"udp": 1, "tcp": 1, "connect": 2} {
+		t.Run(ask, func(t *testing.T) {
+			t.Parallel()
+			w, x := newWiredWorld(t, delay, nil)
+			w.askOver(t, preset.Question{Ask: ask, Rate: 40, Streams: 8, DSCP: 46}, 1)
+			least := trips * 2 * float64(delay.Microseconds())
+			ratio := w.coverageOver(t, x, 0, func(run bench.Run, tally tallyOfWire) float64 {
+				if run.Delays.Min < 0.999*least || run.Packets == 0 { // a histogram has three digits
+					t.Errorf("the shortest of %d took %g us, and the wire alone %g", run.Packets, run.Delays.Min, least)
+				}
+				if asked, answered := tally.classes[0][46], tally.classes[1][46]; asked < int(run.Packets) || answered < int(run.Packets) {
+					t.Errorf("%d questions and %d answers of %d have the DSCP", asked, answered, run.Packets)
+				}
+				of := tally.tripMicros()
+				if ask == "tcp" { // the wire sees no questions in a stream
+					of = least
+				}
+				return run.Delays.P50 / of
+			})
+			t.Logf("the median is %.3f (%.3f to %.3f) of what the wire measured", ratio.Value, ratio.Low, ratio.High)
+			if ratio.Low > 1.25 || ratio.High < 0.99 {
+				t.Errorf("the median round trip is %.2f to %.2f of what the wire measured", ratio.Low, ratio.High)
 			}
-			if asked, answered := tally.classes[0][46], tally.classes[1][46]; asked < int(run.Packets) || answered < int(run.Packets) {
-				t.Errorf("%s: %d questions and %d answers of %d have the DSCP", c.ask, asked, answered, run.Packets)
-			}
-			of := tally.tripMicros()
-			if c.ask == "tcp" { // the wire sees no questions in a stream
-				of = least
-			}
-			return run.Delays.P50 / of
 		})
-		t.Logf("%s: the median is %.3f (%.3f to %.3f) of what the wire measured", c.ask, ratio.Value, ratio.Low, ratio.High)
-		if ratio.Low > 1.25 || ratio.High < 0.99 {
-			t.Errorf("%s: the median round trip is %.2f to %.2f of what the wire measured", c.ask, ratio.Low, ratio.High)
-		}
 	}
 }
 
 // A wire that drops one question in forty: all of these are lost, and no other, and each counts with
 // the second after which the sender gives up.
 func TestQuestionsOfAKnownLoss(t *testing.T) {
+	t.Parallel()
 	const one = 40
 	w, x := newWiredWorld(t, 0, func(d datagram) bool {
 		return d.from == 0 && d.hasSequence && d.payload != ticketBytes && d.sequence%one == one/2
@@ -141,6 +142,7 @@ func TestQuestionsOfAKnownLoss(t *testing.T) {
 // A wire that drops every tenth datagram, of a known size and class, from a known number of streams:
 // the figures are those of the wire.
 func TestDatagramsOfAKnownLoss(t *testing.T) {
+	t.Parallel()
 	n := 0
 	w, x := newWiredWorld(t, 0, func(d datagram) bool {
 		if d.from == 1 || d.tcp || d.payload == ticketBytes {
@@ -179,9 +181,6 @@ func payloadOf(mbps float64) float64 { return mbps / 1e3 * (1500 - 52) / 1514 }
 // Token buckets of known rates in each direction: the medians cover the rates, in one direction, in
 // the other and in both at once. A rate below is kept.
 func TestThroughputOfAKnownRate(t *testing.T) {
-	w := newWorld(t)
-	w.limitRate(t, 0, "a0", "40mbit")
-	w.limitRate(t, 1, "a1", "20mbit")
 	there, back := payloadOf(40), payloadOf(20)
 	for _, c := range []struct {
 		name string
@@ -194,25 +193,31 @@ func TestThroughputOfAKnownRate(t *testing.T) {
 		{"at a rate", preset.Question{Rate: 10}, []float64{0.010}},
 		{"udp at a rate", preset.Question{Send: "udp", Rate: 10}, []float64{0.010}},
 	} {
-		w.askOver(t, c.Question, 1)
-		var each [][]float64
-		total := w.coverage(t, 0, func(run bench.Run) float64 {
-			var shares []float64
-			for _, s := range run.Shares {
-				shares = append(shares, s.Gbps)
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.limitRate(t, 0, "a0", "40mbit")
+			w.limitRate(t, 1, "a1", "20mbit")
+			w.askOver(t, c.Question, 1)
+			var each [][]float64
+			total := w.coverage(t, 0, func(run bench.Run) float64 {
+				var shares []float64
+				for _, s := range run.Shares {
+					shares = append(shares, s.Gbps)
+				}
+				each = append(each, shares)
+				return run.Gbps
+			})
+			t.Logf("%.5f Gb/s (%.5f to %.5f), want %v", total.Value, total.Low, total.High, c.want)
+			checkCovers(t, c.name, total, c.want[0])
+			for i, want := range c.want[1:] {
+				var share []float64
+				for _, s := range each {
+					share = append(share, s[i])
+				}
+				checkCovers(t, c.name, intervalOf(share), want)
 			}
-			each = append(each, shares)
-			return run.Gbps
 		})
-		t.Logf("%s: %.5f Gb/s (%.5f to %.5f), want %v", c.name, total.Value, total.Low, total.High, c.want)
-		checkCovers(t, c.name, total, c.want[0])
-		for i, want := range c.want[1:] {
-			var share []float64
-			for _, s := range each {
-				share = append(share, s[i])
-			}
-			checkCovers(t, c.name, intervalOf(share), want)
-		}
 	}
 }
 
@@ -242,6 +247,7 @@ func checkCovers(t *testing.T, name string, is bench.Interval, want float64) {
 // A load is the asked part of the throughput that was found, and its traffic is no other's: the run
 // counts. A load of a path whose throughput is not known makes void runs.
 func TestLoadOfAKnownRate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.limitRate(t, 0, "a0", "40mbit")
 	w.askOver(t, preset.Question{Ask: "udp", Rate: 200, Loads: []int{50}}, 1)

@@ -118,6 +118,9 @@ func addWholes(ctx context.Context, each []bench.Run, before [][]tallied) error 
 			to = append(to, &each[i].Via.Whole)
 		}
 		for j, t := range before[i][:min(len(to), len(before[i]))] {
+			if t.isDevice() { // its engine has counted
+				continue
+			}
 			g.Go(func() (err error) {
 				*to[j], err = t.readRise(ctx)
 				return err

@@ -221,8 +221,8 @@ func (s *sides) describePlaces(ctx context.Context, stations []*Station, arms []
 	var g errgroup.Group
 	for _, b := range s.beside {
 		g.Go(func() error {
-			d, err := b.Agent.Describe(ctx)
-			b.Machine = d.Machine
+			d, err := b.Agent.Describe(ctx, "")
+			b.Machine, b.Ends = d.Machine, d.Ends
 			if err == nil {
 				b.Routes, err = b.Agent.Routes(ctx, endAddresses(arms))
 			}
@@ -234,7 +234,7 @@ func (s *sides) describePlaces(ctx context.Context, stations []*Station, arms []
 	}
 	machines = Machines(stations, arms)
 	for _, b := range s.beside {
-		machines = addNICs(machines, b.Machine)
+		machines = addNICs(machines, b)
 	}
 	for _, station := range slices.Concat(stations, s.beside) {
 		for _, to := range endAddresses(arms) {
@@ -265,17 +265,17 @@ func describeRoute(r agent.Route) string {
 	return said + " from " + r.Source.String()
 }
 
-// addNICs adds to a machine the NICs and tunnels of its own network. Other interfaces there, such as
-// veths, come and go.
-func addNICs(machines []bench.Machine, own bench.Machine) []bench.Machine {
-	at := slices.IndexFunc(machines, func(m bench.Machine) bool { return m.Name == own.Name })
+// addNICs adds to a machine the NICs and tunnels of its own network, which the station sees. Other
+// interfaces there come and go: veths, and VFs, of which a PF has up to 64.
+func addNICs(machines []bench.Machine, own *Station) []bench.Machine {
+	at := slices.IndexFunc(machines, func(m bench.Machine) bool { return m.Name == own.Machine.Name })
 	if at < 0 {
 		return machines
 	}
 	m := &machines[at]
-	for _, i := range own.Interfaces {
+	for _, i := range own.Machine.Interfaces {
 		known := slices.ContainsFunc(m.Interfaces, func(o bench.Interface) bool { return o.Name == i.Name })
-		if !known && (i.PCI != "" || slices.Contains(tunnels, i.Driver)) {
+		if !known && !own.isIdle(i.Name, nil) && (i.PCI != "" || slices.Contains(tunnels, i.Driver)) {
 			m.Interfaces = append(slices.Clone(m.Interfaces), i)
 		}
 	}

@@ -29,6 +29,8 @@ func (o Order) checkSides() error {
 		return errors.New("--ab takes two commands, one for each side: --ab 'COMMAND-A' 'COMMAND-B'")
 	case !slices.Contains(Places, cmp.Or(o.ABOn, Places[0])):
 		return fmt.Errorf("--ab-on %q: take %s", o.ABOn, strings.Join(Places, ", "))
+	case o.Cluster != nil && cmp.Or(o.ABOn, Places[0]) != Places[0]:
+		return fmt.Errorf("--ab-on %s with --cluster: the image of the pods has no shell: take --ab-on here, where a command may use kubectl, or ssh to a node", o.ABOn)
 	}
 	return nil
 }
@@ -114,6 +116,11 @@ func (c *Crew) openMachines(ctx context.Context, s *sides, o Order, p place.Prog
 		return err
 	}
 	specs := slices.Concat(n.from, n.to, n.via)
+	for _, spec := range specs {
+		if spec.VM != "" { // Open has a station on its host
+			specs = append(specs, spec.Host())
+		}
+	}
 	for _, spec := range specs {
 		host := spec.Host()
 		if spec.VM != "" || spec.Netns == "" || slices.Contains(specs, host) { // there is a station

@@ -101,6 +101,25 @@ func TestArmsArePaired(t *testing.T) {
 	}
 }
 
+// A side's description of a machine has the NICs and tunnels of the machine's own network, and not the
+// VFs that are free there, nor veths.
+func TestNICsOfASide(t *testing.T) {
+	free := 3
+	own := &Station{Site: Site{Name: "x/n1", Machine: bench.Machine{Name: "n1", Interfaces: []bench.Interface{
+		{Name: "enp1s0", PCI: "0000:01:00.0", Driver: "igb"}, {Name: "enp1s0v3", PCI: "0000:01:10.6", Driver: "igbvf"}, {Name: "vx0", Driver: "vxlan"}, {Name: "veth0", Driver: "veth"},
+	}}, Ends: []bench.End{{Interface: "enp1s0", Driver: "igb"}, {Interface: "enp1s0v3", Driver: "igbvf", VF: &free}, {Interface: "vx0", Driver: "vxlan"}, {Interface: "veth0", Driver: "veth"}}}}
+	var names []string
+	for _, i := range addNICs([]bench.Machine{{Name: "n1", Interfaces: []bench.Interface{{Name: "net1"}}}}, own)[0].Interfaces {
+		names = append(names, i.Name)
+	}
+	if got := strings.Join(names, " "); got != "net1 enp1s0 vx0" {
+		t.Errorf("the machine has %s", got)
+	}
+	if got := own.nameInFull(); got != "x/n1" {
+		t.Error(got)
+	}
+}
+
 // routed makes two pods, each behind a node of its own, as four network namespaces. The nodes are
 // joined by a link, and by a VXLAN tunnel over it. It returns the namespaces: pod, node, node, pod.
 func routed(t *testing.T) (names [4]string) {
@@ -108,8 +127,9 @@ func routed(t *testing.T) (names [4]string) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")
 	}
+	name := nameNamespaces("sides")
 	for i := range names {
-		names[i] = fmt.Sprintf("cvsides%d-%d", os.Getpid(), i)
+		names[i] = fmt.Sprintf("%s-%d", name, i)
 		run(t, "ip", "netns", "add", names[i])
 		t.Cleanup(func() { run(t, "ip", "netns", "del", names[i]) })
 	}
@@ -168,6 +188,7 @@ func steady(m *Measurement) {
 // sides replace one route on each node, and the pods keep their MTU. The result has both routes, and
 // the first is there again at the end.
 func TestEncapsulation(t *testing.T) {
+	t.Parallel()
 	ns := routed(t)
 	log := filepath.Join(t.TempDir(), "log")
 	route := func(side, hop string) string {
@@ -216,6 +237,7 @@ func TestEncapsulation(t *testing.T) {
 // TestSameSides compares a path with itself by a workload of a fixed rate: no loss of 5 % is there, and
 // none is found. A busy machine can make figures scatter by a tenth and more.
 func TestSameSides(t *testing.T) {
+	t.Parallel()
 	ns := routed(t)
 	o := Order{
 		From: []string{"netns:" + ns[0]}, To: []string{"netns:" + ns[1]}, AB: []string{"true", "true"}, ABOn: "from", Limits: Limits{Rough: true},
@@ -240,6 +262,7 @@ func TestSameSides(t *testing.T) {
 // TestLostPath: a side whose path does not come back ends the measurement with the reason, and what
 // was set up is undone. The commands run in the network namespace of an end, where the interface is.
 func TestLostPath(t *testing.T) {
+	t.Parallel()
 	ns := routed(t)
 	m, crew, err := sidesOf(t, Order{
 		From: []string{"netns:" + ns[0]}, To: []string{"netns:" + ns[1]}, ABOn: "from", ABUndo: "ip link set eth0 mtu 1450",
@@ -263,4 +286,29 @@ func TestLostPath(t *testing.T) {
 		t.Error(err)
 	}
 	run(t, "ip", "netns", "exec", ns[0], "sh", "-c", "test $(cat /sys/class/net/eth0/mtu) = 1430")
+}
+
+// TestGuestsHostRunsOnce: with --ab-on nodes a command runs once on a machine that has a guest and
+// another end, and with --ab-on from in the guest. A network namespace with a shell stands in for the
+// guest.
+func TestGuestsHostRunsOnce(t *testing.T) {
+	t.Parallel()
+	ns := routed(t)
+	for on, want := range map[string]string{"nodes": "A B A", "from": "guest A guest B guest A"} {
+		log := filepath.Join(t.TempDir(), "log")
+		say := `ip -o address show to 10.96.0.2 | grep -q . && printf 'guest ' >>` + log + "; echo $CULVERT_SIDE >>" + log
+		_, crew, err := sidesOf(t, Order{
+			From: []string{"host,vm=db1,by=ip netns exec " + ns[0] + " sh"}, To: []string{"netns:" + ns[1]}, ABOn: on, AB: []string{say, say}, Limits: Limits{Rough: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := crew.Close(); err != nil {
+			t.Error(err)
+		}
+		made, err := os.ReadFile(log)
+		if got := strings.Join(strings.Fields(string(made)), " "); err != nil || got != want {
+			t.Errorf("--ab-on %s: the commands wrote %q, want %q: %v", on, got, want, err)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ type Station struct {
 	carriers map[string][]string // for each interface, the others that may carry its frames
 	passed   map[string]string   // of a virtual machine: the PCI addresses that its VFs have on its host
 
+	namespace string   // of a pod in a cluster
+	lender    *Station // of a pod in a cluster: beside the culvertd of its node, once it was asked for
+
 	// outside is the port of the VF that the order names, and outsideIndex the VF's index.
 	outside      string
 	outsideIndex int
@@ -40,7 +44,7 @@ func Meet(ctx context.Context, stations []*Station) error {
 	var asked errgroup.Group
 	for _, s := range stations {
 		asked.Go(func() error {
-			d, err := s.Agent.Describe(ctx)
+			d, err := s.Agent.Describe(ctx, s.PCI)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
@@ -145,14 +149,6 @@ func (s *Station) nearPF() *Station {
 	return s
 }
 
-// guestName returns the name of the virtual machine on its host, or "" for another station.
-func (s *Station) guestName() string {
-	if s.Host == nil {
-		return ""
-	}
-	return s.Name
-}
-
 // kernelName returns the name of the machine or guest whose kernel the station is on. Each has a
 // clock and processors of its own.
 func (s *Station) kernelName() string {
@@ -163,7 +159,12 @@ func (s *Station) kernelName() string {
 }
 
 // nameInFull names the station and its machine.
-func (s *Station) nameInFull() string { return s.Name + " on " + s.Machine.Name }
+func (s *Station) nameInFull() string {
+	if path.Base(s.Name) == s.Machine.Name { // the machine's own network, as the order names it
+		return s.Name
+	}
+	return s.Name + " on " + s.Machine.Name
+}
 
 // otherAddresses returns the addresses of all stations but one, with those of their Services.
 func otherAddresses(stations []*Station, but *Station) []netip.Addr {
@@ -228,6 +229,11 @@ func Machines(stations []*Station, arms []bench.Arm) []bench.Machine {
 			all = append(all, m)
 			continue
 		}
+		if s.isDevice() { // another VF of the machine may have its PF too
+			m.Interfaces = slices.DeleteFunc(m.Interfaces, func(i bench.Interface) bool {
+				return slices.ContainsFunc(all[at].Interfaces, func(o bench.Interface) bool { return o.Name == i.Name })
+			})
+		}
 		all[at].Interfaces = slices.Concat(all[at].Interfaces, m.Interfaces)
 	}
 	return all
@@ -261,6 +267,9 @@ func findStation(stations []*Station, e bench.End) *Station {
 // the others of its network namespace, with an address or without. It leaves out siblings, and
 // the interfaces that carry the end's frames, since those may carry other frames as well.
 func (s *Station) watchedInterfaces(end bench.End, siblings []string) []evidence.Watched {
+	if s.isDevice() { // its engine counts
+		return nil
+	}
 	all := []evidence.Watched{{Interface: end.Interface, Role: "path"}}
 	also := slices.Concat(strings.Split(end.Uplink, "+"), siblings, s.carriers[end.Interface])
 	for _, e := range s.Ends {

@@ -215,3 +215,23 @@ func TestDrops(t *testing.T) {
 		}
 	}
 }
+
+// A router may receive and send by one interface. All of the run's frames are in both of its counters.
+func TestProofOfARouterWithOneInterface(t *testing.T) {
+	const frames = 130_000
+	arm := bench.Arm{Workload: bench.Workload{Kind: bench.Packets, Size: 64, Sources: 4096}, Path: bench.Path{
+		From: bench.End{Machine: "n1", Name: "a", Interface: "net1"}, To: bench.End{Machine: "n2", Name: "b", Interface: "net1"},
+		Via: bench.Relay{Machine: "n1", Name: "r", How: bench.Routes, In: "net1", Out: "net1"},
+	}}
+	for foreign, want := range map[uint64]string{0: "", 2 * frames: "net1 of r received"} {
+		via := countingEnd(bench.Counters{Interface: "net1", Role: "path", RxBytes: 64 * (frames + foreign), RxPackets: frames + foreign, TxBytes: 64 * frames, TxPackets: frames})
+		run := bench.Run{
+			Seconds: 1, Packets: frames, Totals: bench.Totals{Sent: frames, Arrived: frames}, Via: &via,
+			From: countingEnd(bench.Counters{Interface: "net1", Role: "path", TxBytes: 64 * frames, TxPackets: frames}),
+			To:   countingEnd(bench.Counters{Interface: "net1", Role: "path", RxBytes: 64 * frames, RxPackets: frames}),
+		}
+		if why := Proof(arm, run); (why == "") != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("%d frames of others: %q, want %q", foreign, why, want)
+		}
+	}
+}

@@ -15,6 +15,9 @@ const (
 	Iperf2 = "iperf2"
 	Pktgen = "pktgen" // the kernel's packet generator
 	Ping   = "ping"
+	// Testpmd is DPDK's program for tests (dpdk-testpmd). It drives a VF by itself, without the
+	// kernel.
+	Testpmd = "testpmd"
 )
 
 // Engine describes a way to make traffic.
@@ -33,6 +36,9 @@ type Engine struct {
 	// Held is set where a sender that is ready waits for the conductor's signal, so that several
 	// begin together.
 	Held bool
+	// Bypasses is set where the engine drives the NIC without the kernel: an end is a PCI device, and
+	// no other engine can take its place.
+	Bypasses bool
 	// ToMAC is set where frames have the receiver's own MAC address, which no router takes.
 	ToMAC bool
 }
@@ -45,6 +51,7 @@ func Engines() []Engine {
 		{Name: Iperf2, Kinds: []bench.Kind{bench.Stream}, Program: "iperf", Package: "iperf", Task: "iperf"},
 		{Name: Pktgen, Kinds: []bench.Kind{bench.Packets}, Task: "kpktgend_", SenderOnly: true, ToMAC: true},
 		{Name: Ping, Kinds: []bench.Kind{bench.Echo}, Program: "ping", Package: "iputils-ping", SenderOnly: true},
+		{Name: Testpmd, Kinds: []bench.Kind{bench.Packets}, Program: "dpdk-testpmd", Package: "dpdk-dev", Task: "dpdk-testpmd", Bypasses: true},
 	}
 }
 

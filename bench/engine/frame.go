@@ -110,6 +110,9 @@ func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 	return f, nil
 }
 
+// ManySources returns the IPv4 addresses that a workload with many sources sends from.
+func ManySources() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
+
 // makeUp puts addresses for measurements in a frame (RFC 2544's 198.18.0.0/15, RFC
 // 5180's 2001:2::/48).
 func (f *frames) makeUp(source []byte) {
@@ -117,7 +120,7 @@ func (f *frames) makeUp(source []byte) {
 		copy(source, netip.MustParseAddr("2001:2::").AsSlice())
 		return
 	}
-	copy(source, netip.MustParseAddr("198.18.0.0").AsSlice())
+	copy(source, ManySources().Addr().AsSlice())
 }
 
 // sourceAddress returns the frame's source address.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // Reader reads a machine's files. The zero one reads those of the machine it runs on.
@@ -99,7 +100,7 @@ func (r Reader) ReadCounters(watched []Watched) ([]bench.Counters, error) {
 	for _, w := range watched {
 		c, ok := all[w.Interface]
 		if !ok {
-			return nil, fmt.Errorf("interface %s is not in this network namespace: it has %v", w.Interface, slices.Sorted(maps.Keys(all)))
+			return nil, fmt.Errorf("interface %s is not in this network namespace: it has %s", w.Interface, excerpt.Join(slices.Sorted(maps.Keys(all))))
 		}
 		c.Role = w.Role
 		links = append(links, c)

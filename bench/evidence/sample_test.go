@@ -132,7 +132,7 @@ func TestQueuesUntil(t *testing.T) {
 
 func TestInterfaceGone(t *testing.T) {
 	_, err := writeTree(t, "after.txtar").Sample([]Watched{{"net2", "path"}})
-	if err == nil || err.Error() != "interface net2 is not in this network namespace: it has [eth0 net1]" {
+	if err == nil || err.Error() != "interface net2 is not in this network namespace: it has eth0, net1" {
 		t.Error(err)
 	}
 }

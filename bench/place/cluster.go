@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/program"
 )
 
@@ -25,23 +26,47 @@ import (
 // supports every way in which clusters authenticate.
 type Cluster struct {
 	Kubectl []string // the program, with flags such as --context
-	// Namespace has the pods in the pod network. System has the pods in a node's own network and
-	// PID namespace. A user who may exec into the latter is root on the node, so they are in
-	// culvertd's namespace.
-	Namespace, System string
+	// System is the namespace of the pods in a node's own network and PID namespace. A user who may
+	// exec into one of these is root on the node, so they are in culvertd's namespace.
+	System string
 
-	Network  string // of the VFs: a NetworkAttachmentDefinition's name; empty for none
 	Image    string // with the program culvert-bench; empty for that of culvertd
-	From, To string // nodes
+	From, To Seat
+	// Via is the node of a third pod, which has a VF of From's and one of To's network, and is in
+	// From's namespace; empty for none.
+	Via string
 }
+
+// Seat is the place of a pod in the pod network.
+type Seat struct {
+	Node, Namespace string
+	Network         string // of its VF: a NetworkAttachmentDefinition's name; empty for none
+}
+
+// The interfaces that a pod in the middle has of From's and To's network, and any other pod of its own.
+const (
+	ViaIn, ViaOut = "net1", "net2"
+	EndInterface  = "net1"
+)
 
 // Pod is a pod that Open made, with the pipe to its agent.
 type Pod struct {
 	Name, Namespace, Node string
 	Host                  bool // it is in the node's own network
-	From                  bool // traffic starts in it
+	Role                  Role
+	Networks              string // of its VFs, as its annotation has them
 	Pipe                  *Pipe
 }
+
+// Role is the part of a pod in a measurement.
+type Role string
+
+// The roles.
+const (
+	Starts  Role = "from" // traffic starts in it
+	Stops   Role = "to"
+	Between Role = "via" // traffic goes through it, or it is in the own network of the node of that pod
+)
 
 // Pods are those of one measurement.
 type Pods struct {
@@ -145,8 +170,8 @@ func (p *Pods) createPod(ctx context.Context, pod Pod) error {
 
 // createService makes the Service that leads to the pod where traffic ends.
 func (p *Pods) createService(ctx context.Context) (state, error) {
-	taken := p.note(p.cluster.Namespace, "service/"+p.serviceName())
-	service, err := p.cluster.createObject(ctx, p.cluster.Namespace, p.serviceManifest(time.Now()))
+	taken := p.note(p.cluster.To.Namespace, "service/"+p.serviceName())
+	service, err := p.cluster.createObject(ctx, p.cluster.To.Namespace, p.serviceManifest(time.Now()))
 	if isTaken(err) {
 		taken()
 	}
@@ -179,23 +204,36 @@ func isRefusal(err error) bool {
 	return (strings.Contains(said, "forbidden") || strings.Contains(said, "denied")) && !strings.Contains(said, "not yet ready")
 }
 
-// wantedPods returns the pods to make, on one node or two.
+// wantedPods returns the pods to make, on one to three nodes. Each node has one pod in its own network.
 func (p *Pods) wantedPods() []Pod {
 	c, name := p.cluster, "culvert-bench-"+p.run
 	all := []Pod{
-		{Name: name + "-from", Namespace: c.Namespace, Node: c.From, From: true},
-		{Name: name + "-to", Namespace: c.Namespace, Node: c.To},
-		{Name: name + "-to-host", Namespace: c.System, Node: c.To, Host: true},
+		{Name: name + "-from", Namespace: c.From.Namespace, Node: c.From.Node, Role: Starts, Networks: c.From.Network},
+		{Name: name + "-to", Namespace: c.To.Namespace, Node: c.To.Node, Role: Stops, Networks: c.To.Network},
+		{Name: name + "-to-host", Namespace: c.System, Node: c.To.Node, Role: Stops, Host: true},
 	}
-	if c.From != c.To {
-		all = append(all, Pod{Name: name + "-from-host", Namespace: c.System, Node: c.From, Host: true, From: true})
+	if c.From.Node != c.To.Node {
+		all = append(all, Pod{Name: name + "-from-host", Namespace: c.System, Node: c.From.Node, Role: Starts, Host: true})
+	}
+	if c.Via == "" {
+		return all
+	}
+	networks := fmt.Sprintf("%s/%s@%s,%s/%s@%s", c.From.Namespace, c.From.Network, ViaIn, c.To.Namespace, c.To.Network, ViaOut)
+	all = append(all, Pod{Name: name + "-via", Namespace: c.From.Namespace, Node: c.Via, Role: Between, Networks: networks})
+	if c.Via != c.From.Node && c.Via != c.To.Node {
+		all = append(all, Pod{Name: name + "-via-host", Namespace: c.System, Node: c.Via, Role: Between, Host: true})
 	}
 	return all
 }
 
 // listNamespaces returns the namespaces of the pods, each once.
-func (c Cluster) listNamespaces() []string {
-	return slices.Compact([]string{c.Namespace, c.System})
+func (c Cluster) listNamespaces() (names []string) {
+	for _, name := range []string{c.From.Namespace, c.To.Namespace, c.System} {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // inEach calls f for each of the namespaces at the same time, and joins the errors.
@@ -241,8 +279,12 @@ func (c Cluster) createObject(ctx context.Context, namespace string, o object) (
 
 // startAgent starts the agent in a pod. When the connection breaks, its input ends.
 func (c Cluster) startAgent(ctx context.Context, pod Pod) (*Pipe, error) {
-	args := c.kubectlArgs(pod.Namespace, "exec", "--stdin", "--quiet", pod.Name, "--", program.Bench, "agent")
-	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), c.Kubectl[0], args...), func() error { return nil })
+	return c.execAgent(ctx, pod.Namespace, pod.Name)
+}
+
+func (c Cluster) execAgent(ctx context.Context, namespace, pod string, flags ...string) (*Pipe, error) {
+	args := slices.Concat([]string{"exec", "--stdin", "--quiet", pod, "--", program.Bench, "agent"}, flags)
+	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), c.Kubectl[0], c.kubectlArgs(namespace, args...)...), func() error { return nil })
 }
 
 // waitReady waits until all pods are ready.
@@ -427,7 +469,7 @@ func (c Cluster) kubectlFor(ctx context.Context, bound time.Duration, namespace 
 		return nil, fmt.Errorf("%w: a cluster is reached by kubectl: install it", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("kubectl %s: %w: %s", args[0], cmp.Or(context.Cause(ctx), err), said)
+		return nil, fmt.Errorf("kubectl %s: %w: %s", args[0], cmp.Or(context.Cause(ctx), err), excerpt.WithoutLogLines(said.String()))
 	}
 	return out, nil
 }

@@ -88,7 +88,7 @@ exec %s --kubeconfig %s "$@"
 	for _, namespace := range []string{"default", "culvert-system"} {
 		s.Must(http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}")
 	}
-	return &world{s, Cluster{Kubectl: []string{dir + "/kubectl"}, Namespace: "default", System: "culvert-system", Network: "vfs", Image: "culvert:test", From: "n1", To: "n2"}}
+	return &world{s, Cluster{Kubectl: []string{dir + "/kubectl"}, System: "culvert-system", Image: "culvert:test", From: Seat{"n1", "default", "vfs"}, To: Seat{"n2", "default", "vfs"}}}
 }
 
 func (w *world) listPods(t *testing.T) podList {
@@ -164,6 +164,8 @@ func TestCluster(t *testing.T) {
 	w := newCluster(t)
 	t.Run("SaysWhatIsWrong", w.saysWhatIsWrong)
 	t.Run("Opens", w.opens)
+	t.Run("OpensThree", w.opensThree)
+	t.Run("OpensCulvertd", w.opensCulvertd)
 	t.Run("KeepsNodesFromTenants", w.keepsNodesFromTenants)
 	t.Run("KeepsRunsOfOthers", w.keepsRunsOfOthers)
 	t.Run("EntersNoPodOfAnother", w.entersNoPodOfAnother)
@@ -300,6 +302,9 @@ func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := ann.OpenCulvertd(t.Context(), "n1"); err == nil || !strings.Contains(err.Error(), "no pod of culvertd runs on n1") {
+		t.Errorf("she looks for culvertd's pod: %v", err)
+	}
 	out, err := ann.runKubectl(t.Context(), ann.System, nil, "get", "daemonsets", "culvertd", "--ignore-not-found")
 	if err := errors.Join(err, p.Close()); err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -375,7 +380,7 @@ func (w *world) saysWhatIsWrong(t *testing.T) {
 	if n := len(w.listPods(t).Items); n != 0 {
 		t.Errorf("%d pods are left", n)
 	}
-	c := Cluster{Kubectl: []string{"no-such-kubectl"}, Namespace: "default"}
+	c := Cluster{Kubectl: []string{"no-such-kubectl"}, System: "default"}
 	if _, err := c.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "install it") {
 		t.Errorf("no kubectl: %v", err)
 	}

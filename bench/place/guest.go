@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/guest/shell"
 )
@@ -12,16 +13,39 @@ import (
 // guestMachine is a virtual machine on another machine, where a command gives a shell in it: over
 // its network or without one, such as by a virtio channel.
 type guestMachine struct {
-	on starter
-	by string
+	on     starter
+	by     string
+	answer time.Duration // in which a shell has to answer
 }
 
+// answerTime is how long a shell in a guest may take to answer, and answerTries how often a new
+// connection is made. The shell of an earlier connection to a virtio channel, as it ends, can swallow the
+// first lines of the next one.
+const (
+	answerTime  = 30 * time.Second
+	answerTries = 3
+)
+
+// errSilent is in the error of a shell that did not answer in time.
+var errSilent = errors.New("it does not answer")
+
 // startScript makes the shell run the script.
-func (m guestMachine) startScript(ctx context.Context, script string) (*Pipe, error) {
+func (m guestMachine) startScript(ctx context.Context, script string) (pipe *Pipe, err error) {
+	for range answerTries {
+		if pipe, err = m.tryScript(ctx, script); !errors.Is(err, errSilent) {
+			break
+		}
+	}
+	return pipe, err
+}
+
+func (m guestMachine) tryScript(ctx context.Context, script string) (*Pipe, error) {
 	pipe, err := m.on.startScript(ctx, m.by)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, m.answer, fmt.Errorf("%w within %s", errSilent, m.answer))
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = pipe.Close() })
 	defer stop()
 	out, err := shell.Start(struct {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Open reaches a guest by a command that gives a shell in it. It sends the program there, and the
@@ -69,6 +70,31 @@ func TestOpenAGuestSaysWhatIsWrong(t *testing.T) {
 		_, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: by}, ownProgram(t))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "vm=db1") {
 			t.Errorf("%s: %v; want %q in it", by, err, want)
+		}
+	}
+}
+
+// A shell that does not answer is left, and the next connection asked: the end of an earlier one may
+// have taken the first lines. One that never answers is named.
+func TestGuestThatSwallowsTheFirstLines(t *testing.T) {
+	begun := filepath.Join(t.TempDir(), "begun")
+	for by, want := range map[string]string{"mkdir " + begun + " 2>/dev/null && cat >/dev/null; exec sh": "", "cat >/dev/null; exit": "it does not answer within 300ms"} {
+		m := guestMachine{hostMachine{}, by, 300 * time.Millisecond}
+		p, err := m.startScript(t.Context(), "echo here")
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v; want %q in it", by, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := io.ReadAll(p); err != nil || string(out) != "here\n" {
+			t.Errorf("%q, %v", out, err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

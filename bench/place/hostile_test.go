@@ -95,7 +95,7 @@ esac
 		if pods, services := len(w.listPods(t).Items), w.listServices(t); pods != left[0] || len(services) != left[1] {
 			t.Errorf("the name with %q is taken: %d pods and the Services %q are left", taken, pods, services)
 		}
-		if _, err := w.runKubectl(t.Context(), w.Namespace, nil, "delete", made, "--selector", "app.kubernetes.io/managed-by=tenant"); err != nil {
+		if _, err := w.runKubectl(t.Context(), w.To.Namespace, nil, "delete", made, "--selector", "app.kubernetes.io/managed-by=tenant"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +119,7 @@ func (w *world) waitsForNoPodOfOthers(t *testing.T) {
 	if left := w.listPods(t).Items; len(left) != 1 || left[0].Metadata.Deleted != nil {
 		t.Errorf("%d pods are left", len(left))
 	}
-	if _, err := w.runKubectl(t.Context(), w.Namespace, nil, "patch", "pod", neverReady, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+	if _, err := w.runKubectl(t.Context(), w.To.Namespace, nil, "patch", "pod", neverReady, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
 		t.Fatal(err)
 	}
 	w.Must(http.MethodDelete, podsPath+"/"+neverReady, "{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}")

@@ -96,6 +96,8 @@ func (m labMachine) putProgram(ctx context.Context, p Program, run func(string) 
 type LabEnds struct {
 	From       []string `json:"from,omitempty"` // places, in the [Forms]
 	To         []string `json:"to,omitempty"`
+	Via        string   `json:"via,omitempty"`        // what forwards between them; empty: nothing
+	Near       string   `json:"near,omitempty"`       // has a VF of the PF that the one sender's VF is of
 	Management string   `json:"management,omitempty"` // the interface that nodes are managed by
 	Error      string   `json:"error,omitempty"`
 }
@@ -109,14 +111,14 @@ type BootedLab struct {
 // downTime is how long a lab may take to go down, and a boot to be given up.
 const downTime = time.Minute
 
-// BootLab boots a lab with the given number of senders. culvert-lab shows its progress on
-// standard error. Down takes the lab down, and so does the end of the calling program.
-func BootLab(ctx context.Context, senders int) (*BootedLab, error) {
+// BootLab boots a lab with the given number of senders, or one whose ends are VFs that DPDK drives.
+// culvert-lab shows its progress on standard error. Down takes the lab down, and so does the end of the calling program.
+func BootLab(ctx context.Context, senders int, dpdk bool) (*BootedLab, error) {
 	path, err := program.Find(program.Lab)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, "ends", "--senders", strconv.Itoa(senders))
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, "ends", "--senders", strconv.Itoa(senders), "--dpdk="+strconv.FormatBool(dpdk))
 	cmd.Stderr = os.Stderr
 	pipe, err := startCommand(cmd, func() error { return nil })
 	if err != nil {

@@ -143,7 +143,7 @@ func TestPullACable(t *testing.T) {
 // A booted lab goes down on request, and an interrupted boot ends.
 func TestBootLab(t *testing.T) {
 	dir, _ := withLab(t)
-	b, err := BootLab(t.Context(), 1)
+	b, err := BootLab(t.Context(), 1, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,12 +161,12 @@ func TestBootLab(t *testing.T) {
 	if _, err := os.Stat(down); err != nil {
 		t.Errorf("it is not down: %v", err)
 	}
-	if _, err := BootLab(t.Context(), 8); err == nil || !strings.Contains(err.Error(), "take 1 to 7") {
+	if _, err := BootLab(t.Context(), 8, false); err == nil || !strings.Contains(err.Error(), "take 1 to 7") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := BootLab(ctx, 7); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := BootLab(ctx, 7, false); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }

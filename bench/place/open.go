@@ -67,7 +67,7 @@ func open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
 		}
 	}
 	if s.VM != "" {
-		m = guestMachine{on, s.By}
+		m = guestMachine{on, s.By, answerTime}
 	}
 	return deployAgent(ctx, m, p, s.Netns)
 }

@@ -25,11 +25,11 @@ func moreCapabilities() []string { return append(leastCapabilities(), "BPF") }
 // ends, since the image has no other program that waits. Another agent measures.
 func (p *Pods) podManifest(pod Pod, capabilities []string, now time.Time) object {
 	annotations := object{leaseKey: leaseEnd(now)}
-	if p.cluster.Network != "" && !pod.Host {
-		annotations["k8s.v1.cni.cncf.io/networks"] = p.cluster.Network
+	if pod.Networks != "" {
+		annotations["k8s.v1.cni.cncf.io/networks"] = pod.Networks
 	}
 	labels := p.runLabels()
-	if !pod.From && !pod.Host {
+	if pod.Role == Stops && !pod.Host {
 		labels[labelEnd] = p.run
 	}
 	return object{
@@ -64,7 +64,7 @@ func (p *Pods) serviceManifest(now time.Time) object {
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Service",
-		"metadata": object{"name": p.serviceName(), "namespace": p.cluster.Namespace, "labels": p.runLabels(), "annotations": object{leaseKey: leaseEnd(now)}},
+		"metadata": object{"name": p.serviceName(), "namespace": p.cluster.To.Namespace, "labels": p.runLabels(), "annotations": object{leaseKey: leaseEnd(now)}},
 		"spec":     object{"selector": object{labelEnd: p.run}, "ports": ports},
 	}
 }

@@ -1,11 +1,13 @@
 package place
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/suggest"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Kind is the kind of machine that a place is on.
@@ -32,6 +34,8 @@ type Spec struct {
 	// VF is the VF of an ESXi host that the machine has, as "HOST/PORT#INDEX". The machine is a virtual
 	// machine that is reached by ssh, and cannot see it.
 	VF string
+	// PCI is the PCI address of a VF there that DPDK is to drive, without the kernel.
+	PCI string
 }
 
 // Host returns the place of the machine that a place's virtual machine runs on.
@@ -46,6 +50,8 @@ lab:LAB/NODE             a node of a running lab
   ,netns=NAME  ,pid=N    after ssh: and lab: the network namespace there
   ,vf=HOST/PORT#INDEX    after ssh: the VF of an ESXi host that this virtual
                          machine has: vf=esxi01/vmnic2#0
+  ,pci=ADDRESS           after host, ssh: and lab: a VF there at vfio-pci, that
+                         DPDK drives, for m15: pci=0000:01:10.0
   ,vm=NAME,by=COMMAND    after host, ssh: and lab: the guest NAME there, where
                          COMMAND gives a shell: by=ssh root@NAME sh`
 
@@ -62,7 +68,7 @@ func Parse(text string) (Spec, error) {
 	case "host":
 		s.Kind = Host
 		if place != "host" {
-			err = fmt.Errorf("nothing but ,vm=NAME may follow \"host\"")
+			err = errAfterHost
 		}
 	case "netns", "pid":
 		s.Kind, s.Machine = Host, ""
@@ -90,9 +96,14 @@ func (s *Spec) setOption(text string) (err error) {
 		_, _, err = s.OutsideVF()
 		return err
 	}
+	if key == "pci" {
+		pci, err := vf.ParsePCIAddr(value)
+		s.PCI = pci.String()
+		return err
+	}
 	if key != "vm" {
 		if s.Kind == Host {
-			return fmt.Errorf("nothing but ,vm=NAME may follow \"host\"")
+			return errAfterHost
 		}
 		s.Netns, err = netnsPath(key, value)
 		return err
@@ -118,6 +129,8 @@ func (s Spec) OutsideVF() (port string, index int, err error) {
 	}
 	return port, index, nil
 }
+
+var errAfterHost = errors.New(`nothing but ,vm=NAME and ,pci=ADDRESS may follow "host"`)
 
 func wrong(text string, err error) error {
 	if err != nil {
@@ -155,7 +168,7 @@ func netnsPath(key, value string) (string, error) {
 		}
 		return fmt.Sprintf("/proc/%d/ns/net", n), nil
 	}
-	return "", fmt.Errorf("%q is not netns=NAME, pid=N, vm=NAME or, after ssh:, vf=HOST/PORT#INDEX%s", key, suggest.DidYouMean(key, []string{"netns", "pid", "vm"}))
+	return "", fmt.Errorf("%q is not netns=NAME, pid=N, vm=NAME, pci=ADDRESS or, after ssh:, vf=HOST/PORT#INDEX%s", key, suggest.DidYouMean(key, []string{"netns", "pid", "vm", "pci"}))
 }
 
 // String returns the name of the place for messages.
@@ -166,6 +179,9 @@ func (s Spec) String() string {
 	}
 	if s.Netns != "" {
 		name += ",netns=" + strings.TrimPrefix(s.Netns, "/run/netns/")
+	}
+	if s.PCI != "" {
+		name += ",pci=" + s.PCI
 	}
 	if s.VF != "" {
 		name += ",vf=" + s.VF

@@ -17,6 +17,8 @@ func TestParse(t *testing.T) {
 		"lab:culvert/worker01,pid=23": {Kind: Lab, Machine: "culvert/worker01", Netns: "/proc/23/ns/net"},
 		"host,vm=db1,by=ssh a sh":     {Kind: Host, VM: "db1", By: "ssh a sh"},
 		"ssh:b,vf=esxi01/vmnic2#3":    {Kind: SSH, Machine: "b", VF: "esxi01/vmnic2#3"},
+		"host,pci=0000:01:10.2":       {Kind: Host, PCI: "0000:01:10.2"},
+		"ssh:b,pci=0000:01:10.2":      {Kind: SSH, Machine: "b", PCI: "0000:01:10.2"},
 		"ssh:b,vm=db1,by=x,y=z 'w'":   {Kind: SSH, Machine: "b", VM: "db1", By: "x,y=z 'w'"},
 	} {
 		if got, err := Parse(text); err != nil || got != want {
@@ -29,7 +31,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                  "begins with none of",
 		"nets:a":            "did you mean netns?",
-		"host:a":            "nothing but ,vm=NAME may follow",
+		"host:a":            "nothing but ,vm=NAME and ,pci=ADDRESS may follow",
 		"netns:":            "no name of a network namespace",
 		"netns:..":          "no name of a network namespace",
 		"netns:a,netns=b":   "too much",
@@ -38,7 +40,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"ssh:":              "names no machine",
 		"ssh:-oProxy=x":     "names no machine",
 		"ssh:b,nets=c":      "did you mean netns?",
-		"ssh:b,user=c":      "not netns=NAME, pid=N, vm=NAME or, after ssh:, vf=HOST/PORT#INDEX",
+		"ssh:b,user=c":      "not netns=NAME, pid=N, vm=NAME, pci=ADDRESS or, after ssh:, vf=HOST/PORT#INDEX",
 		"host,netns=a":      "nothing but ,vm=NAME",
 		"host,vm=":          "names no virtual machine",
 		"netns:a,vm=b,by=c": "too much",
@@ -48,6 +50,8 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"ssh:b,vf=e/vmnic2": "is not HOST/PORT#INDEX",
 		"ssh:b,vf=e/v#-1":   "is not HOST/PORT#INDEX",
 		"lab:a/b,vf=e/v#1":  "is not netns=NAME",
+		"ssh:b,pci=01":      "01",
+		"netns:a,pci=b":     "too much",
 		"lab:worker01":      "LAB/NODE",
 		"lab:culvert/":      "LAB/NODE",
 		"lab:d/w,netns=a/b": "no name of a network namespace",

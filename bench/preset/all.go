@@ -9,6 +9,9 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
+// onDevices reports whether a path is between VFs that DPDK drives.
+func onDevices(p bench.Path) bool { return p.Network == "DPDK" }
+
 func isVF(p bench.Path) bool { return p.Network == "VF" }
 
 // isVFToVF reports whether a path goes from a VF to a VF, and not to a PF.
@@ -69,6 +72,9 @@ func iperf3Stream(seconds float64) bench.Workload {
 
 // small is pktgen's pkt_size 64: 68 bytes on the wire with the checksum.
 var small = bench.Workload{Kind: bench.Packets, Engine: engine.Pktgen, Seconds: 10, Warmup: 1, Size: 64}
+
+// devices is m15's workload: the frames of m10, by DPDK.
+var devices = changeWorkload(small, func(w *bench.Workload) { w.Engine = engine.Testpmd })
 
 // many is the number of addresses that stands for R4's "many": so many that no flow table fits
 // into a processor's first-level cache.
@@ -198,13 +204,13 @@ func sweepPresets() []Preset {
 	return []Preset{
 		{
 			Name: "m6", Report: "R1", About: "iperf2, 60 s, 8 streams, window 512 KiB, writes of 64 B to 512 KiB, both ways, MTU 9000",
-			Printed: []bench.Figure{standFor("512 KiB", figureGbps("R1 at its best", 98)), figureText("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
+			Printed: []bench.Figure{standFor("512 KiB", figureGbps("R1 at its best", 98)), {Name: "R1 host CPU, at most", Arm: "512 KiB", Value: 35, Unit: bench.CPUUnit}}, Needs: "a VF at both ends, and MTU 9000 from end to end",
 			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: engine.Iperf2, Seconds: 60, Warmup: 1, Streams: 8, Window: 512 << 10},
 				takes: isVFToVF, lacks: "a VF at both ends", arms: sizeVariants, notes: wantMTU(9000)},
 		},
 		{
 			Name: "m7", Report: "R2", About: "iperf3 -t 1000 between VFs of different physical NICs",
-			Printed: []bench.Figure{figureGbps("R2 sent", 9.42), figureGbps("R2 received", 9.41), figureText("R2 CPU", "25 % / 55 %")}, Needs: "VFs of two NICs, joined by a cable or a switch",
+			Printed: []bench.Figure{figureGbps("R2 sent", 9.42), figureGbps("R2 received", 9.41), figureText("R2 CPU", "25 % / 55 %")}, Needs: "VFs of two NICs, joined by a cable or a switch; in a cluster two networks: --network A --network B",
 			recipe: recipe{workload: iperf3Stream(1000), takes: func(p bench.Path) bool { return isVFToVF(p) && (p.Place == "other PF" || p.Place == "other node") },
 				lacks: "VFs of two PFs"},
 		},
@@ -230,7 +236,7 @@ func packetPresets() []Preset {
 			Printed: []bench.Figure{standFor("VF", figureMpps("R4 VF received", 1.9)), {Name: "R4 VF sent", Arm: "VF", Value: 3.5, Unit: bench.SentUnit},
 				figureRatio("R4 VF to VXLAN, +1196 %", 12.96, bench.SentRatioUnit, "VF", "overlay"), figureRatio("R4 VF to VLAN, +677 %", 7.77, bench.SentRatioUnit, "VF", "VLAN")},
 			Needs:  "a VF at both ends, best beside an overlay and a VLAN of a NIC",
-			recipe: recipe{workload: small, takes: isAnyPath, lacks: "any path"},
+			recipe: recipe{workload: small, takes: isAnyPath, lacks: "any path", unmixed: true},
 		},
 		{
 			Name: "m11", Report: "R4", About: "UDP of 64 B (pktgen), 3 senders to 1 receiver",
@@ -241,14 +247,14 @@ func packetPresets() []Preset {
 		{
 			Name: "m12", Report: "R4", About: "the kernel forwards IP, many source addresses",
 			Printed: []bench.Figure{figureMpps("R4 BCM57800", 2), figureMpps("R4 X520", 10), figureMpps("R4 X710", 12)},
-			Needs:   "a third machine in the middle, which routes: --via",
+			Needs:   "a third machine in the middle, which routes: --via; in a cluster the node of a pod that routes, and two networks",
 			Instead: fmt.Sprintf("the report's machine forwarded; instead the kernel receives from %d source addresses: forwarding costs more (--via names a machine that routes)", many),
 			recipe:  recipe{workload: changeWorkload(small, func(w *bench.Workload) { w.Sources = many }), takes: isForwarded(bench.Routes), lacks: "a path through a machine that routes, or without --via a VF at both ends", via: true},
 		},
 		{
 			Name: "m13", Report: "R4", About: "the kernel bridges, many source MACs",
 			Printed: []bench.Figure{figureMpps("R4 BCM57800", 2), figureMpps("R4 X520", 7.3), figureMpps("R4 X710", 7.8)},
-			Needs:   "a third machine in the middle, which bridges: --via; a VF that sends may do so as any MAC",
+			Needs:   "a third machine in the middle, which bridges: --via; a VF that sends may do so as any MAC. Not in a cluster, and not over VFs of igb: a port of a bridge is promiscuous, and such a VF cannot be",
 			Instead: fmt.Sprintf("the report's machine bridged; instead the kernel receives from %d source MACs: bridging costs more, and spoof check drops them (--via names a machine that bridges)", many),
 			recipe:  recipe{workload: changeWorkload(small, func(w *bench.Workload) { w.MACs = many }), takes: isForwarded(bench.Bridges), lacks: "a path through a machine that bridges, or without --via a VF at both ends", via: true},
 		},
@@ -257,11 +263,14 @@ func packetPresets() []Preset {
 			Printed: []bench.Figure{standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, least", 1.1)), standFor(fmt.Sprintf("%d flows", many), figureMpps("R4, most", 1.2))},
 			Needs:   "two pods on an overlay of VXLAN",
 			Instead: fmt.Sprintf("the report's inner packets had many source addresses; instead they have %d source ports, which an overlay does not drop", many),
-			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne},
+			recipe:  recipe{workload: small, takes: isOverlay, lacks: "two pods on an overlay", arms: manyAndOne, unmixed: true, vxlan: true},
 		},
 		{
-			Name: "m15", Report: "R4", About: "DPDK forwards Ethernet", Printed: []bench.Figure{figureMpps("R4 X520", 14.8), figureMpps("R4 X710", 14.8)}, Needs: "DPDK, and two ports bound to it",
-			Refused: "it needs DPDK, which Culvert does not bring, and what the kernel forwards says nothing of it: m10 shows what one core receives without DPDK",
+			Name: "m15", Report: "R4", About: "DPDK forwards Ethernet frames of 64 B (testpmd)",
+			Printed: []bench.Figure{figureMpps("R4 X520", 14.8), figureMpps("R4 X710", 14.8)},
+			Needs:   "three VFs that are bound to vfio-pci (--from, --via and --to with ,pci=ADDRESS), and dpdk-testpmd with huge pages on their machines",
+			Instead: "the report's machine forwarded; instead DPDK receives what DPDK sends (--via names the VF in the middle, which forwards)",
+			recipe:  recipe{workload: devices, takes: onDevices, lacks: "VFs that DPDK drives, which --from and --to name with ,pci=ADDRESS", via: true},
 		},
 		{
 			Name: "m16", Report: "R4", About: "64 B over N VFs of one X520 at once", Printed: []bench.Figure{figureMpps("R4 total", 11.2), {Name: "R4 each, 11.2/N", Value: 11.2, Unit: bench.EachUnit}},
@@ -270,8 +279,8 @@ func packetPresets() []Preset {
 		},
 		{
 			Name: "m17", Report: "R4", About: "a VF's rate limit is swept, 11 to 10000 Mb/s (X520), 50 to 10000 (X710)", Printed: []bench.Figure{figureText("R4", "sends only as much as it may")},
-			Needs:  "a VF that culvertd gave to the end that sends, and that culvertd's socket there",
-			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", swept: true},
+			Needs:  "a VF that culvertd gave to the end that sends, and that culvertd's socket there; in a cluster a pod of culvertd on its node",
+			recipe: recipe{workload: iperf3Stream(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", unmixed: true, swept: true},
 		},
 		{
 			Name: "m18", Report: "R4", About: "one flow against many: how receive queues share the work (RSS)",

@@ -18,9 +18,8 @@ type Preset struct {
 	Report  string         `json:"report"` // "R0"
 	About   string         `json:"about"`  // set-up and parameters, as the report has them
 	Printed []bench.Figure `json:"printed"`
-	Needs   string         `json:"needs"`             // of the place, for the report's own measurement
-	Instead string         `json:"instead"`           // what is measured if this place, or every place, lacks Needs; empty if every place has it
-	Refused string         `json:"refused,omitempty"` // why it is not measured, and what to do
+	Needs   string         `json:"needs"`   // of the place, for the report's own measurement
+	Instead string         `json:"instead"` // what is measured if this place, or every place, lacks Needs; empty if every place has it
 
 	recipe recipe
 }
@@ -34,8 +33,10 @@ type recipe struct {
 	arms     func(bench.Workload, bool) []variant
 	atOnce   *atOnce // several of the paths at once, where that can be
 	notes    func(bench.Path) string
+	unmixed  bool // not between a pod and a node, where other paths of the same network are there
 	swept    bool // the rate limit of the VF that sends
 	via      bool // the report had a machine in the middle
+	vxlan    bool // the overlay has to be VXLAN
 }
 
 // variant is an arm over each path.
@@ -56,6 +57,9 @@ type Here struct {
 	// Rates are the lowest and highest max_tx_rate that the VF at which a path begins can be
 	// lent, in Mb/s, or why it can be lent none.
 	Rates func(bench.Path) (lowest, highest int, err error)
+	// Overlay returns the driver of the interface by which an overlay's packets leave their machine,
+	// before they are wrapped, or "" if it is not known; nil: it is known of none.
+	Overlay func(bench.Path) string
 }
 
 // lacksEngine returns the reason why an engine cannot run here, or "" if it can.
@@ -96,12 +100,16 @@ func Find(name string) (Preset, error) {
 	return all[i], nil
 }
 
+// IsOnDevices reports whether an engine that bypasses the kernel carries the preset, so that its ends
+// are PCI devices.
+func (p Preset) IsOnDevices() bool {
+	e, _ := engine.FindEngine(p.recipe.workload.Engine)
+	return e.Bypasses
+}
+
 // Plan returns the arms to measure here. quick makes their runs short and few, for a look and for
 // CI.
 func (p Preset) Plan(h Here, quick bool) (Plan, error) {
-	if p.Refused != "" {
-		return Plan{}, fmt.Errorf("%s cannot be measured: %s", p.Name, p.Refused)
-	}
 	if p.recipe.workload.Pulled && !h.Cable {
 		return Plan{}, fmt.Errorf("%s pulls the cable while traffic runs, and nothing pulls it here: give the commands that do it (--pull and --plug), "+
 			"or run it on a terminal, where it asks you to, or take ends in a lab (culvert lab up)", p.Name)
@@ -114,7 +122,18 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	if len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
 	}
+	if p.IsOnDevices() {
+		if why := h.Lacks(p.recipe.workload.Engine); why != "" {
+			return Plan{}, fmt.Errorf("%s is not measured, and the kernel's figures do not stand for DPDK's: %s", p.Name, why)
+		}
+	}
+	if p.recipe.unmixed {
+		paths = withoutMixed(paths)
+	}
 	if paths = p.carriablePaths(&plan, h, paths); len(paths) == 0 {
+		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])
+	}
+	if paths = p.wrappedPaths(&plan, h, paths); len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])
 	}
 	if p.recipe.beside != nil { // after the report's own, beside which its figures stand
@@ -127,6 +146,34 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	}
 	plan.parts = []part{{preset: p.Name, printed: p.Printed, arms: upTo(len(plan.Arms))}}
 	return plan, nil
+}
+
+// wrappedPaths leaves out the paths of an overlay that is known not to be VXLAN, if the report's was, and
+// adds a note.
+func (p Preset) wrappedPaths(plan *Plan, h Here, paths []bench.Path) []bench.Path {
+	if !p.recipe.vxlan || h.Overlay == nil {
+		return paths
+	}
+	return slices.DeleteFunc(paths, func(path bench.Path) bool {
+		driver := h.Overlay(path)
+		if driver == "" || driver == "vxlan" {
+			return false
+		}
+		plan.addNote(fmt.Sprintf("%s measures VXLAN, and the packets of %s on %s leave by an interface with the driver %s: this overlay is no VXLAN", p.Name, path.From.Name, path.From.Machine, driver))
+		return true
+	})
+}
+
+// withoutMixed leaves out paths between a node's own network and a pod if another path of the same
+// network joins two pods, or two nodes.
+func withoutMixed(paths []bench.Path) []bench.Path {
+	isMixed := func(p bench.Path) bool {
+		from, to, _ := strings.Cut(p.Ends, "-")
+		return (from == "node") != (to == "node")
+	}
+	return slices.DeleteFunc(slices.Clone(paths), func(p bench.Path) bool {
+		return isMixed(p) && slices.ContainsFunc(paths, func(q bench.Path) bool { return q.Network == p.Network && q.Place == p.Place && !isMixed(q) })
+	})
 }
 
 // carriablePaths leaves out paths of IPv6 if the frames are too small for its headers, and adds a

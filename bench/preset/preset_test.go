@@ -37,8 +37,7 @@ func cluster() Here {
 	}
 }
 
-// There is a preset for every row M1 to M18, with the report's figures and needs. It either is
-// refused with a next step or has arms, all different.
+// There is a preset for every row M1 to M18, with the report's figures and needs, and with arms.
 func TestAll(t *testing.T) {
 	for i, p := range All() {
 		if p.Name != fmt.Sprintf("m%d", i+1) || p.About == "" || p.Needs == "" || len(p.Printed) == 0 || !strings.HasPrefix(p.Report, "R") {
@@ -50,13 +49,11 @@ func TestAll(t *testing.T) {
 			}
 		}
 		for _, quick := range []bool{false, true} {
-			plan, err := p.Plan(cluster(), quick)
-			if p.Refused != "" {
-				if err == nil || !strings.Contains(err.Error(), p.Refused) {
-					t.Errorf("%s: %+v, %v", p.Name, plan, err)
-				}
-				continue
+			h := cluster()
+			if p.IsOnDevices() {
+				h.Paths = []bench.Path{devicePath()}
 			}
+			plan, err := p.Plan(h, quick)
 			if err != nil || len(plan.Arms) == 0 || plan.Repeats == 0 {
 				t.Errorf("%s: %+v, %v", p.Name, plan, err)
 			}
@@ -67,6 +64,35 @@ func TestAll(t *testing.T) {
 	}
 	if n := len(All()); n != 18 {
 		t.Errorf("%d presets", n)
+	}
+}
+
+// devicePath is a path between VFs that DPDK drives.
+func devicePath() bench.Path {
+	return bench.Path{Ends: "VF-VF", Network: "DPDK", Place: "other node", From: bench.End{Interface: "0000:01:10.0", VF: new(int)}, To: bench.End{Interface: "0000:01:10.0", VF: new(int)}}
+}
+
+// m15 is measured by DPDK or not at all: no other engine stands for it, and no other path. Through a
+// machine in the middle it is the report's own measurement.
+func TestOnDevices(t *testing.T) {
+	h, p := cluster(), find(t, "m15")
+	if _, err := p.Plan(h, false); err == nil || !strings.Contains(err.Error(), "it takes VFs that DPDK drives, which --from and --to name with ,pci=ADDRESS") {
+		t.Errorf("no VF of DPDK: %v", err)
+	}
+	h.Paths = []bench.Path{devicePath()}
+	h.Lacks = func(engine string) string { return "n1: " + engine + " is not here" }
+	if _, err := p.Plan(h, false); err == nil || !strings.Contains(err.Error(), "m15 is not measured, and the kernel's figures do not stand for DPDK's: n1: testpmd is not here") {
+		t.Errorf("no testpmd: %v", err)
+	}
+	h.Lacks = func(string) string { return "" }
+	for how, noted := range map[bench.Forward]bool{"": true, bench.ForwardsByDPDK: false} {
+		if h.Paths[0].Via = (bench.Relay{}); how != "" {
+			h.Paths[0].Via = bench.Relay{Machine: "b", Name: "v", How: how}
+		}
+		plan, err := p.Plan(h, false)
+		if err != nil || len(plan.Arms) != 1 || plan.Arms[0].Workload.Engine != "testpmd" || plan.Arms[0].Workload.Size != 64 || slices.Contains(plan.Notes, p.Instead) != noted {
+			t.Errorf("%q: %+v, %v", how, plan, err)
+		}
 	}
 }
 
@@ -114,6 +140,21 @@ func TestParameters(t *testing.T) {
 	plan, _ = find(t, "m7").Plan(cluster(), true)
 	if plan.Arms[0].Workload.Seconds != 2 || plan.Repeats != 3 {
 		t.Errorf("quick: %+v", plan)
+	}
+}
+
+// m14 measures VXLAN: an overlay that is known to be something else is left out, with the reason.
+func TestM14MeasuresVXLAN(t *testing.T) {
+	h := cluster()
+	for driver, want := range map[string]string{"": "", "vxlan": "", "igb": "the driver igb: this overlay is no VXLAN", "ipip": "the driver ipip"} {
+		h.Overlay = func(bench.Path) string { return driver }
+		plan, err := find(t, "m14").Plan(h, false)
+		if want == "" && (err != nil || len(plan.Arms) != 2) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %d arms, %v; want %q", driver, len(plan.Arms), err, want)
+		}
+		if _, err := find(t, "m3").Plan(h, false); err != nil {
+			t.Errorf("m3 takes any overlay: %v", err)
+		}
 	}
 }
 

@@ -239,6 +239,8 @@ func listPrinted(r bench.Result) []beside {
 func valueHere(r bench.Result, arm int, unit string) (float64, string) {
 	counted, a := r.Counted(arm), r.Arms[arm]
 	switch unit {
+	case bench.CPUUnit:
+		return bench.Median(usedParts(r, arm)), unit
 	case bench.SentUnit:
 		return medianOf(counted, sentMpps), unit
 	case bench.EachUnit:

@@ -61,7 +61,7 @@ func TestExamplePages(t *testing.T) {
 // An independent program recomputes the figures that the reports print of each example from its runs.
 func TestRecompute(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import numpy, scipy").Run(); err != nil {
-		t.Skip("Python with numpy and scipy is not installed: tools/bootstrap test")
+		t.Skip("Python with numpy and scipy is not installed: tools/bootstrap pages")
 	}
 	results := map[string]bench.Result{
 		"made up": makeExample(), "several at once": makeSeveral(), "through the middle": makeMiddle(), "two sides": makeSides(), "questions": makeLoaded(), "ratios": makeRatios(),

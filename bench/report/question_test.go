@@ -86,10 +86,12 @@ func makeRatios() bench.Result {
 			{Name: "sent", Arm: "VF", Base: "overlay", Value: 12, Unit: bench.SentRatioUnit},
 			{Name: "each", Arm: "both", Value: 5.6, Unit: bench.EachUnit},
 			{Name: "no base", Arm: "VF", Value: 7.77, Unit: bench.RatioUnit},
+			{Name: "CPU, at most", Arm: "VF", Value: 35, Unit: bench.CPUUnit},
 		},
 	}
 	for range 6 {
-		r.Runs = append(r.Runs, bench.Run{Arm: 0, Seconds: 2, Sent: 14e6, PPS: 2e6, Packets: 4e6}, bench.Run{Arm: 1, Seconds: 2, Sent: 2e6, PPS: 1e6, Packets: 2e6},
+		r.Runs = append(r.Runs, bench.Run{Arm: 0, Seconds: 2, Sent: 14e6, PPS: 2e6, Packets: 4e6, From: bench.Evidence{CPU: bench.CPUUse{Seconds: 2, System: 1.4, Idle: 0.6}}, To: bench.Evidence{CPU: bench.CPUUse{Seconds: 2, User: 1, Idle: 1}}},
+			bench.Run{Arm: 1, Seconds: 2, Sent: 2e6, PPS: 1e6, Packets: 2e6},
 			bench.Run{Arm: 2, Seconds: 2, PPS: 3e6, Packets: 6e6, Shares: []bench.Share{{Seconds: 2, PPS: 2e6}, {Seconds: 2, PPS: 1e6}}})
 	}
 	return r
@@ -105,6 +107,7 @@ func TestPrintedRatios(t *testing.T) {
 		{Name: "sent", Printed: "12 x sent", Arm: "VF : overlay", Here: "7 x sent", Ratio: "0.58x"},
 		{Name: "each", Printed: "5.60 Mpps each", Arm: "both", Here: "1 Mpps each", Ratio: "0.18x"},
 		{Name: "no base", Printed: "7.77 x", Arm: "VF", Here: "-", Ratio: "-"},
+		{Name: "CPU, at most", Printed: "35 % CPU", Arm: "VF", Here: "70 % CPU", Ratio: "2.00x"},
 	}
 	if diff := cmp.Diff(want, listPrinted(r)); r.Validate() != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", r.Validate(), diff)

@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/internal/admin/cli"
 )
 
 // newAttachTimesCommand makes the command that the demo runs on a node.
 func newAttachTimesCommand() *cobra.Command {
 	var p bench.Plugin
 	var config string
-	var times int
+	times := 20
 	cmd := &cobra.Command{
 		Use:   "attach-times",
 		Short: "Time a CNI plugin's ADD and DEL, and print nanoseconds as JSON",
@@ -36,6 +37,6 @@ several times, and prints the duration of each. The demo runs it on its nodes.`,
 	cmd.Flags().StringVar(&config, "config", "", "file with the network's configuration")
 	cmd.Flags().StringVar(&p.Netns, "netns", "", "path of the network namespace")
 	cmd.Flags().StringVar(&p.Interface, "interface", "net1", "name of the interface")
-	cmd.Flags().IntVar(&times, "times", 20, "how many")
+	cli.AddCount(cmd, &times, "times", 1, 100000, "how many")
 	return cmd
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,9 @@ const systemNamespace = "culvert-system"
 
 // clusterFlags is the cluster in which culvert bench run makes pods.
 type clusterFlags struct {
-	cluster                                      bool
-	kubeconfig, kcontext, network, image, system string
-	nodes                                        []string
+	cluster                             bool
+	kubeconfig, kcontext, image, system string
+	nodes, networks                     []string
 }
 
 func (c *clusterFlags) addFlags(cmd *cobra.Command) {
@@ -25,7 +26,7 @@ func (c *clusterFlags) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the cluster of this `FILE` (default $KUBECONFIG, ~/.kube/config)")
 	f.StringVar(&c.kcontext, "context", "", "the cluster of this context of the kubeconfig")
 	f.StringSliceVar(&c.nodes, "nodes", nil, "with --cluster: the node where traffic starts and the one where it stops; one for both")
-	f.StringVar(&c.network, "network", "", "with --cluster: NAMESPACE/NAME of the network that gives the pods a VF; they are in that namespace")
+	f.StringSliceVar(&c.networks, "network", nil, "with --cluster: NAMESPACE/NAME of the network that gives the pods a VF; they are in that namespace. Twice: that of the pod where traffic starts, and that of the other")
 	f.StringVar(&c.system, "system-namespace", systemNamespace, "with --cluster: the namespace in which Culvert is installed; pods in the nodes' own networks are made there")
 	f.StringVar(&c.image, "image", "", "with --cluster: what the pods run (default culvertd's image)")
 	contexts := func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -36,17 +37,19 @@ func (c *clusterFlags) addFlags(cmd *cobra.Command) {
 
 // isWanted reports whether the caller gave a flag that only applies to a cluster.
 func (c *clusterFlags) isWanted() bool {
-	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || c.network != "" || c.image != "" || c.system != systemNamespace
+	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || len(c.networks) > 0 || c.image != "" || c.system != systemNamespace
 }
 
-// checkFlags checks the flags, and returns the cluster that they select.
-func (c *clusterFlags) checkFlags() (place.Cluster, error) {
-	if len(c.nodes) < 1 || len(c.nodes) > 2 {
+// checkFlags checks the flags, and returns the cluster that they select. via is the node of a pod in the
+// middle; empty for none.
+func (c *clusterFlags) checkFlags(via string) (place.Cluster, error) {
+	switch {
+	case len(c.nodes) < 1 || len(c.nodes) > 2:
 		return place.Cluster{}, errors.New("on which nodes? Name two with --nodes A,B, or one: kubectl get nodes")
-	}
-	namespace, network, found := strings.Cut(c.network, "/")
-	if !found {
-		namespace, network = "default", c.network
+	case len(c.networks) > 2:
+		return place.Cluster{}, fmt.Errorf("--network %s: take one network for both pods, or two: that of the pod where traffic starts, and that of the other", strings.Join(c.networks, ","))
+	case via != "" && len(c.networks) != 2:
+		return place.Cluster{}, errors.New("--via with --cluster makes a pod on that node that routes from one network to another: name both, --network A --network B")
 	}
 	kubectl := []string{"kubectl"}
 	if c.kubeconfig != "" {
@@ -55,5 +58,16 @@ func (c *clusterFlags) checkFlags() (place.Cluster, error) {
 	if c.kcontext != "" {
 		kubectl = append(kubectl, "--context", c.kcontext)
 	}
-	return place.Cluster{Kubectl: kubectl, Namespace: namespace, System: c.system, Network: network, Image: c.image, From: c.nodes[0], To: c.nodes[len(c.nodes)-1]}, nil
+	out := place.Cluster{Kubectl: kubectl, System: c.system, Image: c.image, Via: via}
+	for i, seat := range []*place.Seat{&out.From, &out.To} {
+		seat.Node, seat.Namespace = c.nodes[min(i, len(c.nodes)-1)], "default"
+		if len(c.networks) == 0 {
+			continue
+		}
+		seat.Network = c.networks[min(i, len(c.networks)-1)]
+		if namespace, network, found := strings.Cut(seat.Network, "/"); found {
+			seat.Namespace, seat.Network = namespace, network
+		}
+	}
+	return out, nil
 }

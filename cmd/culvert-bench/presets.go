@@ -21,7 +21,7 @@ func newPresetsCommand() *cobra.Command {
 the printed figure, the requirements, and the replacement where they are missing.
 Pass a preset's name to culvert bench run to measure it.`,
 		Example: `  culvert bench presets
-  culvert bench presets -o json | jq -r '.[] | select(.refused == null).name'
+  culvert bench presets -o json | jq -r '.[] | select(.report == "R4").name'
   culvert bench run m4 --quick --from netns:a --to netns:b`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -50,7 +50,6 @@ func presetText(all []preset.Preset, width int) string {
 		line("printed", joinFigures(p.Printed))
 		line("takes", p.Needs)
 		line("instead", p.Instead)
-		line("refused", p.Refused)
 	}
 	return b.String()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/culvert-net/culvert/bench/preset"
+	"github.com/culvert-net/culvert/internal/admin/cli"
 )
 
 // addQuestionFlags adds the flags of a measurement without a preset.
@@ -16,9 +17,9 @@ func addQuestionFlags(cmd *cobra.Command, q *preset.Question) {
 	f := cmd.Flags()
 	f.StringVar(&q.Send, "send", "", "without a preset, the throughput of `tcp|udp`; of udp also what is lost (default tcp)")
 	f.StringVar(&q.Ask, "ask", "", "without a preset, the round trips of questions by `tcp|udp|connect`; connect makes a TCP connection for each")
-	f.Float64Var(&q.Rate, "rate", 0, "Mb/s of --send, or questions a second of --ask (default as much as the path carries)")
+	cli.AddNumber(cmd, &q.Rate, "rate", 0, 1e9, "Mb/s of --send, or questions a second of --ask (default as much as the path carries)")
 	f.Var((*percents)(&q.Loads), "load", "with --ask: also while TCP carries these `PERCENTS` of the path's throughput, such as 10,50,90")
-	f.IntVar(&q.Streams, "streams", 0, "how many streams send or ask at the same time (default 1)")
+	cli.AddCount(cmd, &q.Streams, "streams", 1, 1024, "how many streams send or ask at the same time (default 1)")
 	f.Var((*sizes)(&q.Sizes), "size", "`BYTES` of each write, datagram or question, with K or M for 1024 or 1048576; several, such as 64,1K,64K, are measured in turns")
 	f.StringVar(&q.Direction, "direction", "", "who sends or asks: `there|back|both`, where there is from --from to --to (default there)")
 	f.Var((*dscp)(&q.DSCP), "dscp", "the `CLASS` in the IP header of all data: 0 to 63, or a name such as ef, af41, cs1")

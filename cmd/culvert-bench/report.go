@@ -58,7 +58,8 @@ malformed.`,
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nIn full: %s\n", report.Sentence(r), page)
 			return err
 		}
-		_, err = io.WriteString(cmd.OutOrStdout(), report.Text(r, cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look))
+		look := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look
+		_, err = io.WriteString(cmd.OutOrStdout(), look.Fit(report.Text(r, look)))
 		return err
 	}
 	return cmd
@@ -79,14 +80,14 @@ func readResult(cmd *cobra.Command, name string) (bench.Result, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return bench.Result{}, err
+			return bench.Result{}, cli.ExplainFile(name, err)
 		}
 		defer f.Close()
 		in = f
 	}
 	r, err := bench.Read(in)
 	if err != nil {
-		return bench.Result{}, fmt.Errorf("result %s: %w", name, err)
+		return bench.Result{}, fmt.Errorf("result %s: %w: name a file that culvert bench run wrote", name, err)
 	}
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -53,7 +54,10 @@ A preset repeats a figure of one of the field reports, with that report's
 parameters: culvert bench presets lists them. Several presets run in turn and make
 one result. m11 and m16 have several ends send at the same time: their figure is
 the total, with the share of each end. m12 and m13 need a machine in the middle
-(--via) that routes or bridges already: the program sets nothing on it.
+(--via) that routes or bridges already: the program sets nothing on it. In a
+cluster --via is the node of a pod that is made and routes between two networks.
+m15 runs dpdk-testpmd on VFs that are bound to vfio-pci, which all ends name by
+,pci=.
 
 --ab compares two builds or settings in one run. Each round sets up both sides by
 their commands, in an order that the seed decides, and measures all arms of each.
@@ -104,6 +108,11 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   # a cluster: pods on two nodes, with a VF of that network, and removed again
   culvert bench run --cluster --nodes n1,n2 --network default/sriov-network
 
+  # a cluster: VFs of two PFs; through a pod that routes; a rate that is swept
+  culvert bench run m7 --cluster --nodes n1 --network left --network right
+  culvert bench run m12 --cluster --nodes n1 --via n2 --network a --network b
+  culvert bench run m17 --cluster --nodes n1,n2 --network default/sriov-network
+
   # report R3's three paths, in turns: every --from with every --to
   culvert bench run m1 --from ssh:n1 --from ssh:n1,netns=a --to ssh:n2,netns=b
 
@@ -129,28 +138,34 @@ const runExamples = `  # network namespaces or containers of this host, by all p
     --fail-if 'throughput<-5%' --ab 'ip route replace 10.2.0.0/24 dev vxlan0' \
     'ip route replace 10.2.0.0/24 via 192.0.2.2'
 
+  # DPDK sends, forwards and counts on free VFs of a pool with deviceType vfio-pci
+  culvert bench run m15 --from ssh:root@n1,pci=0000:01:10.0 \
+    --via ssh:root@n2,pci=0000:01:10.0 --to ssh:root@n1,pci=0000:01:10.2
+  culvert bench run m15 --lab --quick
+
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
 func (b *run) addFlags(cmd *cobra.Command) {
+	b.Burst, b.senders = 1, 1
 	f := cmd.Flags()
 	f.StringArrayVar(&b.From, "from", nil, "where traffic starts; more than once: from each of them, for m11 and m16 at the same time")
 	f.StringArrayVar(&b.To, "to", nil, "where traffic stops; more than once: to each of them, for m16 at the same time")
-	f.StringVar(&b.Via, "via", "", "a third end, which forwards: measure only the traffic through it, and its cost there")
+	f.StringVar(&b.Via, "via", "", "a third end, which forwards: measure only the traffic through it, and its cost there; with --cluster the node of a pod that is made and routes, for m12")
 	f.StringVar(&b.Service, "service", "", "an address that leads to --to on the ports 5201 to 5208, such as a ClusterIP: measure the traffic to it beside that to the end's own address")
 	f.StringVar(&b.Pull, "pull", "", "for m9: a `COMMAND` of this host that pulls the cable of the PF $1 of machine $2, such as 'ssh switch shut'")
 	f.StringVar(&b.Plug, "plug", "", "for m9: the `COMMAND` that plugs it in again; without these, a person is asked")
 	f.StringArrayVar(&b.Paths, "path", nil, "measure only these paths: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' needs both")
-	f.IntVar(&b.Limits.Repeats, "repeats", 0, "how many runs of each count at least (default 6, with --quick 3)")
-	f.Float64Var(&b.Limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
-	f.DurationVar(&b.Limits.MaxTime, "max-time", 0, "begin no round that would end later (default twice what the repeats should take)")
+	cli.AddCount(cmd, &b.Limits.Repeats, "repeats", 1, 1000, "how many runs of each count at least (default 6, with --quick 3)")
+	cli.AddNumber(cmd, &b.Limits.Precision, "precision", 0.001, 1, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
+	cli.AddTime(cmd, &b.Limits.MaxTime, "max-time", time.Second, 30*24*time.Hour, "begin no round that would end later (default twice what the repeats should take)")
 	f.BoolVar(&b.Quick, "quick", false, "runs of 2 s (packets 6, a pulled cable 10), three of them: for a look, and for CI")
 	f.BoolVar(&b.Limits.Rough, "rough", false, "skip the warm-up, send five pings in a second, and do not measure the generators: for a quick look")
-	f.Float64Var(&b.Seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
-	f.IntVar(&b.Burst, "burst", 1, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
-	f.Uint64Var(&b.Seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
-	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
-	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
+	cli.AddNumber(cmd, &b.Seconds, "seconds", 0.1, 86400, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
+	cli.AddCount(cmd, &b.Burst, "burst", 1, 64, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
+	cli.AddCount(cmd, &b.Seed, "seed", 0, math.MaxUint64, "make the runs in the order of this seed, which a result has (default a new one)")
+	f.BoolVar(&b.lab, "lab", false, "boot a lab of two nodes with a container on each (for m8 on one), and take it down; needs the source tree after 'make build', and culvert-lab")
+	cli.AddCount(cmd, &b.senders, "senders", 1, 7, "with --lab: how many containers send at once, for m11 and m16")
 	addQuestionFlags(cmd, &b.Question)
 	f.StringArrayVar(&b.AB, "ab", nil, "compare two sides in one run: `COMMAND` sets up side A, and the next argument, or a second --ab, has that of side B")
 	f.StringVar(&b.ABOn, "ab-on", "here", "where the commands of --ab run: here (this host), from, to, ends (in their network namespaces), nodes (the ends' machines)")
@@ -185,20 +200,35 @@ func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	if len(o.AB) == 0 && (b.judge.format.String() != "" || b.judge.allowUnclear) {
 		return o, errors.New("--output and --allow-unclear go with --ab; culvert bench report shows a result in other forms")
 	}
-	there := len(o.From)+len(o.To) > 0 || o.Via != "" || o.Service != ""
+	there := len(o.From)+len(o.To) > 0 || o.Service != ""
 	switch {
 	case b.senders != 1 && !b.lab:
 		return o, errors.New("--senders goes with --lab: of ends that are there name each with --from")
-	case b.lab && (there || b.cluster.isWanted()):
+	case b.senders != 1 && o.IsOnDevices():
+		return o, errors.New("--senders does not go with m15, whose ends are single VFs")
+	case b.lab && isOnOnePF(o.Presets) && (len(o.Presets) > 1 || b.senders > 1):
+		return o, errors.New("--lab measures m8 alone, between two containers of one node, and from one sender: leave out the other presets and --senders")
+	case b.lab && (there || o.Via != "" || b.cluster.isWanted()):
 		return o, errors.New("--lab makes ends of its own: leave out --from, --via, --to, --service and what belongs to --cluster")
 	case !b.cluster.isWanted():
 		return o, nil
 	case there:
-		return o, errors.New("--from, --via, --to and --service name what is there; in a cluster it is made: take --nodes")
+		return o, errors.New("--from, --to and --service name what is there; in a cluster it is made: take --nodes")
+	case o.Via != "" && slices.ContainsFunc(presets, func(name string) bool { return strings.EqualFold(name, "m13") }):
+		return o, errors.New("m13 in a cluster: the pod in the middle routes (m12) and cannot bridge. A bridge receives frames for any MAC address. " +
+			"A VF receives those for its own, unless its PF lets it be promiscuous, which igb does not; Culvert's other NICs were not tried: name ends with --from, --via and --to, and a machine that bridges")
 	}
-	c, err := b.cluster.checkFlags()
-	o.Cluster = &c
+	c, err := b.cluster.checkFlags(o.Via)
+	o.Cluster, o.Via = &c, ""
+	if err == nil {
+		err = o.Check()
+	}
 	return o, err
+}
+
+// isOnOnePF reports whether one of the presets measures between two VFs of one PF.
+func isOnOnePF(presets []string) bool {
+	return slices.ContainsFunc(presets, func(name string) bool { return strings.EqualFold(name, "m8") })
 }
 
 // splitSides takes side B's command out of the arguments if --ab has that of side A alone: it is the
@@ -233,12 +263,15 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
 	}
 	if b.lab {
-		booted, bootErr := place.BootLab(cmd.Context(), b.senders)
+		booted, bootErr := place.BootLab(cmd.Context(), b.senders, order.IsOnDevices())
 		if bootErr != nil {
 			return bootErr
 		}
 		defer func() { err = errors.Join(err, booted.Down()) }()
-		order.From, order.To, order.Management = booted.From, booted.To, booted.Management
+		order.From, order.To, order.Via, order.Management = booted.From, booted.To, booted.Via, booted.Management
+		if isOnOnePF(order.Presets) {
+			order.To = []string{booted.Near}
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {

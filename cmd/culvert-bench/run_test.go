@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/bench/preset"
 	"github.com/culvert-net/culvert/internal/admin/cli"
 )
@@ -32,14 +35,20 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--from host --to netns:no-such-one":                     "ip netns list",
 		"--cluster":                                              "kubectl get nodes",
 		"--cluster --from host":                                  "take --nodes",
-		"--cluster --via host":                                   "take --nodes",
+		"--cluster --to host --via n3":                           "take --nodes",
+		"m12 --nodes n1 --via n3 --network a":                    "name both, --network A --network B",
+		"m12 --nodes n1 --via n3":                                "name both, --network A --network B",
+		"--nodes n1 --network a,b --network c":                   "take one network for both pods, or two",
+		"m12 m13 --nodes n1 --via n3 --network a --network b":    "cannot bridge",
 		"--lab --via host":                                       "leave out --from, --via",
 		"--from host --to netns:a --via nets:r":                  "did you mean netns?",
 		"--from host --to netns:a --via netns:a":                 "--via is host,netns=a, which is an end as well",
 		"--lab --from host":                                      "leave out --from",
-		"--lab --senders 8":                                      "take 1 to 7",
-		"--lab --burst 65":                                       "take 1 to 64",
-		"--lab --seconds -1":                                     "take a number above 0",
+		"--lab --senders 8":                                      "want a whole number from 1 to 7",
+		"m4 m8 --lab":                                            "--lab measures m8 alone",
+		"m8 --lab --senders 2":                                   "leave out the other presets and --senders",
+		"--lab --burst 65":                                       "want a whole number from 1 to 64",
+		"--lab --seconds -1":                                     "want a number from 0.1 to 86400",
 		"--from host --to netns:a --service web":                 "such as 10.96.0.10",
 		"--from host --to netns:a --to netns:b --service ::1":    "one --to",
 		"--cluster --service 10.96.0.1":                          "--service",
@@ -48,6 +57,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"m4 x --from host --to netns:a --ab y --ab-on there":     "take here, from, to, ends, nodes",
 		"--from host --to netns:a --fail-if throughput<-5%":      "--fail-if goes with --ab",
 		"--from host --to netns:a -o junit":                      "go with --ab",
+		"--nodes a,b x --ab y --ab-on nodes":                     "--ab-on nodes with --cluster: the image of the pods has no shell: take --ab-on here",
 		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
 		out, err := execute(t, append([]string{"run"}, strings.Fields(line)...)...)
@@ -61,14 +71,23 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestClusterFlags(t *testing.T) {
-	c := clusterFlags{kubeconfig: "k", kcontext: "c", network: "ns/net", nodes: []string{"n1"}}
-	got, err := c.checkFlags()
-	if err != nil || strings.Join(got.Kubectl, " ") != "kubectl --kubeconfig k --context c" || got.Namespace != "ns" || got.Network != "net" || got.From != "n1" || got.To != "n1" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	c.network = "net"
-	if got, _ = c.checkFlags(); got.Namespace != "default" || got.Network != "net" {
-		t.Errorf("%+v", got)
+	c := clusterFlags{kubeconfig: "k", kcontext: "c"}
+	for _, tc := range []struct {
+		nodes, networks string
+		via             string
+		from, to        place.Seat
+	}{
+		{"n1", "ns/net", "", place.Seat{Node: "n1", Namespace: "ns", Network: "net"}, place.Seat{Node: "n1", Namespace: "ns", Network: "net"}},
+		{"n1 n2", "net", "", place.Seat{Node: "n1", Namespace: "default", Network: "net"}, place.Seat{Node: "n2", Namespace: "default", Network: "net"}},
+		{"n1 n2", "", "", place.Seat{Node: "n1", Namespace: "default"}, place.Seat{Node: "n2", Namespace: "default"}},
+		{"n1", "ns/a b", "n3", place.Seat{Node: "n1", Namespace: "ns", Network: "a"}, place.Seat{Node: "n1", Namespace: "default", Network: "b"}},
+	} {
+		c.nodes, c.networks = strings.Fields(tc.nodes), strings.Fields(tc.networks)
+		got, err := c.checkFlags(tc.via)
+		want := place.Cluster{Kubectl: strings.Fields("kubectl --kubeconfig k --context c"), From: tc.from, To: tc.to, Via: tc.via}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v: -want +got:\n%s", err, diff)
+		}
 	}
 }
 
@@ -87,7 +106,7 @@ func TestPresets(t *testing.T) {
 			t.Errorf("a long line: %s", line)
 		}
 	}
-	for _, want := range []string{"m1   R3", "m18  R4", "R0 VF 9.42 Gb/s", "refused: it needs DPDK"} {
+	for _, want := range []string{"m1   R3", "m18  R4", "R0 VF 9.42 Gb/s", "three VFs that are bound to vfio-pci"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in it", want)
 		}

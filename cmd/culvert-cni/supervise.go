@@ -113,7 +113,7 @@ func killAll(plugin int, gone <-chan struct{}, late <-chan time.Time) error {
 			return nil
 		case <-late:
 			left := descendantsOf(os.Getpid())
-			return fmt.Errorf("%d processes that it started survive SIGKILL: PIDs %v", len(left), left[:min(len(left), mostListed)])
+			return fmt.Errorf("%d processes that it started survive SIGKILL: PIDs %s", len(left), strings.Trim(fmt.Sprint(left[:min(len(left), mostListed)]), "[]"))
 		case <-time.After(killWait):
 		}
 	}

@@ -174,7 +174,7 @@ func TestSurvivorsAreNamed(t *testing.T) {
 	defer func() { _ = cmd.Wait() }()
 	pid := cmd.Process.Pid
 	err := killAll(pid, nil, time.After(50*time.Millisecond))
-	if want := fmt.Sprintf("1 processes that it started survive SIGKILL: PIDs [%d]", pid); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("1 processes that it started survive SIGKILL: PIDs %d", pid); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if !isChildOf(pid, 1, os.Getpid()) || isChildOf(pid, 1) || isChildOf(-1, 1) {

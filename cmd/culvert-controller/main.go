@@ -19,6 +19,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/cluster/controller"
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 )
 
@@ -95,12 +96,14 @@ func newCommand(namespace string) *cobra.Command {
 	f.StringVar(&c.Service, "service", "culvert-controller", "the Service of the webhooks")
 	f.StringVar(&c.Secret, "secret", "culvert-controller-certificates", "the Secret of the webhooks' certificates")
 	f.StringVar(&c.Webhooks, "webhooks", "culvert", "the name of the webhook configurations; empty: no webhooks")
-	f.IntVar(&c.WebhookPort, "webhook-port", 9443, "where the webhooks listen")
+	c.WebhookPort = 9443
+	cli.AddCount(cmd, &c.WebhookPort, "webhook-port", 1, 65535, "where the webhooks listen")
 	f.StringVar(&c.Certificates, "certificates", "", "a folder with tls.crt and tls.key, which are read again when they change; empty: the controller makes and renews its own")
 	f.StringVar(&c.ClientCA, "client-ca", "", "a PEM file: the webhooks serve only clients with a certificate of its CAs; empty: any client")
 	f.StringVar(&c.Metrics, "metrics", ":8080", "where Prometheus reads metrics, with HTTPS and a token; 0: nowhere")
 	f.StringVar(&c.Health, "health", ":8081", "where the kubelet asks /healthz and /readyz; 0: nowhere")
-	f.IntVar(&c.DrainNodes, "drain-nodes", 1, "how many nodes are emptied at a time of pods that have VFs of a PF whose number of VFs is to change; 0: none")
+	c.DrainNodes = 1
+	cli.AddCount(cmd, &c.DrainNodes, "drain-nodes", 0, 5000, "how many nodes are emptied at a time of pods that have VFs of a PF whose number of VFs is to change; 0: none")
 	f.BoolVar(&services, "services", true, "serve Services over VF networks; false: give those that are served back to Kubernetes, as before Culvert is uninstalled")
 	networks.addFlags(f)
 	f.BoolVar(&c.Isolation.On, "namespace-isolation", true, "treat networks that pods may not use as missing, as culvertd's flag; false: pods may use networks of every namespace")
@@ -123,7 +126,7 @@ type networkFlags struct {
 
 func (n *networkFlags) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&n.services, "service-networks", nil, "networks (namespace/name) over which the Services of their pods are served without an annotation, the first that fits")
-	f.StringSliceVar(&n.resourceKeys, "network-resource-name-keys", controller.DefaultResourceKeys(), "annotations of networks that name resources: a pod requests one device for each network and key, or as many as the network has VFs; culvertd finds the VFs by "+netannotation.ResourceName)
+	f.StringSliceVar(&n.resourceKeys, "network-resource-name-keys", controller.DefaultResourceKeys(), "annotations of networks that name resources: a pod requests one device for each network and key, or as many as the network has VFs. culvertd finds the VFs by "+netannotation.ResourceName)
 	f.StringSliceVar(&n.everyPod, "default-networks", nil, "networks that every pod gets before those that it asks for, as culvertd's flag")
 	f.StringSliceVar(&n.exceptPods, "system-namespaces", netannotation.DefaultSystemNamespaces(), "namespaces whose pods get none of --default-networks, as culvertd's flag")
 }
@@ -175,14 +178,22 @@ func newReleaseCommand(namespace string) *cobra.Command {
 	f.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: as the pod that this is")
 	f.StringVar(&r.Namespace, "namespace", namespace, "where the controllers' Deployment is")
 	f.StringVar(&r.Deployment, "deployment", "culvert-controller", "the controllers' Deployment")
-	f.DurationVar(&most, "timeout", 4*time.Minute, "how long to try")
+	most = 4 * time.Minute
+	cli.AddTime(cmd, &most, "timeout", time.Second, 24*time.Hour, "how long to try")
 	return cmd
 }
 
 func clusterConfig(path string) (*rest.Config, error) {
-	c, err := clientcmd.BuildConfigFromFlags("", path) // in the cluster when path is empty
+	if path == "" {
+		c, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("connect to the cluster that this pod is in: %w: outside a pod name a file with --kubeconfig", err)
+		}
+		return c, nil
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
+		return nil, fmt.Errorf("--kubeconfig %s cannot be read: %s: correct it until kubectl --kubeconfig %[1]s get nodes works", path, excerpt.WithoutGoTypes(excerpt.Error(err)))
 	}
 	return c, nil
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"flag"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/test/helptext"
 )
+
+var _ = flag.Bool("update", false, "write the golden files")
 
 // The controller isolates namespaces as culvertd does, unless the administrator turns it off.
 func TestIsolationIsOn(t *testing.T) {
@@ -41,4 +45,9 @@ func TestResourceNameKeysAreChecked(t *testing.T) {
 	if err := cmd.Execute(); err == nil || !strings.HasPrefix(err.Error(), `--network-resource-name-keys: "a/b/c": `) {
 		t.Error(err)
 	}
+}
+
+// docs/reference has every command and flag.
+func TestReference(t *testing.T) {
+	helptext.CheckReference(t, "../../docs/reference/culvert-controller.md", newCommand(""))
 }

@@ -64,7 +64,8 @@ Not verified on ESXi.`,
 }
 
 func (e *esxi) drawPlan(cmd *cobra.Command, p plan.Plan) error {
-	_, err := io.WriteString(cmd.OutOrStdout(), plan.Draw(p, cli.ScreenOf(cmd.OutOrStdout(), e.getenv).Look))
+	look := cli.ScreenOf(cmd.OutOrStdout(), e.getenv).Look
+	_, err := io.WriteString(cmd.OutOrStdout(), look.Fit(plan.Draw(p, look)))
 	return err
 }
 

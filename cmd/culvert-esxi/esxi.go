@@ -45,7 +45,7 @@ func readSpec(args []string) (file.Spec, error) {
 		return file.Spec{}, fmt.Errorf("the command names no FILE, and there is no %s in this folder: for example: culvert esxi validate /etc/%[1]s", defaultFile)
 	}
 	if err != nil {
-		return file.Spec{}, err
+		return file.Spec{}, cli.ExplainFile(name, err)
 	}
 	return file.Parse(name, text)
 }
@@ -136,7 +136,8 @@ Not verified on ESXi.`,
 		if out.IsForPrograms() {
 			return cli.Encode(cmd.OutOrStdout(), out.String(), host)
 		}
-		_, err = io.WriteString(cmd.OutOrStdout(), status.Draw(host, cli.ScreenOf(cmd.OutOrStdout(), e.getenv).Look))
+		look := cli.ScreenOf(cmd.OutOrStdout(), e.getenv).Look
+		_, err = io.WriteString(cmd.OutOrStdout(), look.Fit(status.Draw(host, look)))
 		return err
 	}
 	return cmd

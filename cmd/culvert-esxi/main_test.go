@@ -118,7 +118,7 @@ func TestStatus(t *testing.T) {
 	p.expect(t, "status", "esxi01.example.com  ready  VMware ESXi", "vmnic2  0000:03:00.0  i40en   10 Gb/s  []   none, it can have 8\n", "vm3  off")
 	p.expect(t, "status esxi.yaml -o json", `"vfsMax": 8`, `"sriovCapable": true`)
 	p.expect(t, "status -o yaml", "vfsMax: 8\n")
-	p.expect(t, "status none.yaml", "error: open none.yaml: no such file")
+	p.expect(t, "status none.yaml", "error: none.yaml: no such file or directory: name a file that is there")
 }
 
 // TestLogin: a saved login serves the commands that follow, until logout. The file has no password.

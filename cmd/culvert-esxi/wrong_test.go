@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"os"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -16,4 +17,14 @@ var _ = flag.Bool("update", false, "write the golden files")
 func TestWrongLines(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	helptext.CheckWrong(t, "testdata/wrong.txt", func() *cobra.Command { return newRoot(func(string) string { return "" }) })
+}
+
+// docs/reference has every command and flag.
+func TestReference(t *testing.T) {
+	helptext.CheckReference(t, "../../docs/reference/culvert-esxi.md", newRoot(os.Getenv))
+}
+
+// No flag takes a number or a time without bounds.
+func TestNumbersHaveBounds(t *testing.T) {
+	helptext.CheckNumbers(t, newRoot(func(string) string { return "" }))
 }

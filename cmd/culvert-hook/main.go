@@ -38,7 +38,36 @@ const (
 type patience struct{ away, answer time.Duration }
 
 func main() {
+	if isHelpWanted(os.Args[1:], os.Stdin) {
+		fmt.Printf("culvert-hook %s\n\n%s", version, about)
+		return
+	}
 	os.Exit(runHook(os.Args[1:], os.Stdin, os.Stderr, rpc.DefaultSocket, patience{away: 5 * time.Second, answer: 30 * time.Second}))
+}
+
+// version is set by the linker.
+var version = "unknown"
+
+const about = `culvert-hook is Culvert's hook of libvirt. libvirt runs it as
+/etc/libvirt/hooks/qemu.d/culvert when a guest starts and has ended, and as
+network.d/culvert when it takes a device of a network for a guest. It reports that to
+culvertd, and refuses the start of a guest on a VF that the guest cannot have.
+
+libvirt runs it like this, with the guest's definition on standard input:
+  virsh dumpxml db1 | /etc/libvirt/hooks/qemu.d/culvert db1 prepare begin -
+
+culvert host install puts it in place: culvert host install --parts libvirt
+By hand: culvert vm list, culvert vf list, culvert doctor --guest FILE
+`
+
+// isHelpWanted reports whether a person runs the hook by hand: libvirt gives it at least two
+// arguments, and no flag before them.
+func isHelpWanted(args []string, stdin *os.File) bool {
+	if len(args) == 1 {
+		return args[0] == "--help" || args[0] == "-h" || args[0] == "help" || args[0] == "--version"
+	}
+	info, err := stdin.Stat()
+	return len(args) == 0 && err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // methodFor returns the method that reports an operation to culvertd, and the consequence when

@@ -35,6 +35,23 @@ func serve(t *testing.T, answer func(method, text string) (any, error)) string {
 	return socket
 }
 
+// A person who runs the hook by hand reads what it is. libvirt's calls get no such text.
+func TestHelp(t *testing.T) {
+	null, err := os.Open(os.DevNull) // a character device, as a terminal is
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for line, want := range map[string]bool{"--help": true, "-h": true, "--version": true, "": true, "db1": false, "db1 prepare begin -": false, "--help prepare begin -": false} {
+		if got := isHelpWanted(strings.Fields(line), null); got != want {
+			t.Errorf("%q: %t", line, got)
+		}
+	}
+	if !strings.Contains(about, "virsh dumpxml db1 | /etc/libvirt/hooks/qemu.d/culvert db1 prepare begin -") {
+		t.Errorf("no example in: %s", about)
+	}
+}
+
 // The hook fails only if culvertd refuses a start, or cannot read what the guest would start with.
 // libvirt ends a running guest whose reconnect fails, and aborts every other operation whose hook
 // fails.

@@ -12,7 +12,7 @@ import (
 // newEndsCommand makes the command that `culvert bench run --lab` runs.
 func newEndsCommand() *cobra.Command {
 	o := demo.Options{Name: demo.BenchName, Log: os.Stderr, Live: cli.ScreenOf(os.Stderr, os.Getenv).Terminal}
-	senders := 1
+	senders, dpdk := 1, false
 	cmd := &cobra.Command{
 		Use:   "ends",
 		Short: "Lend culvert bench a lab to measure in",
@@ -24,10 +24,14 @@ culvert bench run --lab starts it. By hand it is of little use.`,
 		Args:    cobra.NoArgs,
 		Hidden:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dpdk {
+				return demo.LendDevices(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout())
+			}
 			return demo.LendEnds(cmd.Context(), o, senders, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().IntVar(&senders, "senders", 1, "how many containers send at once")
+	cli.AddCount(cmd, &senders, "senders", 1, 64, "how many containers send at once")
+	cmd.Flags().BoolVar(&dpdk, "dpdk", false, "lend VFs for DPDK in place of containers")
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
 	return cmd
 }

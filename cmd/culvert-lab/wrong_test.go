@@ -15,3 +15,11 @@ func TestWrongLines(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	helptext.CheckWrong(t, "testdata/wrong.txt", newRoot)
 }
+
+// docs/reference has every command and flag.
+func TestReference(t *testing.T) {
+	helptext.CheckReference(t, "../../docs/reference/culvert-lab.md", newRoot())
+}
+
+// No flag takes a number or a time without bounds.
+func TestNumbersHaveBounds(t *testing.T) { helptext.CheckNumbers(t, newRoot()) }

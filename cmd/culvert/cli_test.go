@@ -33,6 +33,8 @@ type culvertd struct {
 	result  api.ApplyResult
 	differs []vf.Difference // each VF, from its baseline
 	rebased []api.RebaseRequest
+	tried   []api.HostTryRequest
+	ended   []string // methods that ended a trial
 }
 
 // serve starts the fake culvertd and returns its socket.
@@ -88,6 +90,21 @@ func (d *culvertd) serve(t *testing.T) string {
 			return api.Rebased{Differences: d.differs}, err
 		})
 		srv.Handle(api.MethodHostPlan, func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
+		srv.Handle(api.MethodHostTry, func(_ context.Context, raw json.RawMessage) (any, error) {
+			var req api.HostTryRequest
+			err := json.Unmarshal(raw, &req)
+			d.tried = append(d.tried, req)
+			return d.result, err
+		})
+		for _, method := range []string{api.MethodHostConfirm, api.MethodHostRevert} {
+			srv.Handle(method, func(context.Context, json.RawMessage) (any, error) {
+				d.ended = append(d.ended, method)
+				if method == api.MethodHostConfirm {
+					return api.HostTrial{Began: time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC)}, nil
+				}
+				return d.result, nil
+			})
+		}
 		srv.Handle(api.MethodHostApply, func(_ context.Context, raw json.RawMessage) (any, error) {
 			var req api.HostRequest
 			err := json.Unmarshal(raw, &req)
@@ -337,3 +354,8 @@ func TestCompletion(t *testing.T) {
 
 // TestHelp leaves out lab, bench and esxi, whose help is that of their programs.
 func TestHelp(t *testing.T) { helptext.Check(t, newRoot(), "lab", "bench", "esxi") }
+
+// docs/reference has every command and flag.
+func TestReference(t *testing.T) {
+	helptext.CheckReference(t, "../../docs/reference/culvert.md", newRoot(), "lab", "bench", "esxi")
+}

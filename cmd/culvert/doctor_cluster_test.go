@@ -49,8 +49,8 @@ func TestDoctorAsksCluster(t *testing.T) {
 		"a context of it":          {file, "doctor --context prod", found, 2},
 		"none":                     {"", "doctor", "", 0},
 		"a missing one":            {file + ".none", "doctor", "", 0},
-		"a missing one is named":   {"", "doctor --kubeconfig " + file + ".none", "kubeconfig: ", 0},
-		"a missing context of it":  {file, "doctor --context lab", "kubeconfig: ", 0},
+		"a missing one is named":   {"", "doctor --kubeconfig " + file + ".none", "kubeconfig " + file + ".none: file does not exist: name a file", 0},
+		"a missing context of it":  {file, "doctor --context lab", `--context "lab": context "lab" does not exist: kubeconfig ` + file + " has the contexts prod", 0},
 		"a guest is examined":      {file, "doctor --guest " + guest, "", 0},
 		"an API server that fails": {writeKubeconfig(t, "http://127.0.0.1:1"), "doctor", "cluster prod: which pods namespace isolation would refuse", 0},
 	} {

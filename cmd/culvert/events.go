@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +31,7 @@ that only grows; --since goes on after one of them. Lines with ! are warnings.`,
 	}
 	out := addOutput(cmd, false)
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on with events as they come, until interrupted")
-	cmd.Flags().Uint64Var(&req.After, "since", 0, "only events after the one with this `number`")
+	cli.AddCount(cmd, &req.After, "since", 0, math.MaxUint64, "only events after the one with this `number`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if req.Follow {
 			return followEvents(cmd, n, req, out)
@@ -56,7 +57,7 @@ func followEvents(cmd *cobra.Command, n *node, req api.EventsRequest, out output
 		if out.IsForPrograms() {
 			return cli.EncodeLine(cmd.OutOrStdout(), out.String(), e)
 		}
-		_, err := io.WriteString(cmd.OutOrStdout(), text.Event(e, opts))
+		_, err := io.WriteString(cmd.OutOrStdout(), opts.Fit(text.Event(e, opts)))
 		return err
 	})
 	if cmd.Context().Err() != nil {

@@ -3,9 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +53,7 @@ removes all of them first. plan names the owners, and apply refuses.`,
   culvert host plan ./host.yaml
   sudo culvert host apply ./host.yaml`,
 	}
-	return cli.Group(cmd, newHostValidateCommand(), newHostPlanCommand(n), newHostApplyCommand(n), newHostInstallCommand(), newHostUninstallCommand())
+	return cli.Group(cmd, newHostValidateCommand(), newHostPlanCommand(n), newHostApplyCommand(n), newHostConfirmCommand(n), newHostRevertCommand(n), newHostInstallCommand(), newHostUninstallCommand())
 }
 
 func newHostValidateCommand() *cobra.Command {
@@ -106,6 +105,7 @@ else, ! is in the way. Nothing is changed.`,
 
 func newHostApplyCommand(n *node) *cobra.Command {
 	var force bool
+	var window time.Duration
 	cmd := &cobra.Command{
 		Use:   "apply [FILE]",
 		Short: "Install a host.yaml, and apply it",
@@ -117,17 +117,30 @@ If an owner would lose a VF, it changes nothing and names the owners. With --for
 it takes their VFs from them: pods keep running without their network, and a
 virtual machine loses a device while it runs.
 
+With --confirm 60s the file is on trial. culvertd goes back to the host.yaml
+before it, unless culvert host confirm (or Enter at this terminal) comes within
+60 s after the work. It goes back also if this command or culvertd is killed, and
+after a reboot at once. The command first shows what going back does not undo. A
+trial takes no VF from an owner. VFs that get an owner meanwhile stay until their
+release.
+
 Exit status is 0 when everything is as the file says.`,
 		Example: `  sudo culvert host apply ./host.yaml
+  sudo culvert host apply --confirm 60s ./host.yaml
   sudoedit /etc/culvert/host.yaml && sudo culvert host apply`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	out := addOutput(cmd, false)
 	cmd.Flags().BoolVar(&force, "force", false, "take VFs from their owners where the plan needs it")
+	cli.AddTime(cmd, &window, "confirm", time.Second, longestTrial, "go back unless the file is confirmed within this time after it is applied")
+	cmd.MarkFlagsMutuallyExclusive("force", "confirm")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, _, err := readHost(cmd, args)
 		if err != nil {
 			return err
+		}
+		if window > 0 {
+			return tryHost(cmd, n, req, window, out)
 		}
 		req.Force = force
 		var result api.ApplyResult
@@ -146,12 +159,9 @@ func readHost(cmd *cobra.Command, args []string) (req api.HostRequest, spec desi
 	if len(args) > 0 {
 		req.File = args[0]
 	}
-	var content []byte
+	content, err := cli.ReadFile(cmd, req.File)
 	if req.File == "-" {
 		req.File = "standard input"
-		content, err = io.ReadAll(cmd.InOrStdin())
-	} else {
-		content, err = os.ReadFile(req.File)
 	}
 	if errors.Is(err, fs.ErrNotExist) && len(args) == 0 {
 		return req, spec, fmt.Errorf("%w: write one (culvert host --help shows how), or name a file", err)

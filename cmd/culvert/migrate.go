@@ -83,7 +83,7 @@ equivalent (the rest is written all the same), and 1 when a file cannot be read.
 func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 	var all []migrate.Object
 	for _, name := range files {
-		content, err := readFile(cmd, name)
+		content, err := cli.ReadFile(cmd, name)
 		if err != nil {
 			return nil, err
 		}

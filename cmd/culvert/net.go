@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -70,7 +68,7 @@ Exit status is 0 when nothing is refused, and 1 when something is.`,
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		var objects []migrate.Object
 		for _, name := range files {
-			content, err := readFile(cmd, name)
+			content, err := cli.ReadFile(cmd, name)
 			if err != nil {
 				objects = append(objects, migrate.Object{Kind: "file", Name: name, From: name, Err: err})
 				continue
@@ -87,14 +85,6 @@ Exit status is 0 when nothing is refused, and 1 when something is.`,
 		return nil
 	}
 	return cmd
-}
-
-// readFile reads a file; - is standard input.
-func readFile(cmd *cobra.Command, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(cmd.InOrStdin())
-	}
-	return os.ReadFile(name)
 }
 
 // drawVerdicts draws a table, and below it the reasons.

@@ -29,7 +29,8 @@ func (o output) writeValue(cmd *cobra.Command, value any, draw func(text.Options
 	if o.IsForPrograms() {
 		return cli.Encode(cmd.OutOrStdout(), o.String(), value)
 	}
-	_, err := io.WriteString(cmd.OutOrStdout(), draw(o.textOptions(cmd)))
+	options := o.textOptions(cmd)
+	_, err := io.WriteString(cmd.OutOrStdout(), options.Fit(draw(options)))
 	return err
 }
 

@@ -27,12 +27,13 @@ A VF is named by any of
   default/a           its owner: namespace/pod, container ID, virtual machine`,
 		Example: `  culvert vf list
   culvert vf show enp1s0f0#3
-  culvert vf show default/a`,
+  culvert vf show default/a
+  culvert vf top`,
 	}
-	if !p.wanted { // kubectl's plugin changes nothing
-		cmd.AddCommand(newVFRebaseCommand(p))
+	if !p.wanted { // kubectl's plugin changes nothing, and a cluster's objects have no counters
+		cmd.AddCommand(newVFRebaseCommand(p), newVFTopCommand(p))
 	}
-	return cli.Group(cmd, newVFListCommand(p), newVFShowCommand(p))
+	return cli.Group(cmd, newVFListCommand(p), newVFShowCommand(p), newVFWatchCommand(p))
 }
 
 func newVFListCommand(p *place) *cobra.Command {
@@ -63,14 +64,7 @@ More states:
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	out := addOutput(cmd, true)
-	f := cmd.Flags()
-	f.StringVar(&filter.PF, "pf", "", "only those of this PF")
-	f.StringVar(&filter.Pool, "pool", "", "only those of this pool, as prefix/name or name")
-	cli.AddChoice(cmd, &filter.Phase, "phase", "only those in this phase", pick.Phases()...)
-	f.StringVar(&filter.Owner, "owner", "", "only those of this owner, e.g. default/a")
-	p.completeFlag(cmd, "pf", pick.PFs)
-	p.completeFlag(cmd, "pool", pick.Pools)
-	p.completeFlag(cmd, "owner", pick.Owners)
+	addFilter(cmd, p, &filter)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		st, err := p.mergedStatus(cmd.Context())
 		if err != nil {
@@ -83,6 +77,18 @@ More states:
 		return out.writeValue(cmd, vfs, func(o text.Options) string { return text.VFs(vfs, st.Time, o) })
 	}
 	return cmd
+}
+
+// addFilter gives cmd the flags that select VFs.
+func addFilter(cmd *cobra.Command, p *place, filter *pick.Filter) {
+	f := cmd.Flags()
+	f.StringVar(&filter.PF, "pf", "", "only those of this PF")
+	f.StringVar(&filter.Pool, "pool", "", "only those of this pool, as prefix/name or name")
+	cli.AddChoice(cmd, &filter.Phase, "phase", "only those in this phase", pick.Phases()...)
+	f.StringVar(&filter.Owner, "owner", "", "only those of this owner, e.g. default/a")
+	p.completeFlag(cmd, "pf", pick.PFs)
+	p.completeFlag(cmd, "pool", pick.Pools)
+	p.completeFlag(cmd, "owner", pick.Owners)
 }
 
 func newVFShowCommand(p *place) *cobra.Command {

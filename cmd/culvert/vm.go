@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -127,11 +126,11 @@ func addRequest(cmd *cobra.Command, req *api.GuestXMLRequest, ways ...string) *s
 }
 
 func readDefinition(cmd *cobra.Command, args []string) (string, error) {
-	if len(args) == 0 || args[0] == "-" {
-		content, err := io.ReadAll(cmd.InOrStdin())
-		return string(content), err
+	name := "-"
+	if len(args) > 0 {
+		name = args[0]
 	}
-	content, err := os.ReadFile(args[0])
+	content, err := cli.ReadFile(cmd, name)
 	return string(content), err
 }
 
@@ -148,8 +147,8 @@ func addSettings(cmd *cobra.Command) *settings {
 	s := &settings{switches: map[vf.Setting]*string{}}
 	f := cmd.Flags()
 	f.StringVar(&s.mac, "mac", "", "MAC address; the VF's own when not given")
-	f.Uint16Var(&s.vlan, "vlan", 0, "VLAN, 1 to 4094")
-	f.Uint8Var(&s.vlanQoS, "vlan-qos", 0, "priority of the VLAN, 0 to 7")
+	cli.AddCount(cmd, &s.vlan, "vlan", 0, 4094, "VLAN, 1 to 4094; 0 for none")
+	cli.AddCount(cmd, &s.vlanQoS, "vlan-qos", 0, 7, "priority of the VLAN, 0 to 7")
 	cli.AddChoice(cmd, &s.vlanProto, "vlan-proto", "protocol of the VLAN tag", "802.1q", "802.1ad")
 	for _, name := range vf.Switches() {
 		if (&vf.Spec{}).Switch(name) != nil {

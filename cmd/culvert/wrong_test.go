@@ -14,3 +14,6 @@ func TestWrongLines(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	helptext.CheckWrong(t, "testdata/wrong.txt", func() *cobra.Command { return newCommand("culvert", nil) })
 }
+
+// No flag takes a number or a time without bounds.
+func TestNumbersHaveBounds(t *testing.T) { helptext.CheckNumbers(t, newCommand("culvert", nil)) }

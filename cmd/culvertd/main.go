@@ -89,7 +89,7 @@ and libvirtd can be ordered after it.`,
 	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys/net: elsewhere in a container that has a PID namespace of its own")
 	choices.addFlags(f)
 	addClusterFlags(f, &c.Cluster)
-	f.BoolVar(&c.SegmentDiscovery, "segment-discovery", true, "send a small frame on each PF every few seconds, to find out which PFs share an L2 segment and warn of pools over two; PFs whose segment is named take no part")
+	f.BoolVar(&c.SegmentDiscovery, "segment-discovery", true, "send a small frame on each PF every few seconds, to find out which PFs share an L2 segment and warn of pools over two. PFs whose segment is named take no part")
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	cmd.AddCommand(leaveCommand(), installCommand())
@@ -106,7 +106,7 @@ type networkChoices struct {
 
 func (n *networkChoices) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&n.podNetworks, "pod-networks", string(pod.Auto), "the program that sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
-	f.StringVar(&n.whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "source of the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
+	f.StringVar(&n.whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "source of the addresses of networks with ipam of type whereabouts, the same on all nodes: auto, plugin, pools (Culvert). auto is the plugin if the cluster has whereabouts, else Culvert")
 	f.StringSliceVar(&n.ipamTypes, "ipam-types", nil, "CNI plugins that networks may name in ipam.type besides "+strings.Join(ipam.DefaultTypes(), ", ")+": culvert-cni executes them as root, for every author of a network")
 	f.StringSliceVar(&n.everyPod, "default-networks", nil, "networks ([namespace/]name, by default of "+netannotation.DefaultNamespace+") that every pod gets before those that it asks for, as Multus' defaultNetworks; beside Multus only Multus' own counts")
 	f.StringSliceVar(&n.exceptPods, "system-namespaces", netannotation.DefaultSystemNamespaces(), "namespaces whose pods get none of --default-networks")

@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"flag"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/test/helptext"
 )
+
+var _ = flag.Bool("update", false, "write the golden files")
 
 // An administrator cannot put a plugin on the list of IPAM plugins that would execute itself.
 func TestIPAMTypesAreChecked(t *testing.T) {
@@ -45,4 +49,9 @@ func TestNetworksOfEveryPodAreChecked(t *testing.T) {
 	if err := cmd.ExecuteContext(ctx); err == nil || !strings.HasPrefix(err.Error(), "--default-networks: ") {
 		t.Error(err)
 	}
+}
+
+// docs/reference has every command and flag.
+func TestReference(t *testing.T) {
+	helptext.CheckReference(t, "../../docs/reference/culvertd.md", newCommand())
 }

@@ -1,6 +1,10 @@
 package api
 
-import "github.com/culvert-net/culvert/internal/vf"
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/internal/vf"
+)
 
 // HostRequest is the parameter of MethodHostPlan and MethodHostApply.
 type HostRequest struct {
@@ -8,6 +12,26 @@ type HostRequest struct {
 	Content string `json:"content"`
 	// Force applies the file even if owners lose their VFs; MethodHostPlan ignores it.
 	Force bool `json:"force,omitempty"`
+	// ForTrial makes MethodHostPlan answer with Plan.Stays, too.
+	ForTrial bool `json:"forTrial,omitempty"`
+}
+
+// HostTryRequest is the parameter of MethodHostTry.
+type HostTryRequest struct {
+	File    string `json:"file"` // names Content in messages
+	Content string `json:"content"`
+	// Seconds is how long the trial lasts after the file is applied.
+	Seconds int `json:"seconds"`
+}
+
+// HostTrial is a host.yaml on trial: culvertd goes back to the one before it unless an
+// administrator confirms it.
+type HostTrial struct {
+	Began time.Time `json:"began"`
+	// Until is the end of the trial. It is zero while culvertd applies the file.
+	Until time.Time `json:"until,omitzero"`
+	// GoingBack is set if the trial is over and culvertd brings the state before it back.
+	GoingBack bool `json:"goingBack,omitempty"`
 }
 
 // Plan has the changes that a host.yaml would cause, PF by PF: the answer to MethodHostPlan. It
@@ -17,6 +41,8 @@ type Plan struct {
 	// Notes are about the file and not about one PF: an entry that no PF
 	// matches, a pool that gets no VF.
 	Notes []string `json:"notes,omitempty"`
+	// Stays are, for a trial, the changes that going back does not undo.
+	Stays []string `json:"stays,omitempty"`
 }
 
 // PFPlan has the changes on one PF.
@@ -69,4 +95,6 @@ type ApplyResult struct {
 	// Problems are the failures while culvertd applied the file, PF by PF. The file is written all
 	// the same, and culvertd tries again.
 	Problems []Problem `json:"problems,omitempty"`
+	// Trial is the answer's trial to MethodHostTry, and what is left of it after MethodHostRevert.
+	Trial *HostTrial `json:"trial,omitempty"`
 }

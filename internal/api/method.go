@@ -12,6 +12,12 @@ const (
 	MethodHostPlan = "host.plan"
 	// MethodHostApply applies a host.yaml: HostRequest in, ApplyResult out.
 	MethodHostApply = "host.apply"
+	// MethodHostTry applies a host.yaml and goes back unless MethodHostConfirm comes in time:
+	// HostTryRequest in, ApplyResult out. MethodHostConfirm ends the trial, and the file stays:
+	// HostTrial out. MethodHostRevert goes back at once: ApplyResult out.
+	MethodHostTry     = "host.try"
+	MethodHostConfirm = "host.confirm"
+	MethodHostRevert  = "host.revert"
 
 	// MethodRebase records a new baseline of a VF, or returns how the VF differs from its baseline:
 	// RebaseRequest in, Rebased out.

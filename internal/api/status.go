@@ -21,6 +21,8 @@ type NodeStatus struct {
 	PFs      []PF      `json:"pfs"`
 	Pools    []Pool    `json:"pools"`
 	VFs      []VF      `json:"vfs"`
+	// Trial is nil if no host.yaml is on trial.
+	Trial *HostTrial `json:"trial,omitempty"`
 	// Services is nil where no Service is served over a VF network.
 	Services *ServiceBalancing `json:"services,omitempty"`
 }
@@ -133,6 +135,10 @@ type VF struct {
 	MAC       vf.MAC   `json:"mac,omitzero"` // of the netdevice where there is one
 	Addresses []string `json:"addresses,omitempty"`
 
+	// Traffic are the counters of the VF's netdevice if the status could read it, else those that the
+	// PF's driver has of the VF. It is nil if there are none, and in a picture of a cluster.
+	Traffic *vf.Traffic `json:"traffic,omitempty"`
+
 	// NoCarrier is whether the VF's interface has been up without carrier for long, although its PF
 	// has a link.
 	NoCarrier bool `json:"noCarrier,omitempty"`
@@ -227,4 +233,14 @@ type ServiceBalancing struct {
 	// Before names eBPF programs of other projects that the kernel runs before Culvert's: they may refuse
 	// connections to Services, or change their addresses.
 	Before []string `json:"before,omitempty"`
+}
+
+// VFChange is a change of one VF between two looks of culvert vf watch.
+type VFChange struct {
+	Time time.Time `json:"time"`
+	Op   string    `json:"op"` // Add, Remove or Modify
+	Node string    `json:"node,omitempty"`
+	VF   string    `json:"vf"` // PF#index
+	// Changes are the attributes that are different now; of a VF that is new, those that it has.
+	Changes []Change `json:"changes,omitempty"`
 }

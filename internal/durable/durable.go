@@ -138,6 +138,17 @@ func Rename(from, to string) error {
 	return errors.Join(errs...)
 }
 
+// Remove removes the file at path, if there is one.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
 // SyncFolder makes the names in a folder durable.
 func SyncFolder(dir string) error {
 	f, err := os.Open(dir)

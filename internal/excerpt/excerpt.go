@@ -101,6 +101,19 @@ func List[T any](all []T, more int) string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
+// Join returns the beginning of a list as a sentence has it: "a, b and 3 more".
+func Join[T any](all []T) string {
+	var parts []string
+	for _, v := range all[:min(len(all), longestList)] {
+		parts = append(parts, fmt.Sprint(v))
+	}
+	text := strings.Join(parts, ", ")
+	if more := len(all) - len(parts); more > 0 {
+		text += " " + More(more)
+	}
+	return text
+}
+
 // More says how many entries of a list are left out: "and 119,990 more".
 func More(n int) string {
 	digits := strconv.Itoa(n)

@@ -2,6 +2,15 @@ package excerpt
 
 import "testing"
 
+func TestJoin(t *testing.T) {
+	long := make([]int, 12)
+	for want, all := range map[string][]int{"": nil, "1": {1}, "1, 2": {1, 2}, "0, 0, 0, 0, 0, 0, 0, 0, 0, 0 and 2 more": long} {
+		if got := Join(all); got != want {
+			t.Errorf("%v: %q, want %q", all, got, want)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	for _, tt := range []struct {
 		entries, more int

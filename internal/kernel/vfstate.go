@@ -84,7 +84,7 @@ func (s sight) linkIn(index int, path string) *vf.Link {
 		Netns: path, Index: l.Index, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Up: l.Up, Carrier: l.Carrier,
 		Promisc: l.Promisc, AllMulti: l.AllMulti, Addrs: s.addrs[index], Routes: s.routes[index],
 		Tentative: s.tentative[index], Duplicates: s.duplicates[index],
-		MoreAddrs: s.moreAddrs[index], MoreRoutes: s.moreRoutes[index], Attributes: vf.NewAttributes(l.Attributes()),
+		MoreAddrs: s.moreAddrs[index], MoreRoutes: s.moreRoutes[index], Attributes: vf.NewAttributes(l.Attributes()), Traffic: l.Traffic,
 	}
 }
 

@@ -18,14 +18,15 @@ type Listener struct {
 	own  fs.FileInfo
 }
 
-// Listen makes the socket at path, with mode 0600, and its directory where that is missing. It
+// Listen makes the socket at path, with mode 0600, and the folder of DefaultSocket where that is
+// missing. Another folder must be there, since a missing one is more often a mistyped name. Listen
 // replaces an unserved socket in one step, so that a client finds the old one or the new one
 // and never none. A socket that answers is an error, and so is a file that is not a socket.
 func Listen(path string) (*Listener, error) {
 	if err := checkReplaceable(path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := ensureFolder(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	next := path + ".new"
@@ -42,6 +43,17 @@ func Listen(path string) (*Listener, error) {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close(), os.Remove(next))
 	}
 	return &Listener{UnixListener: l, path: path, own: own}, nil
+}
+
+// ensureFolder makes the runtime folder, and returns an error if another folder is missing.
+func ensureFolder(dir string) error {
+	if dir == filepath.Dir(DefaultSocket) {
+		return os.MkdirAll(dir, 0o755)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("folder %s is not there: make it with mkdir -p %[1]s, or name a socket in a folder that is there", dir)
+	}
+	return nil
 }
 
 func publishSocket(next, path string) (fs.FileInfo, error) {

@@ -31,6 +31,15 @@ func TestListen(t *testing.T) {
 			t.Errorf("left behind: %v", left)
 		}
 	})
+	t.Run("a missing folder is not made", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "mistyped")
+		if _, err := Listen(filepath.Join(dir, "d.sock")); err == nil || !strings.Contains(err.Error(), "folder "+dir+" is not there: make it") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("the folder is there: %v", err)
+		}
+	})
 	t.Run("a live one is not", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "d.sock")
 		first, err := Listen(path)

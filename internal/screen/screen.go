@@ -78,6 +78,9 @@ func Wrap(s string, width int) []string {
 
 // WrapAll wraps like Wrap, and also breaks a word that is longer than width.
 func WrapAll(s string, width int) []string {
+	if width <= 0 {
+		return Wrap(s, width)
+	}
 	var words []string
 	for _, word := range strings.Fields(s) {
 		for runes := []rune(word); len(runes) > width; runes = []rune(word) {

@@ -89,6 +89,37 @@ func TestTableKeepsNamesApart(t *testing.T) {
 	}
 }
 
+// A table that does not fit although its columns are cut is written as blocks, and no line is too
+// long.
+func TestTableAsBlocks(t *testing.T) {
+	tab := Table{Indent: 1, Columns: []Column{{Head: "NAME"}, {Head: "ADDRESS"}, {Head: "N", Right: true}, {}}}
+	tab.Add(Cell{Text: "a-long-name"}, Cell{Text: "fd00:1:2:3:4:5:6:7"}, Cell{Text: "7"}, Cell{Text: "[##]", Painted: "<##>"})
+	tab.Add(Words("b", "", "8", "")...)
+	var b strings.Builder
+	tab.Write(&b, Look{Width: 24})
+	want := ` a-long-name
+   ADDRESS  fd00:1:2:3:4
+            :5:6:7
+   N        7
+            <##>
+ b
+   ADDRESS  -
+   N        8
+            -
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if tab.Fits(Look{Width: 24}) {
+		t.Error("it fits")
+	}
+	var wide strings.Builder
+	tab.Write(&wide, Look{Width: 24, Wide: true})
+	if !strings.HasPrefix(wide.String(), " NAME         ADDRESS             N\n") {
+		t.Errorf("all columns were wanted:\n%s", wide.String())
+	}
+}
+
 // WrapAll breaks a word that is longer than a line, and Wrap keeps it whole.
 func TestWrapAll(t *testing.T) {
 	if got, want := WrapAll("a longlonglong b", 4), []string{"a", "long", "long", "long", "b"}; !cmp.Equal(got, want) {

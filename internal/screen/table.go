@@ -65,12 +65,17 @@ func (t *Table) WriteBelow(b *strings.Builder, l Look) {
 	t.Write(b, l)
 }
 
-// Write appends the table to b. Without rows it writes nothing.
+// Write appends the table to b. Without rows it writes nothing. If even its cut columns exceed the
+// width, it writes one block of lines for each row.
 func (t *Table) Write(b *strings.Builder, l Look) {
 	if len(t.Rows) == 0 {
 		return
 	}
 	widths := t.fitWidths(l)
+	if t.exceeds(widths, l) {
+		t.writeBlocks(b, l)
+		return
+	}
 	head := make([]Cell, len(t.Columns))
 	for i, c := range t.Columns {
 		head[i] = Cell{Text: c.Head, Style: Bold}
@@ -105,7 +110,58 @@ func (t *Table) shortenNames(widths []int) [][]Cell {
 }
 
 // Fits reports whether the table needs no cut.
-func (t *Table) Fits(l Look) bool { return slices.Equal(t.fitWidths(l), t.fitWidths(Look{})) }
+func (t *Table) Fits(l Look) bool {
+	widths := t.fitWidths(l)
+	return slices.Equal(widths, t.fitWidths(Look{})) && !t.exceeds(widths, l)
+}
+
+// exceeds reports whether columns of these widths do not fit.
+func (t *Table) exceeds(widths []int, l Look) bool {
+	total := t.Indent + gap*(len(widths)-1)
+	for _, w := range widths {
+		total += w
+	}
+	return l.Width > 0 && !l.Wide && total > l.Width
+}
+
+// writeBlocks writes each row as a block: the first cell, and below it a line for each other cell
+// with the head of its column. It cuts nothing, so that people can copy each text.
+func (t *Table) writeBlocks(b *strings.Builder, l Look) {
+	heads := 0
+	for _, c := range t.Columns[1:] {
+		heads = max(heads, Columns(c.Head))
+	}
+	lead := strings.Repeat(" ", t.Indent)
+	for _, row := range t.Rows {
+		for _, line := range WrapAll(excerpt.Clean(row[0].Text), l.Width-t.Indent) {
+			b.WriteString(lead + l.Paint(line, cmp.Or(row[0].Style, Bold)) + "\n")
+		}
+		for i, c := range row[1:] {
+			writeField(b, l, lead+"  ", t.Columns[i+1].Head, heads, c)
+		}
+	}
+}
+
+// writeField writes a cell after the head of its column, which gets width columns.
+func writeField(b *strings.Builder, l Look, lead, head string, width int, c Cell) {
+	text := excerpt.Clean(c.Text)
+	if text == "" {
+		return
+	}
+	if width > 0 {
+		head += strings.Repeat(" ", width-Columns(head)+gap)
+	}
+	lines := WrapAll(text, max(1, l.Width-Columns(lead+head)))
+	for i, line := range lines {
+		if i > 0 {
+			head = strings.Repeat(" ", Columns(head))
+		}
+		if line = l.Paint(line, c.Style); c.Painted != "" && len(lines) == 1 {
+			line = c.Painted
+		}
+		b.WriteString(lead + head + line + "\n")
+	}
+}
 
 const gap = 2
 

@@ -49,12 +49,20 @@ func GuardKeys() []GuardKey {
 	return []GuardKey{AllowDHCPServer, AllowRouter, AllowMulticastRouter, AllowVRRP, AllowLLDP, AllowLACP, AllowEAPOL, AllowPPPoE, AllowMPLS, AllowPBB}
 }
 
+func joinKeys(keys []GuardKey) string {
+	all := make([]string, len(keys))
+	for i, k := range keys {
+		all[i] = string(k)
+	}
+	return strings.Join(all, ", ")
+}
+
 // ParseGuardKey accepts the keys of guardAllow.
 func ParseGuardKey(s string) (GuardKey, error) {
 	if k := GuardKey(s); slices.Contains(GuardKeys(), k) {
 		return k, nil
 	}
-	return "", fmt.Errorf("%q: want one of %v", s, GuardKeys())
+	return "", fmt.Errorf("%q: want one of %s", s, joinKeys(GuardKeys()))
 }
 
 // Guard is a guard at a VF's netdevice, as it is wanted or as the kernel has it. The zero value is

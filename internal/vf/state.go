@@ -67,6 +67,8 @@ type Link struct {
 	// Attributes are the other settings that the kernel reports; all of them only when one
 	// VF is read and its netdevice is on the host.
 	Attributes Attributes `json:"-"`
+	// Traffic are the netdevice's counters. They differ at each read.
+	Traffic Traffic `json:"-"`
 	// Bond is the bond that has the netdevice as a member, nil if none has. Only the read of one
 	// VF has it.
 	Bond *BondState `json:"bond,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/lab"
@@ -17,9 +18,10 @@ import (
 const BenchName = "bench"
 
 // ends are a lab that culvert bench measures in: the networks of two nodes, and of a
-// container on each with the demo's two interfaces, the overlay's and a VF; or of
-// several containers that send to one. The second node's PF has an address in the
-// VFs' subnet, as R0's gateway.
+// container on each with the demo's two interfaces, the overlay's and a VF, and one of
+// a VLAN of the PF; or of several containers that send to one. The second node's PF has
+// an address in the VFs' subnet, as R0's gateway. Beside the one sender is a container
+// with a VF of the same PF.
 type ends struct {
 	place.LabEnds
 	lab *lab.Lab
@@ -28,6 +30,9 @@ type ends struct {
 // mostSenders is how many VFs the PF has.
 const mostSenders = 7
 
+// nearName is the container beside the one sender.
+const nearName = "near"
+
 // gateway is the PF's address in R0's subnet.
 const gateway = "172.16.91.254/24"
 
@@ -35,13 +40,18 @@ const gateway = "172.16.91.254/24"
 // reason why there are none. It takes the lab down when in ends or ctx does, so that no lab
 // outlives the measurement.
 func LendEnds(ctx context.Context, o Options, senders int, in io.Reader, out io.Writer) error {
+	return lend(ctx, in, out, func(ctx context.Context) (*ends, error) { return bootEnds(ctx, o, senders) })
+}
+
+// lend boots a lab and writes its ends.
+func lend(ctx context.Context, in io.Reader, out io.Writer, boot func(context.Context) (*ends, error)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { // ends with the program
 		_, _ = io.Copy(io.Discard, in) // an error is an end, too
 		stop()
 	}()
-	e, err := bootEnds(ctx, o, senders)
+	e, err := boot(ctx)
 	if err != nil {
 		return json.NewEncoder(out).Encode(place.LabEnds{Error: err.Error()})
 	}
@@ -57,13 +67,18 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 	if senders < 1 || senders > mostSenders {
 		return nil, fmt.Errorf("%d senders: take 1 to %d, as many as the PF has VFs", senders, mostSenders)
 	}
+	return bootNodes(ctx, o, hostYAML, func(ctx context.Context, e *ends, d *demo) error { return e.prepareEnds(ctx, d, senders) })
+}
+
+// bootNodes boots two nodes with Culvert and a host.yaml, and calls prepare, which makes the ends.
+func bootNodes(ctx context.Context, o Options, hostYAML string, prepare func(context.Context, *ends, *demo) error) (*ends, error) {
 	d, err := newDemo(o)
 	if err != nil {
 		return nil, err
 	}
 	d.Steps = lab.NewSteps(o.Log, o.Live)
 	defer d.Steps.Close()
-	stage, setup, err := d.stageFiles(ctx)
+	stage, setup, err := d.stageFiles(ctx, hostYAML)
 	if err != nil {
 		return nil, err
 	}
@@ -73,18 +88,18 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 		return nil, err
 	}
 	e := &ends{LabEnds: place.LabEnds{Management: lab.MgmtInterface}, lab: l}
-	if err := e.prepareEnds(ctx, d, stage, senders); err != nil {
+	d.nodes = node.Of(l, nodeCount)
+	if err = d.installNodes(ctx, stage); err == nil {
+		err = prepare(ctx, e, d)
+	}
+	if err != nil {
 		return nil, errors.Join(err, e.takeDown(ctx))
 	}
 	return e, nil
 }
 
-// prepareEnds installs Culvert and makes the ends.
-func (e *ends) prepareEnds(ctx context.Context, d *demo, stage string, senders int) error {
-	d.nodes = node.Of(e.lab, nodeCount)
-	if err := d.installNodes(ctx, stage); err != nil {
-		return err
-	}
+// prepareEnds makes the containers' networks.
+func (e *ends) prepareEnds(ctx context.Context, d *demo, senders int) error {
 	d.Step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
 	if err := eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) error {
 		side := []*[]string{&e.From, &e.To}[i]
@@ -92,6 +107,12 @@ func (e *ends) prepareEnds(ctx context.Context, d *demo, stage string, senders i
 			*side = append(*side, n.Place(""))
 		}
 		count := []int{senders, 1}[i]
+		if senders == 1 && i == 0 {
+			if _, err := plugPod(ctx, n, nearName); err != nil {
+				return err
+			}
+			e.Near = n.Place(nearName)
+		}
 		for j := range count {
 			name := podNames[i]
 			if count > 1 {
@@ -106,9 +127,43 @@ func (e *ends) prepareEnds(ctx context.Context, d *demo, stage string, senders i
 	}); err != nil {
 		return err
 	}
+	if senders == 1 {
+		if err := plugVLAN(ctx, d.nodes); err != nil {
+			return err
+		}
+	}
 	_, err := d.nodes[1].Run(ctx, "ip", "address", "add", gateway, "dev", node.UplinkPF)
 	return err
 }
+
+// plugVLAN gives the container of each node an interface of a VLAN of its PF, as R4's machines had. The
+// emulated PF drops broadcasts with a tag, so the containers know each other's address.
+func plugVLAN(ctx context.Context, nodes []node.Node) error {
+	var macs []string
+	for _, n := range nodes {
+		mac, err := n.Run(ctx, "cat", "/sys/class/net/"+node.UplinkPF+"/address")
+		if err != nil {
+			return err
+		}
+		macs = append(macs, strings.TrimSpace(string(mac)))
+	}
+	return eachNode(ctx, nodes, func(ctx context.Context, i int, n node.Node) error {
+		other := 1 - i
+		_, err := n.Script(ctx, "make a VLAN's interface", `
+			modprobe 8021q
+			ip link add link "$1" name vlan97 type vlan id 97
+			ip link set vlan97 netns "$2"
+			in="ip -n $2"
+			$in address add "$3/24" dev vlan97
+			$in link set vlan97 up
+			$in neighbor add "$4" lladdr "$5" dev vlan97 nud permanent`,
+			node.UplinkPF, podNames[i], vlanAddress(n), vlanAddress(nodes[other]), macs[other])
+		return err
+	})
+}
+
+// vlanAddress returns the address of the node's container in the VLAN.
+func vlanAddress(n node.Node) string { return fmt.Sprintf("172.16.97.%d", n.Number) }
 
 // takeDown takes the lab down, even when ctx has ended.
 func (e *ends) takeDown(ctx context.Context) error {

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.Steps.Close()
-	stage, setup, err := d.stageFiles(ctx)
+	stage, setup, err := d.stageFiles(ctx, hostYAML)
 	if err != nil {
 		return err
 	}
@@ -128,9 +128,9 @@ func (d *demo) bringUp(ctx context.Context, up func(context.Context, lab.Options
 	return up(ctx, d.labOptions())
 }
 
-// stageFiles lays out Culvert's files for nodes in a new folder, which the caller removes. It also
+// stageFiles lays out Culvert's files and a host.yaml for nodes in a new folder, which the caller removes. It also
 // returns the setup that nodes get before.
-func (d *demo) stageFiles(ctx context.Context) (stage string, setup *lab.Setup, err error) {
+func (d *demo) stageFiles(ctx context.Context, hostYAML string) (stage string, setup *lab.Setup, err error) {
 	parts, err := node.FindParts(ctx, d.Source, func(s string) { d.Step("%s", s) })
 	if err != nil {
 		return "", nil, err

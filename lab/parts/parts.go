@@ -20,11 +20,23 @@ import (
 // Find returns the folder with the programs of one module below test/tools. tools/part builds
 // the programs if the cache does not have them; step receives each line of its output.
 func Find(ctx context.Context, top, name string, step func(format string, args ...any)) (string, error) {
-	tool := filepath.Join(top, "tools/part")
+	return run(ctx, top, "part", name, step)
+}
+
+// Fetch returns the folder with a tree of Debian's packages that a script of tools makes: tools/NAME.
+func Fetch(ctx context.Context, top, name string, step func(format string, args ...any)) (string, error) {
+	return run(ctx, top, name, "", step)
+}
+
+// run runs a script of tools that prints the folder of a part. Lines of its standard error that begin
+// with the script's name are steps.
+func run(ctx context.Context, top, script, name string, step func(format string, args ...any)) (string, error) {
+	tool := filepath.Join(top, "tools", script)
+	what := strings.TrimSpace(script + " " + name)
 	if _, err := os.Stat(tool); err != nil {
-		return "", fmt.Errorf("find the part %s: %w: %s is not Culvert's source tree", name, err, top)
+		return "", fmt.Errorf("find the %s: %w: %s is not Culvert's source tree", what, err, top)
 	}
-	cmd := exec.CommandContext(ctx, tool, name)
+	cmd := exec.CommandContext(ctx, tool, strings.Fields(name)...)
 	var place bytes.Buffer
 	cmd.Stdout = &place
 	errs, err := cmd.StderrPipe()
@@ -36,14 +48,14 @@ func Find(ctx context.Context, top, name string, step func(format string, args .
 	}
 	var last []string
 	for in := bufio.NewScanner(errs); in.Scan(); {
-		if said, ok := strings.CutPrefix(in.Text(), "part: "); ok {
+		if said, ok := strings.CutPrefix(in.Text(), script+": "); ok {
 			step("%s", said)
 		} else if last = append(last, in.Text()); len(last) > 15 {
 			last = last[1:]
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return "", fmt.Errorf("find the part %s: %w\n%s", name, errors.Join(err, ctx.Err()), strings.Join(last, "\n"))
+		return "", fmt.Errorf("find the %s: %w\n%s", what, errors.Join(err, ctx.Err()), strings.Join(last, "\n"))
 	}
 	return strings.TrimSpace(place.String()), nil
 }

@@ -3,7 +3,14 @@
 package e2e
 
 import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/lab/demo/node"
@@ -30,6 +37,53 @@ func benchGuest(t *testing.T, g node.Guest) {
 	asOfAGuest(t, g, r)
 	if after := traces(t, g.Node); after != before {
 		t.Errorf("%s has\n%s\nand had\n%s", g.Node.Name, after, before)
+	}
+	for _, signal := range []os.Signal{os.Interrupt, os.Kill} {
+		sidesInAGuest(t, g, end{Attachment: a, node: n}, signal)
+	}
+}
+
+// sidesInAGuest ends an A/B measurement whose commands run in a guest. The guest then has the state that
+// the last command made. The program has the guest's one shell until it has ended.
+func sidesInAGuest(t *testing.T, g node.Guest, from end, signal os.Signal) {
+	t.Helper()
+	const file = "/tmp/sides"
+	note := "echo $CULVERT_SIDE >>" + file
+	cmd := exec.CommandContext(t.Context(), os.Getenv("CULVERT"), "bench", "run", "--rough", "--quick", "--out", filepath.Join(t.TempDir(), "r.json"),
+		"--path", "VM", "--from", place(from), "--to", g.Place(), "--ab-on", "to", "--ab", note, note, "--ab-undo", "echo undone >>"+file)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		fmt.Fprintln(&all, lines.Text())
+		if strings.Contains(lines.Text(), "side B, when it was set up first") {
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the exit status is 0")
+	}
+	t.Logf("%s", all.String())
+	var wrote string
+	for range 30 {
+		out, err := g.Exec(t.Context(), "cat "+file)
+		if wrote = strings.Join(strings.Fields(string(out)), " "); err == nil && strings.HasSuffix(wrote, "undone") {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	if !strings.HasPrefix(wrote, "A B ") || strings.Count(wrote, "undone") != 1 || !strings.HasSuffix(wrote, " undone") {
+		t.Errorf("%s: the commands wrote %q", signal, wrote)
+	}
+	if _, err := g.Exec(t.Context(), "rm "+file); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -23,71 +23,6 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// TestBench runs presets in their shortest form, over a VF and an overlay. In make soak it runs all
-// that a lab can run.
-// Each result names its path by the interfaces' own counters. A pulled cable stops the traffic over
-// it, and nothing is left on the nodes.
-func TestBench(t *testing.T) {
-	leavesNothing(t, nodes...)
-	for _, n := range nodes {
-		if err := n.JoinOverlay(t.Context(), len(nodes)); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if _, err := n.Script(context.Background(), "leave the overlay", "ip link delete flannel.1; ip link delete cni0; ip address flush dev "+node.UplinkPF); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	from, to := plug(t, nodes[0], 0, 21), plug(t, nodes[1], 0, 22)
-	for _, e := range []end{from, to} {
-		add(t, e.node, node.Attachment{Network: node.OverlayNetwork, Dir: node.OverlayDir, Netns: e.Netns, Interface: "eth0"})
-	}
-	before := [2]string{traces(t, nodes[0]), traces(t, nodes[1])}
-	// m8, m11 and m16 have tests of their own.
-	presets := []string{"m1", "m3", "m4", "m6", "m9", "m10"}
-	if !testing.Short() {
-		presets = append(presets, "m2", "m5", "m7", "m14", "m17", "m18")
-	}
-	r := measured(t, []end{from}, to, slices.Concat(presets, []string{"--quick", "--rough", "--repeats", "1"})...)
-	ran := map[string]bool{}
-	for i, a := range r.Arms {
-		words := strings.Fields(a.Name)
-		for _, w := range words {
-			ran[w] = true
-		}
-		if p := a.Path; p.Place != "other node" || p.Network == "VF" && (p.From.Driver != "igbvf" || p.To.Driver != "igbvf") || p.Network != "VF" && p.Network != "overlay" {
-			t.Errorf("arm %s has the path %+v", a.Name, a.Path)
-		}
-		if !patience.HasRun(r, i) {
-			t.Errorf("arm %s has no run that counts", a.Name)
-		}
-	}
-	for _, preset := range presets {
-		if !ran[preset] {
-			t.Errorf("%s has no arm: %q", preset, r.Notes)
-		}
-	}
-	if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, " 0 while it was,") }) {
-		t.Errorf("a pulled cable did not stop the traffic: %q", r.Notes)
-	}
-	for i, n := range nodes {
-		if after := traces(t, n); after != before[i] {
-			t.Errorf("%s has\n%s\nand had\n%s", n.Name, after, before[i])
-		}
-	}
-}
-
-// The NIC's own switch joins two VFs of one PF, and the result says so.
-func TestBenchOnOnePF(t *testing.T) {
-	soak.Only(t, "a measurement")
-	leavesNothing(t, nodes[0])
-	r := measured(t, []end{plug(t, nodes[0], 0, 23)}, plug(t, nodes[0], 0, 24), "m8", "--quick", "--repeats", "1")
-	if len(r.Arms) != 1 || r.Arms[0].Path.Place != "same PF" || counted(r, 0) == 0 {
-		t.Errorf("%+v", r.Arms)
-	}
-}
-
 // M5's first half as docs/bench.md has it: on a node whose host.yaml gives a PF the gateway's
 // address, one command pings that address from a VF of the PF. When the line leaves host.yaml, the
 // address is removed.
@@ -184,34 +119,11 @@ func TestBenchBySSH(t *testing.T) {
 	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes...)
 	from, to := plug(t, nodes[0], 0, 33), plug(t, nodes[1], 0, 34)
-	key, err := nodes[0].Script(t.Context(), "make a key", `
-		ssh-keygen -q -t ed25519 -N '' -f /tmp/bench-key <<<y >&2
-		cat /tmp/bench-key.pub`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := nodes[1].Script(t.Context(), "let it in, and have no culvert-bench", `
-		cp /root/.ssh/authorized_keys /root/.ssh/authorized_keys.before
-		echo "$1" >>/root/.ssh/authorized_keys
-		mv "$(command -v culvert-bench)" /root/culvert-bench.away
-		ip -json -4 address show dev mgmt0 | jq -r '.[0].addr_info[0].local'`, strings.TrimSpace(string(key)))
-	t.Cleanup(func() {
-		if _, err := nodes[1].Script(context.Background(), "put back", `mv /root/.ssh/authorized_keys.before /root/.ssh/authorized_keys; mv /root/culvert-bench.away /usr/local/bin/culvert-bench`); err != nil {
-			t.Error(err)
-		}
-		if _, err := nodes[0].Script(context.Background(), "clean up", "rm -f /tmp/bench-key* /tmp/bench.json /root/.ssh/config /root/.ssh/known_hosts"); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	letIn(t)
 	before := traces(t, nodes[1])
 	out, err := nodes[0].Script(t.Context(), "measure", `
-		mkdir -p /root/.ssh
-		printf 'Host far\n HostName %s\n User root\n IdentityFile /tmp/bench-key\n StrictHostKeyChecking accept-new\n' "$1" >/root/.ssh/config
-		culvert bench run m4 --quick --repeats 1 --from "netns:$2" --to "ssh:far,netns=$3" --out /tmp/bench.json >&2
-		cat /tmp/bench.json`, strings.TrimSpace(string(address)), from.Netns, to.Netns)
+		culvert bench run m4 --quick --repeats 1 --from "netns:$1" --to "ssh:far,netns=$2" --out /tmp/bench.json >&2
+		cat /tmp/bench.json`, from.Netns, to.Netns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,12 +162,7 @@ func TestBenchOfSeveralSenders(t *testing.T) {
 func TestBenchThroughARouter(t *testing.T) {
 	soak.Only(t, "a measurement")
 	leavesNothing(t, nodes...)
-	from, to, router := plug(t, nodes[0], 0, 39), plug(t, nodes[1], 0, 40), plug(t, nodes[0], 0, 41)
-	for _, e := range [][2]end{{from, to}, {to, from}} {
-		must(t, e[0].node, "ip", "-n", filepath.Base(e[0].Netns), "route", "add", e[1].ip+"/32", "via", router.ip)
-	}
-	must(t, router.node, "ip", "netns", "exec", filepath.Base(router.Netns), "sysctl", "-qw",
-		"net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.net1.send_redirects=0", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.net1.rp_filter=0")
+	from, to, router := routeVFs(t)
 	r := measured(t, []end{from}, to, "m12", "--via", place(router), "--quick", "--rough", "--repeats", "1")
 	if len(r.Arms) != 1 || counted(r, 0) == 0 {
 		t.Fatalf("%+v", r.Arms)
@@ -270,27 +177,72 @@ func TestBenchThroughARouter(t *testing.T) {
 	}
 }
 
+// routeVFs makes two containers with a VF, one on each node, and a third beside the first, which routes
+// between them.
+func routeVFs(t *testing.T) (from, to, router end) {
+	t.Helper()
+	from, to, router = plug(t, nodes[0], 0, 39), plug(t, nodes[1], 0, 40), plug(t, nodes[0], 0, 41)
+	for _, e := range [][2]end{{from, to}, {to, from}} {
+		must(t, e[0].node, "ip", "-n", filepath.Base(e[0].Netns), "route", "add", e[1].ip+"/32", "via", router.ip)
+	}
+	must(t, router.node, "ip", "netns", "exec", filepath.Base(router.Netns), "sysctl", "-qw",
+		"net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.net1.send_redirects=0", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.net1.rp_filter=0")
+	return from, to, router
+}
+
 // make bench-lab measures in labs of its own, between the demo's containers, and from three senders
 // to one receiver. Afterwards the labs are gone.
 func TestBenchInALabOfItsOwn(t *testing.T) {
 	soak.Only(t, "labs that boot, and measurements")
 	dir := t.TempDir()
-	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
+	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 m10 --path pod-pod", "BENCH_SENDERS=m11",
 		"BENCH_RUN=--quick --rough --repeats 1", "BENCH_OUT="+dir)); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for name, arms := range map[string]int{"lab": 2, "lab-senders": 1} { // lab: the overlay and the VF; lab-senders: the VFs
+	for name, arms := range map[string]int{"lab": 5, "lab-senders": 2, "lab-one-pf": 1} { // m10 has the overlay, the VF and the VLAN, and m11 the first two
 		r := read(t, filepath.Join(dir, name+".json"))
 		for i, a := range r.Arms {
 			if counted(r, i) == 0 {
 				t.Errorf("%s: arm %s has no run that counts", name, a.Name)
 			}
 		}
-		if len(r.Arms) != arms {
-			t.Errorf("%s: %d arms, want %d", name, len(r.Arms), arms)
+		if onePF := name == "lab-one-pf"; len(r.Arms) != arms || (r.Arms[0].Path.Place == "same PF") != onePF {
+			t.Errorf("%s: %d arms, want %d: %+v", name, len(r.Arms), arms, r.Arms)
+		}
+		for _, f := range r.Printed { // each of R4's ratios has both arms
+			if (f.Unit == bench.RatioUnit || f.Unit == bench.SentRatioUnit) && f.Base == "" && !strings.Contains(f.Name, "VLAN, +171 %") {
+				t.Errorf("%s: %s has no arm to compare with", name, f.Name)
+			}
 		}
 		if page, err := os.Stat(filepath.Join(dir, name+".html")); err != nil || page.Size() == 0 {
 			t.Errorf("%s has no page: %v", name, err)
+		}
+	}
+	if l, err := lab.Open(demo.BenchName); err == nil {
+		l.Close()
+		t.Error("the lab is still up")
+	}
+}
+
+// m15 in a lab of its own: DPDK sends from a VF, forwards by one of the other node, and counts by a
+// third. The counters of the VFs and of the PFs' ports prove each run. Afterwards the lab is gone.
+func TestBenchOfDPDK(t *testing.T) {
+	soak.Only(t, "a lab that boots, packages that are fetched, and a measurement")
+	file := filepath.Join(t.TempDir(), "m15.json")
+	out, err := promises.Run(exec.CommandContext(t.Context(), "../../build/bin/culvert", "bench", "run", "m15", "--lab", "--quick", "--rough", "--repeats", "1", "--out", file))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	r := read(t, file)
+	if len(r.Arms) != 1 || r.Arms[0].Path.Network != "DPDK" || r.Arms[0].Path.Via.How != bench.ForwardsByDPDK || r.Arms[0].Workload.Engine != "testpmd" || counted(r, 0) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, run := range r.Counted(0) {
+		for name, e := range map[string]bench.Evidence{"from": run.From, "via": *run.Via, "to": run.To} {
+			if w := e.Whole.Interfaces; len(w) != 2 || w[0].Role != "path" || w[1].Role != "port" || !strings.HasPrefix(e.Mechanism.Name, "DPDK ") {
+				t.Errorf("%s: %+v, %+v", name, e.Mechanism, w)
+			}
 		}
 	}
 	if l, err := lab.Open(demo.BenchName); err == nil {
@@ -439,12 +391,17 @@ func oldIperf3(t *testing.T, n node.Node) {
 	}
 }
 
-// measured runs presets from some containers to another one. culvert bench runs on this host. Runs
-// that are void because the machine was busy are no failure if another run counts, which shows that
-// the measurement works.
+// measured runs presets from some containers to another one, as measuredBetween does.
 func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	t.Helper()
-	r, _, err := tryToMeasure(t, from, to, args...)
+	return measuredBetween(t, append(args, endFlags(from, to)...)...)
+}
+
+// measuredBetween runs culvert bench run on this host. Runs that are void because the machine was busy
+// are no failure if another run counts, which shows that the measurement works.
+func measuredBetween(t *testing.T, args ...string) bench.Result {
+	t.Helper()
+	r, _, err := benched(t, args...)
 	if err == nil {
 		return r
 	}
@@ -456,15 +413,20 @@ func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	return r
 }
 
+// endFlags returns the flags that name the ends.
+func endFlags(from []end, to end) []string {
+	args := []string{"--to", place(to)}
+	for _, e := range from {
+		args = append(args, "--from", place(e))
+	}
+	return args
+}
+
 // tryToMeasure runs culvert bench run. It returns the result that the program wrote, if any, its
 // output and its exit status.
 func tryToMeasure(t *testing.T, from []end, to end, args ...string) (r bench.Result, said string, failed error) {
 	t.Helper()
-	args = append(args, "--to", place(to))
-	for _, e := range from {
-		args = append(args, "--from", place(e))
-	}
-	return benched(t, args...)
+	return benched(t, append(args, endFlags(from, to)...)...)
 }
 
 // place returns the name of a container for culvert bench run.

@@ -65,7 +65,7 @@ func errorOf(t *testing.T, root *cobra.Command, words []string) string {
 }
 
 // foreign has texts of Go's packages that no error shows.
-var foreign = []string{"strconv.", "arg(s)", "pflag", "json: cannot unmarshal", "%!", "0xc0", "&{", "map[", "no error", "flag needs", "invalid argument"}
+var foreign = []string{"strconv.", "arg(s)", "pflag", "json: cannot unmarshal", "%!", "0xc0", "&{", "map[", "no error", "struct {", `["`, "[]string", "<nil>", "flag needs", "invalid argument"}
 
 func faultsOf(said string, root *cobra.Command, words []string) (out []string) {
 	for _, text := range foreign {

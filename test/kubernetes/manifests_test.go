@@ -98,9 +98,33 @@ func xl710AsItStands(t *testing.T) {
 	for network, server := range map[string]string{"VF": kernelAddress(t, "iperf3-server").String(), "overlay": overlay} {
 		t.Logf("%s: %.3f Gb/s", network, iperf3(t, network, server))
 	}
+	expectReplaced(t)
 	applyTagged(t)
 	kubectl(t, "delete", "-f", file, "--grace-period=1", "--wait")
 	allFree(t, allVFs)
+}
+
+// expectReplaced waits until each pod has one event, which says that R0's network takes its only way out.
+// Flannel gives pods other routes, and they get none.
+func expectReplaced(t *testing.T) {
+	t.Helper()
+	uids := func(of ...string) []string {
+		all := strings.Fields(kubectl(t, append([]string{"get"}, of...)...))
+		slices.Sort(all)
+		return all
+	}
+	want := uids("pods", "-o", "jsonpath={.items[*].metadata.uid}")
+	if k8s.CNI == cluster.Flannel {
+		want = nil
+	}
+	eventually(t, fmt.Sprintf("%d pods have an event DefaultRouteReplaced", len(want)), func() error {
+		got := uids("events", "--field-selector", "reason=DefaultRouteReplaced,type=Warning", "-o", "jsonpath={.items[*].involvedObject.uid}")
+		got = slices.DeleteFunc(got, func(uid string) bool { return want != nil && !slices.Contains(want, uid) }) // of earlier pods
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("the pods %q have it", got)
+		}
+		return nil
+	})
 }
 
 // keepOverlay has the two pods that measure reach each other over the overlay, and returns the

@@ -42,14 +42,14 @@ var floors = [][]string{
 
 	// culvertd: its composition, the ways in, the flows, what they rest on
 	{"internal/node/daemon"},
-	{"internal/node/intake/pod", "internal/node/membership", "internal/node/status/gather"},
+	{"internal/node/intake/pod", "internal/node/membership", "internal/node/status/gather", "internal/node/trial"},
 	{"internal/node", "internal/node/intake/cni", "internal/node/intake/deviceplugin", "internal/node/intake/guest", "internal/node/kube", "internal/node/metrics", "internal/node/service/agent", "internal/node/status"},
 	{"internal/node/attach/upkeep", "internal/node/service/table"},
 	{"internal/node/attach", "internal/node/attach/loan"},
 	{"internal/node/attach/reset"},
 	{"internal/node/attach/hold"},
 	{"internal/node/alloc", "internal/node/attach/lease", "internal/node/bond", "internal/node/reconcile", "internal/node/status/text", "internal/node/trouble"},
-	{"internal/node/intake/cni/place", "internal/node/journal/...", "internal/node/segment", "internal/node/sources", "internal/node/status/pick"},
+	{"internal/node/intake/cni/place", "internal/node/journal/...", "internal/node/segment", "internal/node/sources", "internal/node/status/flow", "internal/node/status/pick"},
 	{"internal/node/claims", "internal/node/desired", "internal/node/inventory", "internal/node/kubelet/..."},
 
 	// measurements and demos, which see Culvert from outside
@@ -64,7 +64,7 @@ var floors = [][]string{
 
 	// mechanisms, each written once
 	{"internal/screen", "internal/strictyaml"},
-	{"internal/change", "internal/durable", "internal/excerpt", "internal/keylock", "internal/program", "internal/share", "internal/suggest"},
+	{"internal/change", "internal/durable", "internal/excerpt", "internal/keylock", "internal/program", "internal/reasons", "internal/share", "internal/suggest"},
 	{"api/v1alpha1"},
 }
 
@@ -99,7 +99,7 @@ var bans = []ban{
 		never:     []string{"internal/node/..."},
 		but: []string{
 			"internal/node/claims", "internal/node/desired", "internal/node/intake/cni/place", "internal/node/intake/pod",
-			"internal/node/journal", "internal/node/status", "internal/node/status/pick", "internal/node/status/text",
+			"internal/node/journal", "internal/node/status", "internal/node/status/flow", "internal/node/status/pick", "internal/node/status/text",
 		},
 		reason: "only culvertd gives and takes VFs: ask it through internal/rpc, or read NodeStates",
 	},

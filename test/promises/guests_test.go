@@ -3,8 +3,10 @@
 package promises
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -85,4 +87,27 @@ func followGuests(t *testing.T, n node.Node) {
 	if err := g.Remove(t.Context()); err != nil {
 		t.Error(err)
 	}
+	defineExample(t, n)
+}
+
+// defineExample defines the guest of examples/guest.xml as the file's comment says. Nodes may lack KVM.
+func defineExample(t *testing.T, n node.Node) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, "examples/guest.xml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.WriteFile(t.Context(), "/root/page/guest.xml", bytes.Replace(text, []byte(`type="kvm"`), []byte(`type="qemu"`), 1)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := n.Script(t.Context(), "define the example", `cd /root/page
+		virsh define guest.xml
+		culvert vm attach db1 --pool guests
+		culvert vm list
+		culvert vm detach db1
+		virsh undefine db1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mentions(t, "examples/guest.xml", string(out), `defined from guest\.xml`, `db1 .*0000:01:10\.`)
 }

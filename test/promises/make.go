@@ -10,7 +10,8 @@ import (
 )
 
 // Make returns `make ARGUMENT...` in the source tree at top. If make runs the tests,
-// the command gets neither the flags nor the variables of that make.
+// the command gets neither the flags nor the variables of that make. Labs of other tests may have
+// the memory that the target would ask for, so FORCE is set.
 func Make(ctx context.Context, top string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "-C", top}, args...)...)
 	for _, v := range os.Environ() {
@@ -20,6 +21,7 @@ func Make(ctx context.Context, top string, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
+	cmd.Env = append(cmd.Env, "FORCE=1")
 	return cmd
 }
 

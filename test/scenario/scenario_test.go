@@ -58,6 +58,7 @@ type machine interface {
 	node.Kernel
 	others
 	owner
+	VFTraffic(ctx context.Context, pf vf.PCIAddr) (map[int]vf.Traffic, error)
 	// Netdevices returns how many interfaces have appeared on the host since its last call.
 	Netdevices() (int, error)
 }

@@ -57,7 +57,7 @@ func prepareDaemon(t *testing.T, host string) *daemon {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	d := &daemon{socket: at("sock"), ledger: at("var/ledger.db"), host: at("host.yaml"), log: at("log")}
-	if err := os.WriteFile(d.host, []byte(host), 0o644); err != nil {
+	if err := errors.Join(os.WriteFile(d.host, []byte(host), 0o644), os.Mkdir(filepath.Dir(d.ledger), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

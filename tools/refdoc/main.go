@@ -2,7 +2,9 @@
 // host.md from the package documentation of desired, bench-result.md from the types
 // in bench, and invariants.md from the comments of tests. It writes migrate.md from
 // the table of package migrate, and docs/compatibility.md from the cases of
-// test/compat. Its own tests fail if a file is not current:
+// test/compat. It writes api.md from the CRDs, which are made of the types in api/v1alpha1,
+// events.md from internal/reasons, metrics.md from internal/node/metrics, and chart.md from
+// the chart's values.yaml. Its own tests fail if a file is not current:
 //
 //	tools/go run ./tools/refdoc
 package main
@@ -52,7 +54,32 @@ func listReferences(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	conditions, err := readConditions(filepath.Join(root, "api/v1alpha1"))
+	if err != nil {
+		return nil, err
+	}
+	reasons, err := readConstants(filepath.Join(root, "internal/reasons"))
+	if err != nil {
+		return nil, err
+	}
+	api, err := apiReference(filepath.Join(root, "dist/kubernetes/crds"), conditions, reasons)
+	if err != nil {
+		return nil, err
+	}
+	events, err := eventsReference(filepath.Join(root, "internal/reasons"))
+	if err != nil {
+		return nil, err
+	}
+	chart, err := chartReference(filepath.Join(root, "dist/kubernetes/chart/values.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := metricsReference()
+	if err != nil {
+		return nil, err
+	}
 	return map[string][]byte{
+		"reference/api.md": api, "reference/events.md": events, "reference/chart.md": chart, "reference/metrics.md": metrics,
 		"reference/host.md": host, "reference/bench-result.md": result, "reference/invariants.md": invariants,
 		"reference/migrate.md": migrateReference(), "compatibility.md": compatibility,
 	}, nil

@@ -200,6 +200,12 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	return fmt.Errorf("%s has no flag --%s%s", cmd.CommandPath(), excerpt.Clean(unknown.GetSpecifiedName()), hint)
 }
 
+// isBounded reports whether the error of a flag's value names the values that it takes.
+func isBounded(f *pflag.Flag) bool {
+	_, ok := f.Value.(*span)
+	return ok
+}
+
 // plainUsage returns the description of a flag's value.
 func plainUsage(f *pflag.Flag) string {
 	_, usage := pflag.UnquoteUsage(f)
@@ -211,7 +217,7 @@ func plainUsage(f *pflag.Flag) string {
 func wanted(f *pflag.Flag, err error) string {
 	var number *strconv.NumError
 	switch kind := f.Value.Type(); {
-	case kind == "duration":
+	case kind == "duration" && !isBounded(f):
 		return "want a time such as 90s or 500ms"
 	case kind == "bool":
 		return "want true or false"

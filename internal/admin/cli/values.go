@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,27 +59,97 @@ func completeWords(cmd *cobra.Command, flag string, words []string) {
 	cobra.CheckErr(err) // only if the flag were not there
 }
 
+// whole is a type of whole numbers.
+type whole interface{ int | uint8 | uint16 | uint64 }
+
 // AddCount gives cmd a flag that takes a whole number of a range, both ends included. value has the
 // number if the command line does not have the flag.
-func AddCount(cmd *cobra.Command, value *int, name string, least, most int, usage string) {
-	cmd.Flags().Var(&count{value, least, most}, name, usage)
+func AddCount[T whole](cmd *cobra.Command, value *T, name string, least, most T, usage string) {
+	cmd.Flags().Var(&count[T]{value, least, most}, name, usage)
 }
 
-type count struct {
-	value       *int
-	least, most int
+type count[T whole] struct {
+	value       *T
+	least, most T
 }
 
-func (c *count) String() string { return strconv.Itoa(*c.value) }
-func (c *count) Type() string   { return "number" }
+func (c *count[T]) String() string { return fmt.Sprint(*c.value) }
+func (c *count[T]) Type() string   { return "number" }
 
-func (c *count) Set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < c.least || n > c.most {
+func (c *count[T]) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n < uint64(c.least) || n > uint64(c.most) {
+		if uint64(c.most) == math.MaxUint64 {
+			return fmt.Errorf("want a whole number, %d or more", c.least)
+		}
 		return fmt.Errorf("want a whole number from %d to %d", c.least, c.most)
 	}
-	*c.value = n
+	*c.value = T(n)
 	return nil
+}
+
+// AddNumber gives cmd a flag that takes a number of a range, both ends included. value has the number
+// if the command line does not have the flag.
+func AddNumber(cmd *cobra.Command, value *float64, name string, least, most float64, usage string) {
+	cmd.Flags().Var(&number{value, least, most}, name, usage)
+}
+
+type number struct {
+	value       *float64
+	least, most float64
+}
+
+func (n *number) String() string { return strconv.FormatFloat(*n.value, 'g', -1, 64) }
+func (n *number) Type() string   { return "number" }
+
+func (n *number) Set(s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(v) || v < n.least || v > n.most {
+		return fmt.Errorf("want a number from %s to %s", strconv.FormatFloat(n.least, 'f', -1, 64), strconv.FormatFloat(n.most, 'f', -1, 64))
+	}
+	*n.value = v
+	return nil
+}
+
+// AddTime gives cmd a flag that takes a span of time, both ends included. value has the time if the
+// command line does not have the flag.
+func AddTime(cmd *cobra.Command, value *time.Duration, name string, least, most time.Duration, usage string) {
+	cmd.Flags().Var(&span{value, least, most}, name, usage)
+}
+
+type span struct {
+	value       *time.Duration
+	least, most time.Duration
+}
+
+func (s *span) String() string {
+	if *s.value == 0 {
+		return ""
+	}
+	return formatSpan(*s.value)
+}
+
+func (s *span) Type() string { return "duration" }
+
+func (s *span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < s.least || d > s.most {
+		return fmt.Errorf("want a time from %s to %s, such as 90s or 5m", formatSpan(s.least), formatSpan(s.most))
+	}
+	*s.value = d
+	return nil
+}
+
+// formatSpan formats a time without the units that are 0: 24h, not 24h0m0s.
+func formatSpan(d time.Duration) string {
+	text := d.String()
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = cut + "h"
+	}
+	return text
 }
 
 // AddRate gives cmd a flag that takes a rate. value has it in Mb/s, as the kernel does

@@ -32,15 +32,9 @@ type Cluster struct {
 // service account. An empty context stands for the kubeconfig's current one. Open sends no request.
 // userAgent appears in the API server's logs.
 func Open(file, kubeContext, userAgent string) (*Cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = file
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
-	config, err := loader.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("kubeconfig: %w: set KUBECONFIG, or name a file with --kubeconfig", vf.ErrNotFound)
-	}
+	config, loader, err := readConfig(file, kubeContext)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, err
 	}
 	config.UserAgent = userAgent
 	c, err := newCluster(config)
@@ -85,7 +79,7 @@ func newCluster(config *rest.Config) (*Cluster, error) {
 // read.
 func Contexts(file string) []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = file
+	rules.ExplicitPath, rules.WarnIfAllMissing = file, false
 	raw, err := rules.Load()
 	if err != nil {
 		return nil
@@ -191,7 +185,10 @@ func (c *Cluster) explainError(resource string, err error) error {
 		return fmt.Errorf("list %s in cluster %s: %w: an administrator gives the right: "+
 			"kubectl create clusterrolebinding NAME --clusterrole=culvert-view --user=USER", resource, c.Name, err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("cluster %s does not accept the credentials of the kubeconfig: %w", c.Name, err)
+		return fmt.Errorf("cluster %s does not accept the credentials of the kubeconfig: %w: log in again or renew them, until kubectl get nodes works", c.Name, err)
+	}
+	if next := explainConnection(err); next != "" {
+		return fmt.Errorf("list %s in cluster %s: %w: %s", resource, c.Name, err, next)
 	}
 	return fmt.Errorf("list %s in cluster %s: %w: does kubectl get %[1]s work?", resource, c.Name, err)
 }

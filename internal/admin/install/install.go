@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/kernel/balance"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/intake/cni/place"
@@ -178,7 +179,7 @@ func (h Host) checkPrefix() error {
 	}
 	for _, p := range h.Parts {
 		if !slices.Contains(Parts(), p) {
-			return fmt.Errorf("part %q: want some of %v", p, Parts())
+			return fmt.Errorf("part %q: want some of %s", p, excerpt.Join(Parts()))
 		}
 	}
 	return nil

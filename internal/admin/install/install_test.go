@@ -312,7 +312,7 @@ func TestRefused(t *testing.T) {
 		"not executable":  {func(_ *Host, from string) { os.Chmod(filepath.Join(from, "culvert"), 0o644) }, "there is no program culvert in"},
 		"relative prefix": {func(h *Host, _ string) { h.Prefix = "usr" }, `prefix "usr": want a folder such as /usr/local`},
 		"root as prefix":  {func(h *Host, _ string) { h.Prefix = "/usr/" }, `prefix "/usr/"`},
-		"unknown part":    {func(h *Host, _ string) { h.Parts = []Part{"hook"} }, `part "hook": want some of [programs bench cni libvirt]`},
+		"unknown part":    {func(h *Host, _ string) { h.Parts = []Part{"hook"} }, `part "hook": want some of programs, bench, cni, libvirt`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, from := host(t, runtimes), built(t, "1")

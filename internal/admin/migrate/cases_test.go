@@ -122,7 +122,7 @@ func TestDrainsThatAreOff(t *testing.T) {
 		"kind: SriovOperatorConfig\nmetadata: {name: default}\nspec: {disableDrain: false}\n": false,
 	} {
 		r := convert(t, text)
-		if all := fmt.Sprint(r.Notes); r.HasLoss() != isOff || strings.Contains(all, "no node may be drained: set controller.drainNodes=0 of Culvert's chart, which is --drain-nodes=0") != isOff {
+		if all := fmt.Sprint(r.Notes); r.HasLoss() != isOff || strings.Contains(all, "no pod may be evicted: set controller.drainNodes=0 of Culvert's chart, which is --drain-nodes=0") != isOff {
 			t.Errorf("%s: %v", text, r.Notes)
 		}
 		objects, err := Read("x", []byte(text))

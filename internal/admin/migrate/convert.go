@@ -130,7 +130,7 @@ func Convert(objects []Object, options Options) Result {
 			c.lose(o, "", "not converted: %s", switchdev)
 		case KindPoolConfig:
 			c.reportDrains(o)
-			c.note(o, "", "not converted: Culvert's chart has the number of nodes that are drained at a time")
+			c.note(o, "", "not converted: Culvert's chart has the number of nodes on which the controller evicts pods at a time")
 		case KindOperator:
 			c.reportDrains(o)
 			c.note(o, "", "not converted: it configures the operator's own programs, which go")

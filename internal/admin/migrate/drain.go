@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// drainNodes is the setting of Culvert's chart for the number of nodes that are drained at a time.
+// drainNodes is the setting of Culvert's chart for the number of nodes on which pods are evicted at a time.
 const drainNodes = "controller.drainNodes"
 
 // defaultDrains is the value of drainNodes in the chart and in the manifest.
 const defaultDrains = "1"
 
 // drainField returns the field of an object of the operator that bounds drains, and whether it says
-// that no node may be drained.
+// that no pod may be evicted.
 func drainField(o Object) (field, value string, isOff bool) {
 	switch o.Kind {
 	case KindPoolConfig:
@@ -37,9 +37,9 @@ func (c *converter) reportDrains(o Object) {
 	field, value, isOff := drainField(o)
 	switch {
 	case isOff:
-		c.lose(o, field, "%s: no node may be drained: set %s=0 of Culvert's chart, which is --drain-nodes=0 of culvert-controller, for all nodes; otherwise the controller drains one node at a time for a new number of VFs", value, drainNodes)
+		c.lose(o, field, "%s: no pod may be evicted: set %s=0 of Culvert's chart, which is --drain-nodes=0 of culvert-controller, for all nodes; otherwise the controller evicts the pods with VFs of a PF whose number of VFs changes, on one node at a time", value, drainNodes)
 	case o.Kind == KindPoolConfig && field != "" && value != defaultDrains:
-		c.note(o, field, "%s: the controller drains one node at a time unless %s of Culvert's chart says otherwise", value, drainNodes)
+		c.note(o, field, "%s: the controller evicts the pods with VFs of a PF whose number of VFs changes, on one node at a time unless %s of Culvert's chart says otherwise", value, drainNodes)
 	}
 }
 
@@ -56,6 +56,6 @@ func (c Cluster) drainSteps() []Step {
 	}
 	return []Step{{
 		fmt.Sprintf(`sed -i 's|--drain-nodes=.*|--drain-nodes=0|' %s`, manifest),
-		"the operator drains no node (maxUnavailable: 0 or disableDrain), and Culvert's controller would; with Helm, --set " + drainNodes + "=0",
+		"the operator evicts no pod (maxUnavailable: 0 or disableDrain), and Culvert's controller would evict the pods with VFs of a PF whose number of VFs changes; with Helm, --set " + drainNodes + "=0",
 	}}
 }

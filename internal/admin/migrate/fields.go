@@ -145,12 +145,12 @@ var otherNetworkFields = []Field{
 }
 
 var configFields = []Field{
-	{Kind: KindPoolConfig, Path: "maxUnavailable", Outcome: Setting, To: "controller.drainNodes", Why: "0 turns drains off, on all nodes; any other value needs nothing, since the controller drains one node at a time by default", Example: 0},
+	{Kind: KindPoolConfig, Path: "maxUnavailable", Outcome: Setting, To: "controller.drainNodes", Why: "with 0 the controller evicts no pod, on any node; any other value needs nothing, since it evicts pods on one node at a time by default", Example: 0},
 	{Kind: KindPoolConfig, Path: "nodeSelector", Outcome: Nothing, Why: "it says for which nodes maxUnavailable counts, and Culvert has one number for all nodes", Example: object{"matchLabels": object{"rack": "7"}}},
 	{Kind: KindPoolConfig, Path: "ovsHardwareOffloadConfig", Outcome: Lost, Why: switchdev, Example: object{"name": "pool"}},
 	{Kind: KindPoolConfig, Path: "rdmaMode", Outcome: Lost, Why: "Culvert leaves the RDMA subsystem's mode alone: set it with rdma system set netns or a modprobe option", Example: "exclusive", Harmless: []string{"shared"}},
 	{Kind: KindOperator, Path: "configDaemonNodeSelector", Outcome: Setting, To: "node.selector", Why: "it says on which nodes culvertd runs", Example: object{"rack": "7"}},
-	{Kind: KindOperator, Path: "disableDrain", Outcome: Setting, To: "controller.drainNodes", Why: "0 turns drains off: then a change of the number of VFs waits until their owners are gone", Example: true},
+	{Kind: KindOperator, Path: "disableDrain", Outcome: Setting, To: "controller.drainNodes", Why: "with 0 the controller evicts no pod: a change of the number of VFs waits until their owners are gone", Example: true},
 	{Kind: KindOperator, Path: "useCDI", Outcome: Lost, Why: "write cdi: true into the pools that need it", Example: true},
 	{Kind: KindOperator, Path: "enableOvsOffload", Outcome: Lost, Why: switchdev, Example: true},
 	{Kind: KindOperator, Path: "ovsHardwareOffload", Outcome: Lost, Why: switchdev, Example: items{object{"nodeSelector": object{"rack": "7"}}}},

@@ -25,6 +25,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -183,7 +184,7 @@ func (a *Addresses) fit(o *v1alpha1.AddressPool, before, granted blocks.Pool, de
 		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionTooLarge)
 		return fits, starved
 	}
-	a.setCondition(o, v1alpha1.ConditionTooLarge, true, "TooLarge", fmt.Sprintf(
+	a.setCondition(o, v1alpha1.ConditionTooLarge, true, reasons.TooLarge, fmt.Sprintf(
 		"its %d blocks are %d bytes, and etcd would soon refuse the object: %s get no more of them; declare a pool with a larger blockSize, or divide the network among several pools",
 		len(fits.Blocks), fits.Bytes(), listSome(refused)))
 	return fits, mergeNames(starved, refused)
@@ -393,10 +394,10 @@ func (a *Addresses) describe(o *v1alpha1.AddressPool, p blocks.Pool, r reports, 
 		o.Status.Addresses = addresses
 	}
 	o.Status.Granted, o.Status.Nodes, o.Status.ClusterNodes, o.Status.Starved = p.Total(), int32(len(nodes)), int32(r.nodes), out.Starved
-	a.setCondition(o, v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
+	a.setCondition(o, v1alpha1.ConditionExhausted, len(out.Starved) > 0, reasons.Exhausted,
 		fmt.Sprintf("there are no addresses left for %s, or they have their share: widen the range of %s", listSome(out.Starved), rangeOwner(o)))
-	a.setCondition(o, v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
-	a.setCondition(o, v1alpha1.ConditionOutside, len(r.outside) > 0, "Outside", strings.Join(r.outside[:min(len(r.outside), mostOutside)], "; "))
+	a.setCondition(o, v1alpha1.ConditionDisputed, len(out.Disputed) > 0, reasons.Disputed, strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
+	a.setCondition(o, v1alpha1.ConditionOutside, len(r.outside) > 0, reasons.Outside, strings.Join(r.outside[:min(len(r.outside), mostOutside)], "; "))
 	meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionWaiting)
 }
 

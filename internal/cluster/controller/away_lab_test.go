@@ -25,6 +25,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/kube"
 	"github.com/culvert-net/culvert/internal/node/service/agent"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 	"github.com/culvert-net/culvert/test/apiserver"
 	"github.com/culvert-net/culvert/test/soak"
@@ -188,7 +189,7 @@ func TestServicesWhileControllerAndAPIServerAreAway(t *testing.T) {
 	}
 	apiserver.Eventually(t, "the overlay's addresses of the released Service", func() error { return w.endpointsAre("released", "10.244.1.5") })
 	for _, name := range []string{"stays", "later"} {
-		apiserver.Eventually(t, "Service "+name+" says that its network is gone", func() error { return w.conditionIs(name, reasonNetworkMissing) })
+		apiserver.Eventually(t, "Service "+name+" says that its network is gone", func() error { return w.conditionIs(name, reasons.NetworkMissing) })
 	}
 	if err := w.admin.Create(t.Context(), definitionOf("default", "net1", "")); err != nil {
 		t.Fatal(err)
@@ -202,7 +203,7 @@ func TestServicesWhileControllerAndAPIServerAreAway(t *testing.T) {
 	w.server.Start()
 	w.setReady("a", corev1.ConditionFalse)
 	apiserver.Eventually(t, "a change after the API server is back", func() error { return node.reaches("10.96.0.50") })
-	apiserver.Eventually(t, "the network is there again", func() error { return w.conditionIs("stays", reasonServed) })
+	apiserver.Eventually(t, "the network is there again", func() error { return w.conditionIs("stays", reasons.Served) })
 	requireEnd(t, stop())
 	var all discoveryv1.EndpointSliceList
 	if err := w.admin.List(t.Context(), &all, client.MatchingLabels{discoveryv1.LabelManagedBy: service.ManagedBy}); err != nil || len(all.Items) != 3 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // addressPools refuses AddressPools whose subnets cannot be served. It warns of subnets that
@@ -125,9 +126,9 @@ func (a *Addresses) judgeDeclared(ctx context.Context, o *v1alpha1.AddressPool, 
 	if d == nil {
 		return true, nil
 	}
-	valid := metav1.Condition{Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: "Valid", LastTransitionTime: metav1.NewTime(a.Now())}
+	valid := metav1.Condition{Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasons.Valid, LastTransitionTime: metav1.NewTime(a.Now())}
 	if d.Err != nil {
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, "Invalid", d.Err.Error()+": no address is given out anew until that is corrected; pods keep theirs"
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasons.Invalid, d.Err.Error()+": no address is given out anew until that is corrected; pods keep theirs"
 		meta.SetStatusCondition(&o.Status.Conditions, valid)
 		return false, nil //nolint:nilerr // the condition reports the error
 	}
@@ -136,7 +137,7 @@ func (a *Addresses) judgeDeclared(ctx context.Context, o *v1alpha1.AddressPool, 
 	if err != nil {
 		return false, err
 	}
-	a.setCondition(o, v1alpha1.ConditionOverlaps, overlaps != "", "Overlaps", overlaps)
+	a.setCondition(o, v1alpha1.ConditionOverlaps, overlaps != "", reasons.Overlaps, overlaps)
 	o.Status.Subnets, o.Status.Addresses = d.Subnets(), d.Addresses()
 	return true, nil
 }
@@ -158,7 +159,7 @@ func (a *Addresses) reportConditions(before, after *v1alpha1.AddressPool) {
 		case isBad(is) && !isBad(was):
 			a.Events.Event(after, corev1.EventTypeWarning, is.Reason, is.Message)
 		case isBad(was) && !isBad(is):
-			a.Events.Eventf(after, corev1.EventTypeNormal, "Recovered", "condition %s is over", kind)
+			a.Events.Eventf(after, corev1.EventTypeNormal, reasons.Recovered, "condition %s is over", kind)
 		}
 	}
 }

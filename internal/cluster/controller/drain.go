@@ -18,6 +18,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // Annotations of Nodes that Drain writes. A node that another program or a person has cordoned is
@@ -191,7 +192,7 @@ func (d *Drain) reportBlocked(nodes []metav1.PartialObjectMetadata, waiting map[
 		}
 		blocked[n.Name] = excerpt.Fit(strings.Join(c.held, "; "), longestChanges)
 		if d.blocked[n.Name] != blocked[n.Name] {
-			d.Events.Eventf(&corev1.Node{ObjectMeta: n.ObjectMeta}, corev1.EventTypeWarning, "DrainBlocked",
+			d.Events.Eventf(&corev1.Node{ObjectMeta: n.ObjectMeta}, corev1.EventTypeWarning, reasons.DrainBlocked,
 				"no pod is evicted for %s: stop these owners or detach their VFs; Culvert then makes the change", blocked[n.Name])
 		}
 	}
@@ -236,7 +237,7 @@ func (d *Drain) begin(ctx context.Context, c changing, pods []*corev1.Pod) error
 		if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return d.again(fmt.Errorf("cordon node %s: %w", c.node, err))
 		}
-		d.Events.Eventf(n, corev1.EventTypeNormal, "DrainBegan", "cordoned: %s; evicting %s", strings.Join(c.what, ", "), strings.Join(c.pods, ", "))
+		d.Events.Eventf(n, corev1.EventTypeNormal, reasons.DrainBegan, "cordoned: %s; evicting %s", strings.Join(c.what, ", "), strings.Join(c.pods, ", "))
 	}
 	return d.evict(ctx, c, pods)
 }
@@ -253,9 +254,9 @@ func (d *Drain) evict(ctx context.Context, c changing, pods []*corev1.Pod) error
 		})
 		switch {
 		case err == nil:
-			d.Events.Eventf(pod, corev1.EventTypeNormal, "Evicted", "it has a VF of %s", strings.Join(c.what, ", "))
+			d.Events.Eventf(pod, corev1.EventTypeNormal, reasons.Evicted, "it has a VF of %s", strings.Join(c.what, ", "))
 		case apierrors.IsTooManyRequests(err):
-			d.Events.Eventf(pod, corev1.EventTypeWarning, "EvictionRefused", "%s waits for its VF: %v", strings.Join(c.what, ", "), err)
+			d.Events.Eventf(pod, corev1.EventTypeWarning, reasons.EvictionRefused, "%s waits for its VF: %v", strings.Join(c.what, ", "), err)
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		default:
 			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err))
@@ -287,11 +288,11 @@ func (d *Drain) uncordon(ctx context.Context, node string, c changing) error {
 		return d.again(fmt.Errorf("uncordon node %s: %w", node, err))
 	}
 	if gaveUp {
-		d.Events.Eventf(n, corev1.EventTypeWarning, "DrainGaveUp",
+		d.Events.Eventf(n, corev1.EventTypeWarning, reasons.DrainGaveUp,
 			"uncordoned although the change is not made (%s): solve the problems of the PF in the NodeState, then remove the annotation %s from the Node to evict pods again", excerpt.Fit(tried, longestChanges), drainedFor)
 		return nil
 	}
-	d.Events.Eventf(n, corev1.EventTypeNormal, "DrainEnded", "uncordoned")
+	d.Events.Eventf(n, corev1.EventTypeNormal, reasons.DrainEnded, "uncordoned")
 	return nil
 }
 

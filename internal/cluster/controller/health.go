@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // Bounds on the message of the condition Healthy: a policy may select thousands of nodes.
@@ -20,18 +21,6 @@ const (
 
 // ailment is a fault of a PF that a policy names, on one node.
 type ailment struct{ node, pf, reason, text string }
-
-// Reasons of the condition Healthy.
-const (
-	reasonHealthy    = "Healthy"
-	reasonUnreadable = "Unreadable"
-	reasonNoLink     = "NoLink"
-	reasonFlapping   = "Flapping"
-	reasonErrors     = "DeviceErrors"
-	reasonDark       = "VFNoCarrier"
-	reasonQuarantine = "Quarantine"
-	reasonSeveral    = "Several"
-)
 
 // findAilments returns the faults of those PFs of a node on which the spec wants VFs, in the order
 // of the node's report.
@@ -51,21 +40,21 @@ func findAilments(spec desired.Spec, s *v1alpha1.NodeState) (out []ailment) {
 		}
 		switch {
 		case p.Error != "":
-			add(reasonUnreadable, "cannot be read: "+p.Error)
+			add(reasons.Unreadable, "cannot be read: "+p.Error)
 			continue
 		case p.Flapping:
-			add(reasonFlapping, "has a link that is flapping")
+			add(reasons.Flapping, "has a link that is flapping")
 		case !p.Carrier:
-			add(reasonNoLink, "has no link")
+			add(reasons.NoLink, "has no link")
 		}
 		for _, f := range pf.Faults {
-			add(reasonErrors, f.Describe())
+			add(reasons.DeviceErrors, f.Describe())
 		}
 		if n := dark[p.Name]; n > 0 {
-			add(reasonDark, fmt.Sprintf("has a link, and VFs of pods do not have it: %d", n))
+			add(reasons.VFNoCarrier, fmt.Sprintf("has a link, and VFs of pods do not have it: %d", n))
 		}
 		if n := aside[p.Name]; n > 0 {
-			add(reasonQuarantine, fmt.Sprintf("has VFs in quarantine: %d", n))
+			add(reasons.Quarantine, fmt.Sprintf("has VFs in quarantine: %d", n))
 		}
 	}
 	return out
@@ -75,7 +64,7 @@ func findAilments(spec desired.Spec, s *v1alpha1.NodeState) (out []ailment) {
 // the nodes and PFs, in the order of their names, and counts those for which it has no room.
 func describeAilments(all []ailment) (reason, message string) {
 	if len(all) == 0 {
-		return reasonHealthy, ""
+		return reasons.Healthy, ""
 	}
 	slices.SortStableFunc(all, func(a, b ailment) int { return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.pf, b.pf)) })
 	reason = all[0].reason
@@ -83,7 +72,7 @@ func describeAilments(all []ailment) (reason, message string) {
 	var texts []string
 	for _, a := range all {
 		if a.reason != reason {
-			reason = reasonSeveral
+			reason = reasons.Several
 		}
 		nodes[a.node], pfs[[2]string{a.node, a.pf}] = true, true
 		if len(texts) < mostAilments {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
@@ -162,7 +163,7 @@ func TestI9ControllerHidesNetworksOfOthers(t *testing.T) {
 	}
 
 	said := map[string]string{}
-	for network, reason := range map[string]string{"open": reasonServed, "closed": reasonNetworkMissing, "missing": reasonNetworkMissing} {
+	for network, reason := range map[string]string{"open": reasons.Served, "closed": reasons.NetworkMissing, "missing": reasons.NetworkMissing} {
 		svc := webService(over("other/"+network), func(s *corev1.Service) { s.Name, s.UID = network, "" })
 		createObject(t, c, svc)
 		apiserver.Eventually(t, "the condition of Service "+network, func() error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/service"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // isolation is that of the tests, whose pods are in namespace default.
@@ -151,7 +152,7 @@ func TestI9ServiceHidesNetworksOfOthers(t *testing.T) {
 		if !strings.Contains(missing, `"reason":"NetworkMissing"`) || !strings.Contains(missing, "network other/pooled: invalid: pods of namespace default may use") {
 			t.Error(missing)
 		}
-		if admitted := seen(ofOthers("default")...); strings.Contains(admitted, reasonNetworkMissing) {
+		if admitted := seen(ofOthers("default")...); strings.Contains(admitted, reasons.NetworkMissing) {
 			t.Errorf("a network that admits the Service's namespace: %s", admitted)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // mostPending is how many nodes a policy's status names. longestReason bounds a text of a node in it:
@@ -115,29 +116,29 @@ func judgePolicy(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetada
 	reason, message := describeAilments(found.ailments)
 	condition(v1alpha1.ConditionHealthy, len(found.ailments) == 0, reason, message)
 	if err != nil {
-		condition(v1alpha1.ConditionValid, false, "Invalid", err.Error())
+		condition(v1alpha1.ConditionValid, false, reasons.Invalid, err.Error())
 	} else {
-		condition(v1alpha1.ConditionValid, true, "Valid", "")
+		condition(v1alpha1.ConditionValid, true, reasons.Valid, "")
 	}
 	switch {
 	case s.Nodes == 0:
-		condition(v1alpha1.ConditionApplied, false, "NoNodes", "no node has the labels of nodeSelector")
+		condition(v1alpha1.ConditionApplied, false, reasons.NoNodes, "no node has the labels of nodeSelector")
 	case found.pending > 0:
-		condition(v1alpha1.ConditionApplied, false, "Pending", fmt.Sprintf("nodes that have not applied it: %d of %d: %s: %s", found.pending, s.Nodes, s.Pending[0].Node, s.Pending[0].Reason))
+		condition(v1alpha1.ConditionApplied, false, reasons.Pending, fmt.Sprintf("nodes that have not applied it: %d of %d: %s: %s", found.pending, s.Nodes, s.Pending[0].Node, s.Pending[0].Reason))
 	default:
-		condition(v1alpha1.ConditionApplied, true, "Applied", "")
+		condition(v1alpha1.ConditionApplied, true, reasons.Applied, "")
 	}
 	if empty := emptyPools(policy, states); len(empty) > 0 {
-		condition(v1alpha1.ConditionEmptyPool, true, "NoVF", "no VF of the selected nodes is in "+strings.Join(empty, ", ")+": compare the selectors with kubectl get nodestates -o yaml")
+		condition(v1alpha1.ConditionEmptyPool, true, reasons.NoVF, "no VF of the selected nodes is in "+strings.Join(empty, ", ")+": compare the selectors with kubectl get nodestates -o yaml")
 	} else {
-		condition(v1alpha1.ConditionEmptyPool, false, "VFs", "")
+		condition(v1alpha1.ConditionEmptyPool, false, reasons.VFs, "")
 	}
 	names := slices.Sorted(maps.Keys(found.conflicts))
 	if len(names) == 0 {
-		condition(v1alpha1.ConditionConflict, false, "NoConflict", "")
+		condition(v1alpha1.ConditionConflict, false, reasons.NoConflict, "")
 		return
 	}
-	condition(v1alpha1.ConditionConflict, true, "Contradicts", fmt.Sprintf("it has the priority of %s and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority", excerpt.Fit(strings.Join(names, ", "), longestReason)))
+	condition(v1alpha1.ConditionConflict, true, reasons.Contradicts, fmt.Sprintf("it has the priority of %s and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority", excerpt.Fit(strings.Join(names, ", "), longestReason)))
 }
 
 // emptyPools returns the pools of a policy that have no VF on any node that has read the policy.

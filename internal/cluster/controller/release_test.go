@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/culvert-net/culvert/internal/network/service"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // ReleaseServices removes every trace of Culvert from Services, also from a refused Service, and
@@ -24,7 +25,7 @@ func TestReleaseServices(t *testing.T) {
 		return webService(func(s *corev1.Service) { s.Name = name; change(s) })
 	}
 	refused := named("refused", func(s *corev1.Service) {
-		s.Status.Conditions = []metav1.Condition{{Type: service.ConditionEndpoints, Status: metav1.ConditionFalse, Reason: reasonNotServed}}
+		s.Status.Conditions = []metav1.Condition{{Type: service.ConditionEndpoints, Status: metav1.ConditionFalse, Reason: reasons.NotServed}}
 	})
 	theirs := named("theirs", func(s *corev1.Service) { s.Annotations = nil })
 	keyed := func(s *corev1.Service) { s.Spec.Selector[service.SelectorKey] = "default.net1" }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // answerLook is how often the controller reads the answers of nodes that have no request for the
@@ -33,11 +34,11 @@ func (a *Addresses) callRoll(o *v1alpha1.AddressPool, p blocks.Pool, r reports) 
 	o.Spec.RollCall = v.ID
 	switch {
 	case v.Restored:
-		a.setCondition(o, v1alpha1.ConditionWaiting, true, "Restored", fmt.Sprintf(
+		a.setCondition(o, v1alpha1.ConditionWaiting, true, reasons.Restored, fmt.Sprintf(
 			"the API server was restored from a backup that is older than its AddressPools: nothing is granted until %s report what they hold; delete the Node objects of machines that are gone",
 			listSome(v.Missing)))
 	case v.Lost:
-		a.setCondition(o, v1alpha1.ConditionWaiting, true, "Waiting", fmt.Sprintf(
+		a.setCondition(o, v1alpha1.ConditionWaiting, true, reasons.Waiting, fmt.Sprintf(
 			"nodes hold addresses that are in no block, as after a restore of the API server: nothing is granted until %s report what they hold; delete the Node objects of machines that are gone",
 			listSome(v.Missing)))
 	}

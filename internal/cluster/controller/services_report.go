@@ -21,16 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cluster/endpoints"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/service"
-)
-
-// Reasons of the condition and of events of a Service.
-const (
-	reasonServed           = "Served"
-	reasonEndpointsMissing = "EndpointsMissing"
-	reasonNetworkMissing   = "NetworkMissing"
-	reasonNotServed        = "NotServed"
-	reasonVFIO             = "VFIOPod"
-	reasonNoRoom           = "NoRoom"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 const (
@@ -88,14 +79,14 @@ func (s *Services) warn(svc *corev1.Service, reason, text string) {
 
 // reportUnserved says why an annotated Service is not served, or takes the condition away.
 func (s *Services) reportUnserved(ctx context.Context, svc *corev1.Service, d endpoints.Decision) error {
-	for _, reason := range []string{reasonEndpointsMissing, reasonNetworkMissing, reasonVFIO, reasonNoRoom} {
+	for _, reason := range []string{reasons.EndpointsMissing, reasons.NetworkMissing, reasons.VFIOPod, reasons.NoRoom} {
 		s.warn(svc, reason, "")
 	}
-	s.warn(svc, reasonNotServed, d.Refusal)
+	s.warn(svc, reasons.NotServed, d.Refusal)
 	if d.Refusal == "" {
 		return s.setCondition(ctx, svc, nil)
 	}
-	return s.setCondition(ctx, svc, &metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonNotServed, Message: d.Refusal})
+	return s.setCondition(ctx, svc, &metav1.Condition{Status: metav1.ConditionFalse, Reason: reasons.NotServed, Message: d.Refusal})
 }
 
 // reportServed writes the condition and the events of a served Service, and returns when to
@@ -105,20 +96,20 @@ func (s *Services) reportServed(ctx context.Context, svc *corev1.Service, d endp
 	missing, again := listMissing(b.Missing, s.Now())
 	again = min(again, networkLook)
 	lost := s.findNetwork(ctx, svc.Namespace, *d.Network)
-	s.warn(svc, reasonNotServed, "")
-	s.warn(svc, reasonEndpointsMissing, missing)
-	s.warn(svc, reasonNetworkMissing, lost)
-	s.warn(svc, reasonVFIO, describeVFIO(svc, b.VFIO))
+	s.warn(svc, reasons.NotServed, "")
+	s.warn(svc, reasons.EndpointsMissing, missing)
+	s.warn(svc, reasons.NetworkMissing, lost)
+	s.warn(svc, reasons.VFIOPod, describeVFIO(svc, b.VFIO))
 	full, unread := s.nodesWithoutRoom(ctx, svc)
 	if unread == nil {
-		s.warn(svc, reasonNoRoom, describeNoRoom(svc, full))
+		s.warn(svc, reasons.NoRoom, describeNoRoom(svc, full))
 	}
-	c := &metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonServed, Message: describeServed(d)}
+	c := &metav1.Condition{Status: metav1.ConditionTrue, Reason: reasons.Served, Message: describeServed(d)}
 	switch {
 	case lost != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonNetworkMissing, lost
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasons.NetworkMissing, lost
 	case missing != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonEndpointsMissing, fmt.Sprintf("ready pods have no address on network %s: see the events of the Service", d.Network)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasons.EndpointsMissing, fmt.Sprintf("ready pods have no address on network %s: see the events of the Service", d.Network)
 	}
 	return again, errors.Join(unread, s.setCondition(ctx, svc, c))
 }

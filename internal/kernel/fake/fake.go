@@ -46,9 +46,11 @@ type pf struct {
 	*port
 	numVFs int // sriov_numvfs, which a VF that is unplugged leaves as it is
 	vfs    []*function
-	gone   []*function      // unplugged
-	mute   bool             // does not answer its VFs
-	kept   map[int]vf.Admin // of VFs that were destroyed, by number; see vf.Driver.KeepsSettings
+	gone   []*function // unplugged
+	mute   bool        // does not answer its VFs
+	// traffic has the counters of the driver; nil: it has none
+	traffic map[int]vf.Traffic
+	kept    map[int]vf.Admin // of VFs that were destroyed, by number; see vf.Driver.KeepsSettings
 }
 
 // port is a port of a NIC, which has a cable.
@@ -208,6 +210,35 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 		}
 	}
 	return out, nil
+}
+
+// CountVF sets the counters that the PF's driver has of a VF.
+func (k *Kernel) CountVF(a vf.PCIAddr, t vf.Traffic) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, f, err := k.findVF(a)
+	if err != nil {
+		return err
+	}
+	if p.traffic == nil {
+		p.traffic = map[int]vf.Traffic{}
+	}
+	p.traffic[f.ID.Index] = t
+	return nil
+}
+
+// VFTraffic returns the counters that CountVF set.
+func (k *Kernel) VFTraffic(ctx context.Context, a vf.PCIAddr) (map[int]vf.Traffic, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, err := k.findPF(a)
+	if err != nil {
+		return nil, err
+	}
+	return maps.Clone(p.traffic), nil
 }
 
 // Uses returns how VFs are used, as Open, Occupy and their states show it (kernel.Uses).

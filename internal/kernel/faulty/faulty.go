@@ -45,6 +45,7 @@ type reader interface {
 	PFs(context.Context) ([]vf.PF, error)
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+	VFTraffic(ctx context.Context, pf vf.PCIAddr) (map[int]vf.Traffic, error)
 }
 
 type users interface {

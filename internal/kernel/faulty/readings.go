@@ -22,6 +22,8 @@ const (
 	ReadGuard ReadingKind = "Guard"
 	ReadUsers ReadingKind = "Users"
 	ReadUses  ReadingKind = "Uses"
+
+	ReadVFTraffic ReadingKind = "VFTraffic" // of a PF
 )
 
 func (r Reading) String() string { return fmt.Sprintf("read %s of %v", r.Kind, r.VFs) }
@@ -81,4 +83,12 @@ func (k *Kernel) Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf
 		return nil, err
 	}
 	return k.under.Uses(ctx, vfs...)
+}
+
+// VFTraffic reads the counters of a PF's VFs, unless the ReadHook returns an error.
+func (k *Kernel) VFTraffic(ctx context.Context, pf vf.PCIAddr) (map[int]vf.Traffic, error) {
+	if err := k.askReadHook(ctx, ReadVFTraffic, pf); err != nil {
+		return nil, err
+	}
+	return k.under.VFTraffic(ctx, pf)
 }

@@ -36,6 +36,7 @@ type Link struct {
 	LowerNetns *int32
 	XDP        bool  // a program of XDP is attached
 	Bond       *Bond // of a bond
+	Traffic    vf.Traffic
 
 	// VFs has the PF's settings for its VFs, by index. It is nil if the PF has no VFs, or if the
 	// request did not ask for them.
@@ -173,6 +174,23 @@ func (c *Conn) SetLink(index int, flags, change uint32, attrs []byte) error {
 	return err
 }
 
+// Numbers of if_link.h and ip.h that golang.org/x/sys lacks.
+const (
+	iflaInetConf          = 1 // IFLA_INET_CONF
+	ipv4DevconfForwarding = 1 // IPV4_DEVCONF_FORWARDING
+)
+
+// SetForwarding sets net.ipv4.conf.LINK.forwarding of the link with the given index. Unlike a write to
+// /proc/sys it works in a pod, where that is read-only (inet_set_link_af, net/ipv4/devinet.c).
+func (c *Conn) SetForwarding(index int, on bool) error {
+	var value uint32
+	if on {
+		value = 1
+	}
+	conf := AppendNested(nil, iflaInetConf, AppendUint32(nil, ipv4DevconfForwarding, value))
+	return c.SetLink(index, 0, 0, AppendNested(nil, unix.IFLA_AF_SPEC, AppendNested(nil, unix.AF_INET, conf)))
+}
+
 // ParseLink reads the body of RTM_NEWLINK.
 func ParseLink(b []byte) (Link, error) {
 	if len(b) < unix.SizeofIfInfomsg {
@@ -246,6 +264,8 @@ func (l *Link) takeAttr(a Attr) (err error) {
 	case unix.IFLA_XDP:
 		l.XDP = isXDPAttached(a.Value)
 		l.others = append(l.others, a)
+	case unix.IFLA_STATS64: // RTEXT_FILTER_SKIP_STATS does not leave it out
+		l.Traffic = parseStats64(a.Value)
 	case unix.IFLA_NUM_VF:
 		l.NumVFs = int(a.Uint32())
 	case unix.IFLA_VFINFO_LIST:

@@ -42,7 +42,7 @@ func TestGuardKey(t *testing.T) {
 			`"guard":"mac",` + own:                                    `guard: "mac": want arp or ip`,
 			`"guard":true,` + own:                                     `guard true: want`,
 			`"guardAllow":["vrrp"],` + own:                            `guardAllow ["vrrp"]: needs a guard`,
-			`"guard":"ip","guardAllow":["dhcp"],` + own:               `guardAllow ["dhcp"]: "dhcp": want one of [dhcp-server router`,
+			`"guard":"ip","guardAllow":["dhcp"],` + own:               `guardAllow ["dhcp"]: "dhcp": want one of dhcp-server, router`,
 			`"guard":"ip","guardAllow":"vrrp",` + own:                 `guardAllow vrrp: want a list of strings`,
 			`"guard":"ip","guardAllow":["vrrp","lacp","vrrp"],` + own: "",
 			`"guard":"ip"`:                                            `guard ip: needs an ipam section`,

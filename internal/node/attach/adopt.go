@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/alloc"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -59,7 +60,7 @@ func (e *Engine) writeAdoption(id vf.ID, req Request) (rec journal.Record, err e
 		at := lease.SiteOf(choice.PF, rec)
 		rec.Lease.Effective = at.Driver.Effective(rec.Lease.Wanted.Over(rec.Baseline.Admin))
 		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
-			Type: journal.Normal, Reason: "Adopted", Object: "VF " + rec.PCI.String(),
+			Type: journal.Normal, Reason: reasons.Adopted, Object: "VF " + rec.PCI.String(),
 			Text: fmt.Sprintf("vf %d of %s to %s, which runs with it: no hook reported its start", rec.ID.Index, at.Label, rec.Lease.Owner),
 		}))
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -26,9 +27,6 @@ const (
 	// segment may answer for every address.
 	mostSetAside = 64
 )
-
-// duplicateReason is the reason of the events about duplicates.
-const duplicateReason = "DuplicateAddress"
 
 // detects reports whether the addresses of a request undergo duplicate address detection. An
 // address that several attachments share on purpose has other holders.
@@ -113,13 +111,13 @@ func (p *addresses) noteDuplicates(at lease.Site, rec journal.Record, req Reques
 	text := fmt.Sprintf("%s for %s%s: %s", found, rec.Lease.Owner, lease.OnNetwork(rec), next)
 	p.vfs.Log.Warn("duplicate address", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "net", rec.Lease.Network, "addresses", found.Addresses)
 	err := p.vfs.Ledger.Update(func(tx *journal.Tx) error {
-		return tx.Event(journal.Event{Type: journal.Warning, Reason: duplicateReason, Object: "VF " + rec.PCI.String(), Text: text})
+		return tx.Event(journal.Event{Type: journal.Warning, Reason: reasons.DuplicateAddress, Object: "VF " + rec.PCI.String(), Text: text})
 	})
 	if err != nil {
 		p.vfs.Log.Warn("record the event of a duplicate address", "owner", rec.Lease.Owner, "err", err)
 	}
 	if req.Report != nil {
-		req.Report(duplicateReason, text)
+		req.Report(reasons.DuplicateAddress, text)
 	}
 }
 

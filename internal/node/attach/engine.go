@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/attach/reset"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -139,7 +140,7 @@ func (e *Engine) readBack(ctx context.Context, at lease.Site, rec journal.Record
 // putAttached writes that a VF is attached.
 func putAttached(tx *journal.Tx, at lease.Site, rec journal.Record) error {
 	return errors.Join(tx.Put(rec), tx.Event(journal.Event{
-		Type: journal.Normal, Reason: "Attached", Object: "VF " + rec.PCI.String(),
+		Type: journal.Normal, Reason: reasons.Attached, Object: "VF " + rec.PCI.String(),
 		Text: fmt.Sprintf("vf %d of %s to %s%s", rec.ID.Index, at.Label, rec.Lease.Owner, lease.OnNetwork(rec)),
 	}))
 }
@@ -183,7 +184,7 @@ func withoutRoute(routes []vf.Route, r vf.Route) []vf.Route {
 func (e *Engine) undoAttach(ctx context.Context, at lease.Site, rec journal.Record, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound)
 	defer cancel()
-	if err := e.resets.ReleaseVF(ctx, at, rec, "AttachFailed", cause); err != nil {
+	if err := e.resets.ReleaseVF(ctx, at, rec, reasons.AttachFailed, cause); err != nil {
 		e.vfs.Log.Error("undo of a failed attach", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -135,7 +136,7 @@ func (b *bond) describeMove(s step.SetBondActive) journal.Event {
 		from = append(from, a.String())
 	}
 	return journal.Event{
-		Type: journal.Warning, Reason: "BondFailedOver", Object: "VF " + s.VF.String(),
+		Type: journal.Warning, Reason: reasons.BondFailedOver, Object: "VF " + s.VF.String(),
 		Text: fmt.Sprintf("bond %s of %s sends by VF %s: the PF of VF %s has no carrier, or has it for less than %s", b.name, b.owner, s.VF, strings.Join(from, ", "), holdDown),
 	}
 }
@@ -144,7 +145,7 @@ func (b *bond) describeMove(s step.SetBondActive) journal.Event {
 func (b *bond) describeReturn() journal.Event {
 	home := b.members[0].pci
 	return journal.Event{
-		Type: journal.Normal, Reason: "BondMovedBack", Object: "VF " + home.String(),
+		Type: journal.Normal, Reason: reasons.BondMovedBack, Object: "VF " + home.String(),
 		Text: fmt.Sprintf("bond %s of %s prefers VF %s again: all PFs of the bond have carrier", b.name, b.owner, home),
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/api"
-	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -76,56 +75,6 @@ func (s *Server) eventsAfter(seq uint64) ([]api.Event, error) {
 		return nil
 	})
 	return out, err
-}
-
-// hostPlan answers with the changes that a host.yaml would make.
-func (s *Server) hostPlan(ctx context.Context, raw json.RawMessage) (any, error) {
-	req, err := parseParams[api.HostRequest](raw)
-	if err != nil {
-		return nil, err
-	}
-	return s.planHost(ctx, req)
-}
-
-// hostApply writes host.yaml and applies it, if no owner loses a VF by that or force is set.
-func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error) {
-	req, err := parseParams[api.HostRequest](raw)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := s.planHost(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range plan.PFs {
-		if p.Refused != "" || len(p.Hurts) > 0 && !req.Force {
-			return api.ApplyResult{Plan: plan}, nil
-		}
-	}
-	if err := s.hostFile.Write([]byte(req.Content)); err != nil {
-		return nil, err
-	}
-	if err := s.node.Reconciler.Apply(context.WithoutCancel(ctx), req.Force); err != nil {
-		s.Log.Error("apply", "file", s.HostFile, "err", err)
-	}
-	return api.ApplyResult{Plan: plan, Applied: true, Problems: s.listProblems()}, nil
-}
-
-func (s *Server) planHost(ctx context.Context, req api.HostRequest) (api.Plan, error) {
-	spec, err := desired.Parse(req.File, []byte(req.Content))
-	if err != nil {
-		return api.Plan{}, err
-	}
-	spec = s.sources.PreviewHost(spec)
-	plans, err := s.node.Reconciler.PlanFor(ctx, spec)
-	if err != nil {
-		return api.Plan{}, err
-	}
-	records, err := s.node.Records()
-	if err != nil {
-		return api.Plan{}, err
-	}
-	return status.Plan(s.node.Spec(), spec, plans, records), nil
 }
 
 // rebaseVF takes the baseline of a VF anew, or answers what that would change.

@@ -33,7 +33,7 @@ func served(t testing.TB, dir string) *Server {
 	})
 	log := slog.New(slog.DiscardHandler)
 	n := node.New(node.Config{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log})
-	s := newServer(Config{HostFile: filepath.Join(dir, "host.yaml"), Log: log}, n, nil)
+	s := newServer(Config{HostFile: filepath.Join(dir, "host.yaml"), Ledger: filepath.Join(dir, "ledger.db"), Log: log}, n, nil, "b")
 	s.status.Claims = &claims.Reader{Root: fstest.MapFS{}}
 	if err := s.node.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
@@ -35,6 +38,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/service/agent"
 	"github.com/culvert-net/culvert/internal/node/sources"
 	"github.com/culvert-net/culvert/internal/node/status/gather"
+	"github.com/culvert-net/culvert/internal/node/trial"
 	"github.com/culvert-net/culvert/internal/rpc"
 )
 
@@ -73,12 +77,14 @@ type Server struct {
 	kernel   *kernel.Kernel
 	sources  *sources.Set
 	hostFile *sources.HostFile
+	trials   *trial.Keeper
 	status   *gather.Gatherer
 	guests   *guest.Follower
 	faults   *node.Faults
 	segments *segment.Watcher // nil: switched off
 	ready    atomic.Bool
-	made     chan struct{} // closed when the VFs are made
+	made     chan struct{}          // closed when the VFs are made
+	missing  atomic.Pointer[string] // entries of host.yaml without a PF
 
 	// Nil where culvertd does not run in a cluster.
 	pods *deviceplugin.Plugin
@@ -97,22 +103,22 @@ func Run(ctx context.Context, c Config) (err error) {
 	k := kernel.New(kernel.Options{ProcRoot: c.ProcRoot, Log: c.Log, Guards: guard.Tables{}})
 	boot, err := kernel.BootID(c.ProcRoot)
 	if err != nil {
-		return err
+		return fmt.Errorf("--proc %s: %w: name the folder where the host's /proc is", c.ProcRoot, err)
 	}
 	ledger, err := journal.Open(c.Ledger, journal.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
-	s := newServer(c, node.New(node.Config{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log}), k)
+	s := newServer(c, node.New(node.Config{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log}), k, boot)
 	s.followSegments(segment.NewNodeID(boot))
-	s.hostFile.Read()
+	s.trials.Resume()
 	if err := s.joinKubernetes(); err != nil {
 		return err
 	}
 	listener, err := rpc.Listen(c.Socket) // before anything is touched: two culvertd must not share a host
 	if err != nil {
-		return err
+		return fmt.Errorf("--socket %s: %w", c.Socket, err)
 	}
 	if err := s.node.Start(ctx); err != nil {
 		return errors.Join(err, listener.Close())
@@ -123,16 +129,20 @@ func Run(ctx context.Context, c Config) (err error) {
 	return errors.Join(err, s.leaveHost(context.WithoutCancel(ctx)))
 }
 
-// newServer puts a node's Server together. It touches nothing.
-func newServer(c Config, n *node.Node, k *kernel.Kernel) *Server {
+// newServer puts a node's Server together. boot is the ID of this boot. It touches nothing.
+func newServer(c Config, n *node.Node, k *kernel.Kernel, boot string) *Server {
 	s := &Server{Config: c, node: n, kernel: k, made: make(chan struct{}), faults: node.NewFaults(nil)}
 	s.sources = sources.NewSet(n.Current, n.Inventory.PFs, n.Problems)
 	s.sources.InCluster = c.Kubernetes
 	s.hostFile = &sources.HostFile{Path: c.HostFile, Optional: c.Kubernetes, Sources: s.sources, Log: c.Log}
+	s.trials = trial.New(trial.Config{
+		Store: trial.File(filepath.Join(filepath.Dir(c.Ledger), "host-trial.json")), Boot: boot, File: s.hostFile, Host: n.Reconciler,
+		Preview: s.sources.PreviewHost, Ledger: n.Ledger, Now: time.Now, Log: c.Log,
+	})
 	s.guests = guest.NewFollower(guest.Parts{Engine: n.Engine, Resets: n.Resets, VFs: n.VFs, Upkeep: n.Upkeep}, n.Ledger, c.Log)
 	s.status = &gather.Gatherer{
 		Version: c.Version, Node: n, Kernel: k, Claims: &claims.Reader{Root: os.DirFS("/")},
-		Ready: s.ready.Load, Problems: s.listProblems, Errors: s.faults.Count, Log: c.Log,
+		Ready: s.ready.Load, Problems: s.listProblems, Trial: s.trials.Status, Errors: s.faults.Count, Log: c.Log,
 	}
 	return s
 }
@@ -150,7 +160,8 @@ func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	g.Go(func() error { s.followErrors(ctx); return nil })
 	g.Go(func() error { s.runSegments(ctx); return nil })
-	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceReady) })
+	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceMissing, s.announceReady) })
+	g.Go(func() error { return s.trials.Run(ctx) })
 	g.Go(func() error {
 		if s.awaitVFs(ctx) {
 			s.guests.Run(ctx)
@@ -177,14 +188,39 @@ func (s *Server) announceReady() {
 		s.member.WriteSoon()
 	}
 	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
-		s.Log.Warn("tell systemd that culvertd is ready", "err", err)
+		s.Log.Warn("report to systemd that culvertd is ready", "err", err)
+	}
+	if missing := s.missing.Load(); missing != nil {
+		s.announceMissing(*missing)
 	}
 	s.Log.Info("ready", "pfs", len(s.node.Inventory.PFs()), "socket", s.Socket)
 }
 
+// announceMissing logs which entries of host.yaml match no PF, and shows it in systemctl status. The
+// reconciler calls it before its first pass ends, so that an administrator sees why
+// systemctl start waits.
+func (s *Server) announceMissing(missing string) {
+	s.missing.Store(&missing)
+	state := "serves"
+	if !s.ready.Load() {
+		state = "makes the VFs"
+	}
+	switch {
+	case missing != "" && !s.ready.Load():
+		state = "waits up to a minute for NICs: " + missing
+		s.Log.Warn("wait up to a minute for NICs of host.yaml, whose drivers may be late", "missing", missing)
+	case missing != "":
+		state = "serves without some NICs of host.yaml: " + missing
+		s.Log.Warn("serve without NICs of host.yaml", "missing", missing)
+	}
+	if _, err := sd.SdNotify(false, "STATUS="+strings.ReplaceAll(state, "\n", " ")); err != nil {
+		s.Log.Warn("report a status to systemd", "err", err)
+	}
+}
+
 // listProblems returns the problems that culvertd's parts report.
 func (s *Server) listProblems() []api.Problem {
-	out := slices.Concat(s.hostFile.Problems(), s.sources.Problems(), s.node.Problems(), s.node.AddressProblems(), s.guests.Problems(), s.faults.Problems(), s.segmentProblems())
+	out := slices.Concat(s.hostFile.Problems(), s.trials.Problems(), s.sources.Problems(), s.node.Problems(), s.node.AddressProblems(), s.guests.Problems(), s.faults.Problems(), s.segmentProblems())
 	if s.pods != nil {
 		out = append(out, s.pods.Problems()...)
 	}
@@ -222,6 +258,9 @@ func (s *Server) registerMethods(ctx context.Context, srv *rpc.Server) {
 	srv.Handle(api.MethodLedger, s.answerLedger)
 	srv.Handle(api.MethodHostPlan, s.hostPlan)
 	srv.Handle(api.MethodHostApply, s.hostApply)
+	srv.Handle(api.MethodHostTry, s.hostTry)
+	srv.Handle(api.MethodHostConfirm, s.hostConfirm)
+	srv.Handle(api.MethodHostRevert, s.hostRevert)
 	srv.Handle(api.MethodRebase, s.rebaseVF)
 	srv.HandleDialog(api.MethodLendRate, s.lendRate(ctx))
 }

@@ -112,6 +112,18 @@ func (s Spec) Unmatched(pfs []vf.PF) []PFRule {
 	return all
 }
 
+// JoinLabels names PFs for a message.
+func JoinLabels(pfs []vf.PF) string {
+	if len(pfs) == 0 {
+		return "none that can have VFs"
+	}
+	var all []string
+	for _, pf := range pfs {
+		all = append(all, pf.Label())
+	}
+	return strings.Join(all, ", ")
+}
+
 // String describes the PFs that the entry matches: "name enp1s0f0, driver igb".
 func (r PFRule) String() string {
 	var all []string

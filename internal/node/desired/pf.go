@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -65,7 +66,7 @@ func (s PFSpec) describe() string {
 		text += fmt.Sprintf(", mtu %d", s.MTU)
 	}
 	if len(s.Addresses) > 0 {
-		text += fmt.Sprintf(", addresses %v", s.Addresses)
+		text += fmt.Sprintf(", addresses %s", excerpt.Join(s.Addresses))
 	}
 	text += fmt.Sprintf(", autoprobe %t, needCarrier %t", s.Autoprobe, s.NeedCarrier)
 	if s.Segment != "" {

@@ -11,6 +11,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/durable"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // bbolt returns no page to the file system, so the file never shrinks. compactBloated compacts a
@@ -37,13 +38,13 @@ func compactBloated(db *bolt.DB, path string, c Content, opts Options) (*bolt.DB
 	fresh, err := replaceCompacted(db, path, opts)
 	if fresh == nil {
 		return db, Event{
-			Type: Warning, Reason: "LedgerNotCompacted", Object: "ledger",
+			Type: Warning, Reason: reasons.LedgerNotCompacted, Object: "ledger",
 			Text: fmt.Sprintf("it has %d MiB, of which %d are free, and stays so until culvertd starts again: %v", size>>20, c.free>>20, err),
 		}, nil
 	}
 	after, sizeErr := sizeOf(path)
 	return fresh, Event{
-		Type: Normal, Reason: "LedgerCompacted", Object: "ledger",
+		Type: Normal, Reason: reasons.LedgerCompacted, Object: "ledger",
 		Text: fmt.Sprintf("it had %d MiB, of which %d were free, and has %d KiB now", size>>20, c.free>>20, after>>10),
 	}, errors.Join(err, sizeErr, db.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -122,7 +123,7 @@ func decodeEvents(all entries) ([]Event, []Problem) {
 		if err != nil {
 			e.Seq = seqOf(key)
 			wrong = append(wrong, newDamage("what happened then is not known any more", fmt.Sprintf("event %d", e.Seq), "it is damaged: %s", err))
-			e = Event{Seq: e.Seq, Type: Warning, Reason: "Damaged", Object: "ledger", Text: "this event cannot be read: " + err.Error()}
+			e = Event{Seq: e.Seq, Type: Warning, Reason: reasons.Damaged, Object: "ledger", Text: "this event cannot be read: " + err.Error()}
 		}
 		out = append(out, e)
 	}

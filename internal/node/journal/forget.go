@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -19,7 +20,7 @@ func (t *Tx) Forget(id vf.ID, why string) error {
 	errs := []error{err, t.handOver(r), t.Delete(id), t.FreeAddresses(id)}
 	if owner := r.Lease.Owner; !owner.IsZero() {
 		errs = append(errs, t.Event(Event{
-			Type: Warning, Reason: "LeaseEnded", Object: "VF " + r.PCI.String(),
+			Type: Warning, Reason: reasons.LeaseEnded, Object: "VF " + r.PCI.String(),
 			Text: fmt.Sprintf("%s no longer has it: %s", owner, why),
 		}))
 	}

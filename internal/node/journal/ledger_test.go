@@ -31,9 +31,20 @@ func openEntry(t *testing.T, path string) *journal.Ledger {
 
 func id(i int) vf.ID { return vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}, Port: "p1"}, Index: i} }
 
+// A ledger in a folder that is not there is an error: a mistyped name must not begin an empty ledger.
+func TestMissingFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mistyped")
+	if _, err := journal.Open(filepath.Join(dir, "ledger.db"), journal.Options{}); err == nil || !strings.Contains(err.Error(), "folder "+dir+" is not there: make it") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder is there: %v", err)
+	}
+}
+
 // If Update returned nil, all its changes are there after the file was opened again.
 func TestRecordsSurvive(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "sub", "ledger.db")
+	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := openEntry(t, path)
 	mtu := 9000
 	rec := journal.Record{

@@ -54,9 +54,24 @@ func Open(path string, opts Options) (*Ledger, error) {
 	return l, nil
 }
 
+// ensureFolder makes the folder of DefaultPath, and returns an error if another folder is missing: that
+// is more often a mistyped name.
+func ensureFolder(dir string) error {
+	if dir == filepath.Dir(DefaultPath) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("%w: culvertd must be able to make that folder", err)
+		}
+		return nil
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("folder %s is not there: make it with mkdir -p %[1]s, or name a ledger in a folder that is there", dir)
+	}
+	return nil
+}
+
 func openOrMake(path string, opts Options) (*Ledger, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("%w: culvertd must be able to make that folder", err)
+	if err := ensureFolder(filepath.Dir(path)); err != nil {
+		return nil, err
 	}
 	var c Content
 	err := readFile(path, func(source pages.Source) (err error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/durable"
 	"github.com/culvert-net/culvert/internal/node/journal/pages"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -311,7 +312,7 @@ func (r Rescue) fillEntries(tx *Tx) error {
 	for _, e := range r.Events {
 		errs = append(errs, tx.putJSON(bucketEvents, seqKey(e.Seq), e))
 	}
-	errs = append(errs, tx.Event(Event{Type: Warning, Reason: "LedgerRepaired", Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
+	errs = append(errs, tx.Event(Event{Type: Warning, Reason: reasons.LedgerRepaired, Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
 	return errors.Join(errs...)
 }
 

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
 // maxReads bounds how many objects are read at once: tenants write objects of some MB.
@@ -64,7 +66,7 @@ func Config(path string) (*rest.Config, error) {
 	}
 	c, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+		return nil, fmt.Errorf("--kubeconfig %s cannot be read: %s: correct it until kubectl --kubeconfig %[1]s get nodes works", path, excerpt.WithoutGoTypes(excerpt.Error(err)))
 	}
 	return c, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/sources"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/share"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -170,12 +171,12 @@ func heldAddresses(tx *journal.Tx) (out []blocks.Held) {
 // disputed describes the addresses in blocks of other nodes. unread counts the entries of the
 // ledger that culvertd cannot read.
 func addressCondition(disputed []string, unread int) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: "Owned"}
+	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: reasons.Owned}
 	switch {
 	case len(disputed) > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", sources.BoundMessage(strings.Join(disputed, "; ")+": delete the pods that have them")
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasons.Disputed, sources.BoundMessage(strings.Join(disputed, "; ")+": delete the pods that have them")
 	case unread > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Unread",
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasons.Unread,
 			fmt.Sprintf("%d addresses of the ledger cannot be read, so the controller takes no address back from the node: culvert ledger check says more", unread)
 	}
 	return c

@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/trouble"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -65,10 +66,10 @@ func findLinkTroubles(out trouble.Set, pfs []api.PF, before trouble.Set) {
 		}
 		object := linkPrefix + pf.Name
 		judged[object] = true
-		t := trouble.Trouble{Begins: "LinkDown", Ends: "LinkUp"}
+		t := trouble.Trouble{Begins: reasons.LinkDown, Ends: reasons.LinkUp}
 		switch {
 		case pf.Flapping:
-			t.Begins, t.Text = "LinkFlapping", vf.DescribeFlapping()+"; the kubelet gives no VF of it to a pod"
+			t.Begins, t.Text = reasons.LinkFlapping, vf.DescribeFlapping()+"; the kubelet gives no VF of it to a pod"
 		case !pf.Up:
 			t.Text = "the PF is down, so its VFs cannot send"
 		case !pf.Carrier:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,8 +81,48 @@ var (
 	problemsDesc = prometheus.NewDesc("culvert_problems", "Problems that culvert status lists.", nil, nil)
 )
 
+// A trafficMetric is a counter of each VF that has an owner and counters.
+type trafficMetric struct {
+	desc *prometheus.Desc
+	of   func(vf.Traffic) uint64
+}
+
+var trafficMetrics = []trafficMetric{
+	newTrafficMetric("receive_bytes", "Bytes that the VF has received, with headers.", func(t vf.Traffic) uint64 { return t.RxBytes }),
+	newTrafficMetric("receive_packets", "Packets that the VF has received.", func(t vf.Traffic) uint64 { return t.RxPackets }),
+	newTrafficMetric("receive_drops", "Received packets that the VF's driver has dropped.", func(t vf.Traffic) uint64 { return t.RxDropped }),
+	newTrafficMetric("receive_errors", "Received packets with an error.", func(t vf.Traffic) uint64 { return t.RxErrors }),
+	newTrafficMetric("transmit_bytes", "Bytes that the VF has sent, with headers.", func(t vf.Traffic) uint64 { return t.TxBytes }),
+	newTrafficMetric("transmit_packets", "Packets that the VF has sent.", func(t vf.Traffic) uint64 { return t.TxPackets }),
+	newTrafficMetric("transmit_drops", "Packets to send that the VF's driver has dropped.", func(t vf.Traffic) uint64 { return t.TxDropped }),
+	newTrafficMetric("transmit_errors", "Packets to send that had an error.", func(t vf.Traffic) uint64 { return t.TxErrors }),
+}
+
+func newTrafficMetric(name, help string, of func(vf.Traffic) uint64) trafficMetric {
+	labels := []string{"pf", "vf", "pool", "kind", "namespace", "owner", "network"}
+	return trafficMetric{prometheus.NewDesc("culvert_vf_"+name+"_total", help, labels, nil), of}
+}
+
+// collectTraffic sends the counters of a VF with an owner. A VF without counters has no metric.
+func collectTraffic(out chan<- prometheus.Metric, v api.VF) {
+	if v.Owner == nil || v.Traffic == nil {
+		return
+	}
+	namespace, name, ok := strings.Cut(v.Owner.Name, "/")
+	if !ok {
+		namespace, name = "", v.Owner.Name
+	}
+	for _, m := range trafficMetrics {
+		out <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(m.of(*v.Traffic)),
+			v.PF, v.Name, v.Pool, string(v.Owner.Kind), namespace, name, v.Network)
+	}
+}
+
 // Describe is prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, m := range trafficMetrics {
+		out <- m.desc
+	}
 	for _, d := range []*prometheus.Desc{readyDesc, vfsDesc, poolDesc, servicesDesc, backendsDesc, carrierDesc, lossesDesc, flappingDesc, pcieDesc, timeoutsDesc, faultyDesc, darkDesc, problemsDesc} {
 		out <- d
 	}
@@ -118,6 +159,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	dark := map[string]int{}
 	for _, v := range n.VFs {
 		dark[v.PF] += oneIf(v.NoCarrier)
+		collectTraffic(out, v)
 	}
 	for _, pf := range n.PFs {
 		for _, f := range vf.Faults() {

@@ -36,7 +36,12 @@ func TestScrape(t *testing.T) {
 		},
 		Pools: []api.Pool{{Name: "x/a", VFs: api.Counts{Total: 3, Used: 3}}},
 
-		VFs:      []api.VF{{PF: "enp1s0", NoCarrier: true}, {PF: "enp1s0"}},
+		VFs: []api.VF{
+			{PF: "enp1s0", NoCarrier: true}, {PF: "enp1s0", Traffic: &vf.Traffic{RxBytes: 8}},
+			{PF: "enp1s0", Name: "enp1s0#2", Pool: "x/a", Network: "default/fast", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Traffic: &vf.Traffic{RxBytes: 1 << 40, TxDropped: 3}},
+			{PF: "enp1s0", Name: "enp1s0#3", Pool: "x/b", Owner: &vf.Owner{Kind: vf.OwnerGuest, Name: "db1"}, Traffic: &vf.Traffic{TxPackets: 5}},
+			{PF: "enp1s0", Name: "enp1s0#4", Pool: "x/b", Owner: &vf.Owner{Kind: vf.OwnerGuest, Name: "db2"}},
+		},
 		Services: &api.ServiceBalancing{Mechanism: "eBPF", Services: 2, Backends: 5},
 	}
 	var failure error
@@ -48,6 +53,9 @@ func TestScrape(t *testing.T) {
 	for _, line := range []string{
 		"culvert_ready 1",
 		"culvert_problems 2",
+		`culvert_vf_receive_bytes_total{kind="pod",namespace="default",network="default/fast",owner="a",pf="enp1s0",pool="x/a",vf="enp1s0#2"} 1.099511627776e+12`,
+		`culvert_vf_transmit_drops_total{kind="pod",namespace="default",network="default/fast",owner="a",pf="enp1s0",pool="x/a",vf="enp1s0#2"} 3`,
+		`culvert_vf_transmit_packets_total{kind="vm",namespace="",network="",owner="db1",pf="enp1s0",pool="x/b",vf="enp1s0#3"} 5`,
 		`culvert_vfs{pf="enp1s0",state="free"} 4`,
 		`culvert_vfs{pf="enp1s0",state="used"} 2`,
 		`culvert_vfs{pf="enp1s0",state="quarantined"} 1`,

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -62,7 +63,7 @@ func (r *Reconciler) setAddresses(ctx context.Context, p PFPlan) error {
 // read again (I6).
 func checkAddresses(want []netip.Prefix, pf vf.PF) error {
 	if left := missingAddresses(want, pf); len(left) > 0 {
-		return namePF(pf, fmt.Errorf("addresses %v were added, but the PF does not have them: %w", left, vf.ErrUnable))
+		return namePF(pf, fmt.Errorf("addresses %s were added, but the PF does not have them: %w", excerpt.Join(left), vf.ErrUnable))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -167,7 +168,7 @@ func (r *Reconciler) claimVFs(p PFPlan, outside []journal.Record, force bool) (l
 			}
 		}
 		return tx.Event(journal.Event{
-			Type: journal.Normal, Reason: "VFsMade", Object: "PF " + p.PF.Label(),
+			Type: journal.Normal, Reason: reasons.VFsMade, Object: "PF " + p.PF.Label(),
 			Text: fmt.Sprintf("sriov_numvfs %d -> %d", p.PF.NumVFs, p.Want.VFs),
 		})
 	})

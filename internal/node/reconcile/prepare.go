@@ -192,7 +192,7 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	}
 	st.Can = v.Can
 	if left := step.AdminChanges(pf.PCI, v.ID.Index, st.Admin, st.Settle(fresh)); len(left) > 0 {
-		return fmt.Errorf("all steps were done, and these are still necessary: %v", left)
+		return fmt.Errorf("all steps were done, and these are still necessary: %s", excerpt.Join(left))
 	}
 	if err := r.checkPrepared(spec, pf, st); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (r *Reconciler) checkPrepared(spec desired.Spec, pf vf.PF, st vf.State) err
 		errs = append(errs, fmt.Errorf("the interface has mac %s, the PF set %s: %s", st.Link.MAC, mac, vf.DescribeUnanswered()))
 	}
 	if left := r.prepareSteps(spec, pf, st); len(left) > 0 && errs == nil {
-		errs = append(errs, fmt.Errorf("all steps were done, and these are still necessary: %v", left))
+		errs = append(errs, fmt.Errorf("all steps were done, and these are still necessary: %s", excerpt.Join(left)))
 	}
 	if st.Link != nil && (st.Link.Up || len(st.Link.Addrs) > 0) {
 		errs = append(errs, fmt.Errorf("interface %s is in use already (up %t, addresses %s): keep other managers off it", st.Link.Name, st.Link.Up, excerpt.List(st.Link.Addrs, st.Link.MoreAddrs)))

@@ -15,7 +15,16 @@ func TestReadyWhenNothingIsLeftToDo(t *testing.T) {
 	h := boot(t, good+"- {name: late0, vfs: 2}\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, ready := make(chan error, 1), make(chan struct{})
-	go func() { ended <- h.Reconciler.Run(ctx, func() { close(ready) }) }()
+	missing := make(chan string, 2)
+	go func() { ended <- h.Reconciler.Run(ctx, func(s string) { missing <- s }, func() { close(ready) }) }()
+	select {
+	case got := <-missing:
+		if got != "host.yaml:3: no PF matches name late0; there are enp1s0, enp2s0" {
+			t.Errorf("missing: %q", got)
+		}
+	case <-time.After(2 * time.Second):
+		t.Error("for 2 s it did not say what it waits for")
+	}
 	select {
 	case <-ready:
 		t.Error("ready, and late0 is not there")
@@ -31,6 +40,9 @@ func TestReadyWhenNothingIsLeftToDo(t *testing.T) {
 	case <-ready:
 	case <-time.After(5 * time.Minute):
 		t.Error("not ready, and nothing is left to do")
+	}
+	if got := <-missing; got != "" {
+		t.Errorf("nothing is missing any more: %q", got)
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -49,7 +61,7 @@ func TestI7ReadyBesideUsersOfVFs(t *testing.T) {
 		h.want(t, "pfs:\n- {name: enp1s0, vfs: "+count+"}\n")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended, ready := make(chan error, 1), make(chan struct{})
-		go func() { ended <- h.Reconciler.Run(ctx, func() { close(ready) }) }()
+		go func() { ended <- h.Reconciler.Run(ctx, func(string) {}, func() { close(ready) }) }()
 		select {
 		case <-ready:
 		case <-time.After(30 * time.Second):

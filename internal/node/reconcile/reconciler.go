@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,9 +97,10 @@ type Reconciler struct {
 	problems problems
 	work     work
 
-	look sync.Mutex // one look at the hardware at a time; guards missing
-	// missing is true if the last listing did not have every PF of host.yaml.
-	missing bool
+	look sync.Mutex // one look at the hardware at a time; guards the fields below
+	// missing describes the entries of host.yaml that match no PF of the last listing; "" for none.
+	missing  string
+	onChange func(missing string) // of Run
 }
 
 // New returns a Reconciler.
@@ -153,7 +155,13 @@ func (r *Reconciler) forgetEarlierBoot() error {
 // calls ready after the first pass that left nothing to do but what waits for the user of a VF. At
 // boot that may be long after culvertd's start, since the NICs' drivers must be loaded first (P1).
 // A NIC that is broken or missing delays the call by at most readyBound (I7).
-func (r *Reconciler) Run(ctx context.Context, ready func()) error {
+//
+// Run calls missing at once, before any work, when entries of host.yaml match no PF, and when that
+// changes. The text names them and the PFs there are; it is empty when none is missing any more.
+func (r *Reconciler) Run(ctx context.Context, missing func(string), ready func()) error {
+	r.look.Lock()
+	r.onChange = missing
+	r.look.Unlock()
 	wake, err := r.Kernel.Watch(ctx)
 	if err != nil {
 		return fmt.Errorf("watch the kernel: %w", err)
@@ -211,7 +219,7 @@ func awaitCalm(ctx context.Context, wake <-chan struct{}, settle, longest time.D
 func (r *Reconciler) isWhole() bool {
 	r.look.Lock()
 	defer r.look.Unlock()
-	return !r.missing && !r.problems.mayEnd() && !r.work.isBusy()
+	return r.missing == "" && !r.problems.mayEnd() && !r.work.isBusy()
 }
 
 // Pass lists the host once and mends all differences from the wanted state. One PF does not
@@ -268,7 +276,7 @@ func (r *Reconciler) startPass(ctx context.Context, m mode) ([]vf.PF, *pieces, e
 	if err != nil {
 		return nil, nil, err
 	}
-	r.missing = len(spec.Unmatched(journal.IdentifyPFs(pfs, leases))) > 0
+	r.setMissing(spec.Unmatched(journal.IdentifyPFs(pfs, leases)), pfs)
 	plans, err := r.planOf(ctx, spec, pfs)
 	if err != nil {
 		return nil, nil, err
@@ -290,6 +298,22 @@ func (r *Reconciler) startPass(ctx context.Context, m mode) ([]vf.PF, *pieces, e
 	}
 	r.problems.keepOnly(pfs)
 	return pfs, started, nil
+}
+
+// setMissing records the entries of host.yaml that match none of pfs. The caller holds look.
+func (r *Reconciler) setMissing(rules []desired.PFRule, pfs []vf.PF) {
+	var parts []string
+	for _, rule := range rules {
+		parts = append(parts, fmt.Sprintf("%s: no PF matches %s", rule.Want.From, rule))
+	}
+	text := strings.Join(parts, "; ")
+	if text != "" {
+		text += "; there are " + desired.JoinLabels(pfs)
+	}
+	if text != r.missing && r.onChange != nil {
+		r.onChange(text)
+	}
+	r.missing = text
 }
 
 // mendPF brings one PF and its VFs to the state that the spec wants, and reports whether it

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // DefaultDevicePlugin is the ConfigMap of the SR-IOV network device plugin's own manifests.
@@ -102,26 +103,26 @@ func joinErrors(all []desired.Error) string {
 
 // devicePluginCondition says which resources of the ConfigMap the node serves.
 func (s *Set) devicePluginCondition() metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: "Read"}
+	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: reasons.Read}
 	served, message := 0, []string{""}
 	for _, p := range s.plugin.read.Pools {
 		if p.Unserved == "" {
 			served++
 			continue
 		}
-		c.Status, c.Reason = metav1.ConditionFalse, "NotAllServed"
+		c.Status, c.Reason = metav1.ConditionFalse, reasons.NotAllServed
 		message = append(message, p.FullName()+" is not served: "+p.Unserved)
 	}
 	message[0] = fmt.Sprintf("resources: %d", served)
 	if refused := joinErrors(s.plugin.read.Refused); refused != "" {
-		c.Status, c.Reason = metav1.ConditionFalse, "NotAllServed"
+		c.Status, c.Reason = metav1.ConditionFalse, reasons.NotAllServed
 		message = append(message, refused)
 	}
 	if warnings := joinErrors(s.plugin.read.Warnings); warnings != "" {
 		message = append(message, warnings)
 	}
 	if err := s.plugin.err; err != nil {
-		c.Status, c.Reason, message = metav1.ConditionFalse, "Invalid", []string{s.DevicePlugin.objectName() + ": " + excerpt.Error(err)}
+		c.Status, c.Reason, message = metav1.ConditionFalse, reasons.Invalid, []string{s.DevicePlugin.objectName() + ": " + excerpt.Error(err)}
 	}
 	c.Message = BoundMessage(strings.Join(message, "; "))
 	return c

@@ -27,8 +27,8 @@ type HostFile struct {
 // Read merges the file's Spec into the wanted one. A file that cannot be read leaves the
 // host as it is: culvertd makes no VF and removes none.
 func (f *HostFile) Read() {
-	content, err := os.ReadFile(f.Path)
-	if errors.Is(err, os.ErrNotExist) {
+	content, err := f.Content()
+	if content == nil && err == nil {
 		f.problem.Store(nil)
 		if !f.Optional {
 			f.problem.Store(&api.Problem{Object: "host", Reason: f.Path + " is not there, so nothing is wanted of this host",
@@ -51,16 +51,41 @@ func (f *HostFile) Read() {
 		return
 	}
 	f.problem.Store(nil)
+	f.Follow(spec)
+}
+
+// Follow merges spec in place of the file's Spec into the wanted one. The file stays as it is.
+func (f *HostFile) Follow(spec desired.Spec) {
 	f.Sources.SetHost(spec)
 	f.Sources.Merge()
 }
 
-// Write replaces the file durably, and reads it.
-func (f *HostFile) Write(content []byte) error {
+// Content returns the content of the file, nil if there is no file.
+func (f *HostFile) Content() ([]byte, error) {
+	content, err := os.ReadFile(f.Path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if content == nil {
+		content = []byte{}
+	}
+	return content, err
+}
+
+// Put replaces the file durably. It removes the file if content is nil. Read follows the file.
+func (f *HostFile) Put(content []byte) error {
+	if content == nil {
+		return durable.Remove(f.Path)
+	}
 	if err := durable.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", f.Path, err)
 	}
-	if err := durable.WriteFile(f.Path, content, 0o644); err != nil {
+	return durable.WriteFile(f.Path, content, 0o644)
+}
+
+// Write replaces the file durably, and reads it.
+func (f *HostFile) Write(content []byte) error {
+	if err := f.Put(content); err != nil {
 		return err
 	}
 	f.Read()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -29,12 +30,12 @@ func (s *Set) PolicyStates() []v1alpha1.PolicyState {
 
 func (s *Set) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
 	out := v1alpha1.PolicyState{Name: p.Name, Generation: p.Generation}
-	reasons := s.pendingReasons(p.Name)
+	pending := s.pendingReasons(p.Name)
 	for _, c := range s.merged.Conflicts {
 		if !slices.Contains(c.Policies, p.Name) {
 			continue
 		}
-		reasons = append(reasons, c.String())
+		pending = append(pending, c.String())
 		for _, other := range c.Policies {
 			if other != p.Name && !slices.Contains(out.Conflicts, other) {
 				out.Conflicts = append(out.Conflicts, other)
@@ -42,9 +43,9 @@ func (s *Set) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
 		}
 	}
 	if s.unread[p.Name] != nil {
-		reasons = append(reasons, s.explainUnread(p.Name))
+		pending = append(pending, s.explainUnread(p.Name))
 	}
-	out.Applied, out.Reason = len(reasons) == 0, strings.Join(reasons, "; ")
+	out.Applied, out.Reason = len(pending) == 0, strings.Join(pending, "; ")
 	return out
 }
 
@@ -102,26 +103,26 @@ func (s *Set) Conditions(policies []v1alpha1.PolicyState) []metav1.Condition {
 
 // policiesApplied returns the condition that sums up the policies.
 func (s *Set) policiesApplied(policies []v1alpha1.PolicyState) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionPoliciesApplied, Status: metav1.ConditionTrue, Reason: "Applied"}
-	var reasons []string
+	c := metav1.Condition{Type: v1alpha1.ConditionPoliciesApplied, Status: metav1.ConditionTrue, Reason: reasons.Applied}
+	var pending []string
 	for _, p := range policies {
 		switch {
 		case p.Applied:
 			continue
 		case len(p.Conflicts) > 0:
-			c.Reason = "Conflict"
-		case c.Reason == "Applied":
-			c.Reason = "Pending"
+			c.Reason = reasons.Conflict
+		case c.Reason == reasons.Applied:
+			c.Reason = reasons.Pending
 		}
-		reasons = append(reasons, "NodePolicy "+p.Name+": "+p.Reason)
+		pending = append(pending, "NodePolicy "+p.Name+": "+p.Reason)
 	}
 	switch {
 	case !s.known:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotHeard", "the cluster's policies are not known yet"
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, reasons.NotHeard, "the cluster's policies are not known yet"
 	case len(policies) == 0:
-		c.Reason = "NoPolicies"
-	case len(reasons) > 0:
-		c.Status, c.Message = metav1.ConditionFalse, BoundMessage(strings.Join(reasons, "; "))
+		c.Reason = reasons.NoPolicies
+	case len(pending) > 0:
+		c.Status, c.Message = metav1.ConditionFalse, BoundMessage(strings.Join(pending, "; "))
 	}
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/nodestate"
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -50,9 +51,9 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 	if n.Services != nil {
 		s.ServicesWithoutRoom = n.Services.NoRoom
 	}
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: reasons.Serving}
 	if !n.Ready {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Starting", "the VFs are not made yet"
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasons.Starting, "the VFs are not made yet"
 	}
 	s.Conditions = []metav1.Condition{ready}
 	return s

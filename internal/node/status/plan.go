@@ -34,7 +34,7 @@ func Plan(now, next desired.Spec, plans []reconcile.PFPlan, records []journal.Re
 func planNotes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []string {
 	var out []string
 	for _, r := range next.Unmatched(pfs) {
-		out = append(out, fmt.Sprintf("%s: no PF matches %s; there are %s", r.Want.From, r, joinLabels(pfs)))
+		out = append(out, fmt.Sprintf("%s: no PF matches %s; there are %s", r.Want.From, r, desired.JoinLabels(pfs)))
 	}
 	members := map[string]int{}
 	for _, p := range plans {

@@ -52,20 +52,9 @@ func (p picture) findProblems(st api.NodeStatus) []api.Problem {
 func (p picture) unmatchedProblem(r desired.PFRule) api.Problem {
 	return api.Problem{
 		Object: r.Want.From,
-		Reason: fmt.Sprintf("no PF matches %s; there are %s", r, joinLabels(p.PFs)),
+		Reason: fmt.Sprintf("no PF matches %s; there are %s", r, desired.JoinLabels(p.PFs)),
 		Next:   "correct the entry; lspci shows whether the NIC is there at all",
 	}
-}
-
-func joinLabels(pfs []vf.PF) string {
-	if len(pfs) == 0 {
-		return "none that can have VFs"
-	}
-	var all []string
-	for _, pf := range pfs {
-		all = append(all, pf.Label())
-	}
-	return strings.Join(all, ", ")
 }
 
 func (p picture) pfProblems(pf vf.PF) []api.Problem {

@@ -111,7 +111,7 @@ func runNode(ctx context.Context, dir string, cluster []string) error {
 		g.Go(func() error { return client.Run(ctx) })
 	}
 	g.Go(func() error { return srv.Serve(ctx, l) })
-	g.Go(func() error { return node.Reconciler.Run(ctx, func() {}) })
+	g.Go(func() error { return node.Reconciler.Run(ctx, func(string) {}, func() {}) })
 	return g.Wait()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -60,7 +61,7 @@ func (b *Lender) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, lon
 	}
 	rate := at.Driver.Effective(vf.Admin{MaxTxRate: maxTxRate}).MaxTxRate
 	rec.Lease.Lent = &journal.Lent{MaxTxRate: rate, Until: b.vfs.Now().Add(long)}
-	if err := b.putLoan(rec, "RateLent", fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate %d for %s", rec.ID.Index, at.Label, rec.Lease.Owner, rate, long)); err != nil {
+	if err := b.putLoan(rec, reasons.RateLent, fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate %d for %s", rec.ID.Index, at.Label, rec.Lease.Owner, rate, long)); err != nil {
 		return journal.Record{}, err
 	}
 	if err := b.setRates(ctx, at, rec); err != nil {
@@ -136,7 +137,7 @@ func (b *Lender) EndLoan(ctx context.Context, seen journal.Record) error {
 		return fmt.Errorf("VF %s of PF %s: give back the rate that was lent: %w: it is tried again", rec.PCI, at.Label, err)
 	}
 	rec.Lease.Lent = nil
-	return b.putLoan(rec, "RateGivenBack", fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate is its own again", rec.ID.Index, at.Label, rec.Lease.Owner))
+	return b.putLoan(rec, reasons.RateGivenBack, fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate is its own again", rec.ID.Index, at.Label, rec.Lease.Owner))
 }
 
 // putLent writes the loan of a record. Another member of the bond may have handed its addresses to this

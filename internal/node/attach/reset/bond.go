@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // RemoveBond removes the bond of which a VF is a member, before the VF is reset. That also ends the
@@ -58,7 +59,7 @@ func (b *Resetter) detachBond(ctx context.Context, rec journal.Record) error {
 	records, err := b.vfs.ReadRecords()
 	errs := []error{err}
 	for _, r := range slices.Backward(lease.BondMembers(records, rec)) {
-		errs = append(errs, b.DetachLease(ctx, r, "Detached", nil))
+		errs = append(errs, b.DetachLease(ctx, r, reasons.Detached, nil))
 	}
 	return errors.Join(errs...)
 }

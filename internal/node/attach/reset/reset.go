@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -44,13 +45,13 @@ func (b *Resetter) Detach(ctx context.Context, owner vf.Owner) error {
 	if rec.Lease.Bond != nil {
 		return b.detachBond(ctx, rec)
 	}
-	return b.DetachLease(ctx, rec, "Detached", nil)
+	return b.DetachLease(ctx, rec, reasons.Detached, nil)
 }
 
 // End takes back the VF of the lease that rec describes, and of no later lease of the same
 // attachment (I8). In all else it is like Detach.
 func (b *Resetter) End(ctx context.Context, rec journal.Record) error {
-	return b.DetachLease(ctx, rec, "Detached", nil)
+	return b.DetachLease(ctx, rec, reasons.Detached, nil)
 }
 
 // DetachLease releases the lease that rec describes, and no later one. If ctx ends while other
@@ -249,7 +250,7 @@ func (b *Resetter) QuarantineVF(rec journal.Record, cause error) error {
 			err = tx.FreeAddresses(rec.ID)
 		}
 		return errors.Join(err, tx.Put(rec), tx.Event(journal.Event{
-			Type: journal.Warning, Reason: "Quarantined", Object: "VF " + rec.PCI.String(),
+			Type: journal.Warning, Reason: reasons.Quarantined, Object: "VF " + rec.PCI.String(),
 			Text: fmt.Sprintf("%s, tried again in %s: %s", history, wait, rec.Reason),
 		}))
 	})
@@ -262,7 +263,7 @@ func (b *Resetter) Collect(ctx context.Context, network string, valid []vf.Owner
 	errs := []error{err}
 	for _, r := range records {
 		if r.Held() && r.Lease.Network == network && !containsOwner(valid, r.Lease.Owner) {
-			errs = append(errs, b.DetachLease(ctx, r, "Collected", nil))
+			errs = append(errs, b.DetachLease(ctx, r, reasons.Collected, nil))
 		}
 	}
 	return errors.Join(errs...)

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -76,12 +77,12 @@ func (k *Keeper) reportDrift(at lease.Site, rec journal.Record, before, left []v
 		if slices.ContainsFunc(done, isOfPF) {
 			k.links.noteReset(rec)
 		}
-		events = append(events, driftEvent(at, rec, "DriftMended", done))
+		events = append(events, driftEvent(at, rec, reasons.DriftMended, done))
 	}
 	if len(left) > 0 {
 		if k.isNews(rec, vf.Differences(left)) {
 			k.reports.reportUnmended(rec, left)
-			events = append(events, driftEvent(at, rec, "Drifted", left))
+			events = append(events, driftEvent(at, rec, reasons.Drifted, left))
 		}
 	} else {
 		k.isNews(rec, "")
@@ -155,7 +156,7 @@ func keepsMAC(rec journal.Record, st vf.State) bool {
 
 func driftEvent(at lease.Site, rec journal.Record, reason string, d []vf.Difference) journal.Event {
 	text := fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, at.Label, rec.Lease.Owner, vf.Differences(d))
-	if reason == "Drifted" {
+	if reason == reasons.Drifted {
 		text += ": start the owner anew, or mend it by hand"
 	}
 	return journal.Event{Type: journal.Warning, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}

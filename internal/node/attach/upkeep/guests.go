@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -63,7 +64,7 @@ func (k *Keeper) guestTask(ctx context.Context, seen journal.Record, ended bool)
 	case !ended && !k.hasClosed(rec):
 		return nil
 	}
-	return k.resets.ReleaseLocked(ctx, rec, "GuestEnded", errors.New("the guest ran with it and does not any more, and libvirt did not say so"))
+	return k.resets.ReleaseLocked(ctx, rec, reasons.GuestEnded, errors.New("the guest ran with it and does not any more, and libvirt did not say so"))
 }
 
 // hasClosed reports whether the VF of a guest that ran has been closed for libvirtBound. The first

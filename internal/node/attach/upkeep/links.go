@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -177,11 +178,11 @@ func (l *links) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last po
 	case isDark && !dark.Reported && last.looked.Sub(dark.Since) >= hold.DarkBound:
 		dark.Reported = true
 		text := describeDark(pf)
-		event = journal.Event{Type: journal.Warning, Reason: "VFNoCarrier", Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, pf.Label(), rec.Lease.Owner, text)}
-		l.reports.emitPodEvent(rec.Lease, "VFNoCarrier", fmt.Sprintf("its VF %s (interface %s%s): %s: restart the pod: culvertd binds the VF's driver anew before the VF has another owner",
+		event = journal.Event{Type: journal.Warning, Reason: reasons.VFNoCarrier, Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, pf.Label(), rec.Lease.Owner, text)}
+		l.reports.emitPodEvent(rec.Lease, reasons.VFNoCarrier, fmt.Sprintf("its VF %s (interface %s%s): %s: restart the pod: culvertd binds the VF's driver anew before the VF has another owner",
 			rec.PCI, rec.Lease.Wanted.Interface, lease.OnNetwork(rec), text))
 	case !isDark && dark.Reported:
-		event = journal.Event{Type: journal.Normal, Reason: "VFCarrier", Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: its interface has carrier again", rec.ID.Index, pf.Label(), rec.Lease.Owner)}
+		event = journal.Event{Type: journal.Normal, Reason: reasons.VFCarrier, Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: its interface has carrier again", rec.ID.Index, pf.Label(), rec.Lease.Owner)}
 	}
 	if !isDark {
 		dark = hold.Darkness{}
@@ -237,14 +238,14 @@ func (l *links) mendLink(ctx context.Context, at lease.Site, rec journal.Record,
 	left := slices.DeleteFunc(linkDrift(rec, now), func(d vf.Difference) bool { return len(without([]vf.Difference{d}, broken)) > 0 })
 	var events []journal.Event
 	if done := without(broken, left); len(done) > 0 {
-		events = append(events, driftEvent(at, rec, "DriftMended", done))
+		events = append(events, driftEvent(at, rec, reasons.DriftMended, done))
 		if now.Link != nil {
 			l.vfs.AnnounceAddresses(ctx, at, withAddresses(rec, now.Link.Addrs))
 		}
 	}
 	before := last.left
 	if last.left = vf.Differences(left); len(left) > 0 && last.left != before {
-		events = append(events, driftEvent(at, rec, "Drifted", left))
+		events = append(events, driftEvent(at, rec, reasons.Drifted, left))
 		l.reports.reportUnmended(rec, left)
 		l.vfs.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", last.left, "err", failed)
 	}

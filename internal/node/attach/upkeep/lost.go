@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -95,7 +96,7 @@ func (k *Keeper) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 		last.since = last.asked
 	case last.asked.Sub(last.since) >= lostWait:
 		k.absent.Forget(rec.ID)
-		return true, k.resets.ReleaseLocked(ctx, rec, "PodGone", fmt.Errorf(
+		return true, k.resets.ReleaseLocked(ctx, rec, reasons.PodGone, fmt.Errorf(
 			"no DEL came: the VF is back from the pod, and neither the API server nor the kubelet has known the pod for %s", lostWait))
 	}
 	k.absent.Store(rec, last)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -21,7 +22,7 @@ func (r reporter) reportLost(rec journal.Record, why string) {
 	if rec.Phase != vf.PhaseAttached {
 		return
 	}
-	r.emitPodEvent(rec.Lease, "VFLost", fmt.Sprintf("its VF %s (interface %s%s) is gone: %s: restart the pod: delete it, so that its controller makes it anew; a restart of its containers does not help",
+	r.emitPodEvent(rec.Lease, reasons.VFLost, fmt.Sprintf("its VF %s (interface %s%s) is gone: %s: restart the pod: delete it, so that its controller makes it anew; a restart of its containers does not help",
 		rec.PCI, rec.Lease.Wanted.Interface, lease.OnNetwork(rec), why))
 }
 
@@ -39,13 +40,13 @@ func (r reporter) reportUnmended(rec journal.Record, left []vf.Difference) {
 	if slices.ContainsFunc(left, func(d vf.Difference) bool { return slices.Contains([]string{"netns", "driver"}, d.Attribute) }) {
 		return
 	}
-	r.emitPodEvent(rec.Lease, "VFChanged", fmt.Sprintf("its VF %s (interface %s%s) is no longer as its network wants it: %s: restart the pod: delete it, so that its controller makes it anew",
+	r.emitPodEvent(rec.Lease, reasons.VFChanged, fmt.Sprintf("its VF %s (interface %s%s) is no longer as its network wants it: %s: restart the pod: delete it, so that its controller makes it anew",
 		rec.PCI, rec.Lease.Wanted.Interface, lease.OnNetwork(rec), vf.Differences(left)))
 }
 
 // reportBack emits an event of a pod that runs, while its VF is back on the host.
 func (r reporter) reportBack(rec journal.Record) {
-	r.emitPodEvent(rec.Lease, "VFLost", fmt.Sprintf("its VF %s (interface %s%s) is back on the host, as after a new start of the VF's driver: restart the pod: delete it, so that its controller makes it anew",
+	r.emitPodEvent(rec.Lease, reasons.VFLost, fmt.Sprintf("its VF %s (interface %s%s) is back on the host, as after a new start of the VF's driver: restart the pod: delete it, so that its controller makes it anew",
 		rec.PCI, rec.Lease.Wanted.Interface, lease.OnNetwork(rec)))
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/attach/reset"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -73,9 +74,9 @@ func (k *Keeper) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.Label, err), k.resets.QuarantineVF(rec, err))
 	case len(changed) == 0:
-		return nil, k.resets.FreeVF(at, rec, "Recovered", nil)
+		return nil, k.resets.FreeVF(at, rec, reasons.Recovered, nil)
 	}
-	return changed, k.resets.FreeVF(at, rec, "Rebased", fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
+	return changed, k.resets.FreeVF(at, rec, reasons.Rebased, fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
 }
 
 // findRebaseable returns the record of a VF if it is free or in quarantine, and not in use.

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/attach/loan"
 	"github.com/culvert-net/culvert/internal/node/attach/reset"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -85,7 +86,7 @@ func (k *Keeper) Replay(ctx context.Context) error {
 		}
 		g.Go(func() error {
 			k.vfs.Log.Info("replay", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner)
-			return k.resets.DetachLease(ctx, r, "Undone", fmt.Errorf("culvertd ended while it was %s", r.Phase))
+			return k.resets.DetachLease(ctx, r, reasons.Undone, fmt.Errorf("culvertd ended while it was %s", r.Phase))
 		})
 	}
 	return errors.Join(err, g.Wait())
@@ -151,12 +152,12 @@ func (k *Keeper) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 	switch r.Phase {
 	case vf.PhaseQuarantined:
 		if k.isDue(r) {
-			return func() error { return k.tendVF(ctx, r, "Recovered", nil) }
+			return func() error { return k.tendVF(ctx, r, reasons.Recovered, nil) }
 		}
 	case vf.PhaseFree:
 		if _, st, ok := hold.FindListed(r, seen); ok {
 			if d := r.Baseline.Diff(st); len(d) > 0 {
-				return func() error { return k.tendVF(ctx, r, "DriftMended", errors.New(vf.Differences(d))) }
+				return func() error { return k.tendVF(ctx, r, reasons.DriftMended, errors.New(vf.Differences(d))) }
 			}
 			if k.vfs.LastUse(r) != (vf.Use{}) {
 				return func() error { k.vfs.IsLeftToUser(ctx, r); return nil } // which notices its end
@@ -225,7 +226,7 @@ func (k *Keeper) finishStuck(ctx context.Context, seen journal.Record) error {
 	if err != nil || !same || now.Phase != seen.Phase {
 		return err // it was not stuck
 	}
-	return k.resets.ReleaseLocked(ctx, seen, "Undone", fmt.Errorf("it had stopped while %s", seen.Phase))
+	return k.resets.ReleaseLocked(ctx, seen, reasons.Undone, fmt.Errorf("it had stopped while %s", seen.Phase))
 }
 
 // tendVF resets one VF if it is still in the phase and generation that the caller saw, still

@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -198,7 +199,7 @@ func (h *Handler) reportGuard(ctx context.Context, call Call, req attach.Request
 		return
 	}
 	if pod, err := h.podOf(ctx, call); err == nil {
-		h.Cluster.PodEvent(pod, journal.Warning, "GuardNotEnforced", fmt.Sprintf("network %s: %s", cmp.Or(call.Definition, req.Network), vf.DescribeGuard(vf.GuardName(req.Spec.Guard, req.Spec.GuardAllow), degree, reason)))
+		h.Cluster.PodEvent(pod, journal.Warning, reasons.GuardNotEnforced, fmt.Sprintf("network %s: %s", cmp.Or(call.Definition, req.Network), vf.DescribeGuard(vf.GuardName(req.Spec.Guard, req.Spec.GuardAllow), degree, reason)))
 	}
 }
 
@@ -215,7 +216,7 @@ func (h *Handler) reportIgnored(ctx context.Context, call Call) {
 	}
 	network := cmp.Or(call.Definition, call.config.Name)
 	h.Log.Warn("network configuration", "net", network, "owner", call.args.ownerOf(call.ContainerID, call.IfName), "warnings", warnings)
-	h.emitEvents(ctx, call, "NetworkSettingIgnored", "network "+network+": "+strings.Join(warnings, "; "))
+	h.emitEvents(ctx, call, reasons.NetworkSettingIgnored, "network "+network+": "+strings.Join(warnings, "; "))
 }
 
 // eventBound is how long emitEvents looks for the pod.

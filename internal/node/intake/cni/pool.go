@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -109,7 +110,7 @@ func (h *Handler) keepTime(ctx context.Context, call Call, c ipam.Config) (time.
 		return 0, fmt.Errorf("pod %s: annotation %s %s: %w: want a time such as 24h", pod, netannotation.KeepAddress, excerpt.Quote(text), vf.ErrInvalid)
 	}
 	if keep > c.KeepAtMost {
-		h.Cluster.PodEvent(pod, journal.Warning, "AddressKeptShorter", fmt.Sprintf("AddressPool %s keeps the pod's address for %s after it has ended, and not for %s: raise keepAddress of the pool", c.AddressPool, c.KeepAtMost, keep))
+		h.Cluster.PodEvent(pod, journal.Warning, reasons.AddressKeptShorter, fmt.Sprintf("AddressPool %s keeps the pod's address for %s after it has ended, and not for %s: raise keepAddress of the pool", c.AddressPool, c.KeepAtMost, keep))
 	}
 	return min(keep, c.KeepAtMost), nil
 }

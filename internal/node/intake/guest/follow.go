@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/guest/libvirt"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/trouble"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -210,7 +211,7 @@ func (f *Follower) emitEvents(before, now []api.Problem) {
 	of := func(problems []api.Problem) trouble.Set {
 		out := trouble.Set{}
 		for _, p := range problems {
-			out.Add(p.Object, trouble.Trouble{Begins: "GuestContradicts", Ends: "GuestInOrder", Text: p.Reason})
+			out.Add(p.Object, trouble.Trouble{Begins: reasons.GuestContradicts, Ends: reasons.GuestInOrder, Text: p.Reason})
 		}
 		return out
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -85,7 +86,7 @@ func leasePFs(tx *journal.Tx, who vf.Owner, pfs []vf.PF) error {
 		if leased {
 			l.ID, l.Name, l.Driver = old.ID, old.Name, old.Driver
 		}
-		errs = append(errs, tx.LeasePF(l), tx.Event(journal.Event{Type: journal.Normal, Reason: "PFTaken", Object: "PF " + pf.Label(),
+		errs = append(errs, tx.LeasePF(l), tx.Event(journal.Event{Type: journal.Normal, Reason: reasons.PFTaken, Object: "PF " + pf.Label(),
 			Text: fmt.Sprintf("guest %s has it as a whole, so Culvert makes no VFs of it", who.Name)}))
 	}
 	return errors.Join(errs...)
@@ -115,7 +116,7 @@ func endPFLeases(tx *journal.Tx, leases []journal.PFLease) error {
 		if now, leased := tx.PFLeaseOf(l.PCI); !leased || now != l {
 			continue
 		}
-		errs = append(errs, tx.EndPFLease(l.PCI), tx.Event(journal.Event{Type: journal.Normal, Reason: "PFReturned",
+		errs = append(errs, tx.EndPFLease(l.PCI), tx.Event(journal.Event{Type: journal.Normal, Reason: reasons.PFReturned,
 			Object: "PF " + vf.PF{PCI: l.PCI, Name: l.Name}.Label(), Text: fmt.Sprintf("guest %s does not have it any more", l.Owner.Name)}))
 	}
 	return errors.Join(errs...)

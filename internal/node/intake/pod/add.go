@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -49,7 +50,7 @@ func (h *Handler) addPod(ctx context.Context, c call) ([]byte, error) {
 	}
 	if err != nil {
 		err = oneLine{vf.NameObject("pod "+c.podName(), err)}
-		h.emitEvent(w.pod, journal.Warning, "NetworkFailed", err.Error())
+		h.emitEvent(w.pod, journal.Warning, reasons.NetworkFailed, err.Error())
 		return nil, err
 	}
 	h.publishStatus(w.pod, w.sandbox)
@@ -167,19 +168,22 @@ func (h *Handler) readSandbox(id string) (sb journal.Sandbox, found bool, err er
 }
 
 // emitEvents emits the events of an ADD that succeeded: one of each network that the pod asks
-// for, one for all that is ignored, and one for all that may not work. The node's default
-// network, which every pod has, gets none.
+// for, one for all that is ignored, one for all that may not work, and one for the networks that take
+// the default network's traffic. The node's default network, which every pod has, gets none.
 func (h *Handler) emitEvents(w wish) {
 	for _, n := range w.sandbox.Networks {
 		if r, err := config.DecodeResult(n.Result, n.Version); err == nil && (!n.Default || w.pod.Annotations[netannotation.DefaultNetwork] != "") {
-			h.emitEvent(w.pod, journal.Normal, "AddedInterface", describeAdded(n, r))
+			h.emitEvent(w.pod, journal.Normal, reasons.AddedInterface, describeAdded(n, r))
 		}
 	}
 	if len(w.ignored) > 0 {
-		h.emitEvent(w.pod, journal.Warning, "NetworkSettingIgnored", strings.Join(w.ignored, "; "))
+		h.emitEvent(w.pod, journal.Warning, reasons.NetworkSettingIgnored, strings.Join(w.ignored, "; "))
 	}
 	if untrusted := describeUntrusted(w.sandbox.Networks); len(untrusted) > 0 {
-		h.emitEvent(w.pod, journal.Warning, "VFNotTrusted", strings.Join(untrusted, "; "))
+		h.emitEvent(w.pod, journal.Warning, reasons.VFNotTrusted, strings.Join(untrusted, "; "))
+	}
+	if replaced := w.describeReplaced(); len(replaced) > 0 {
+		h.emitEvent(w.pod, journal.Warning, reasons.DefaultRouteReplaced, strings.Join(replaced, "; "))
 	}
 }
 

@@ -86,6 +86,9 @@ func (h *host) run(r api.PluginRequest) (api.PluginResponse, error) {
 		if r.Type == "wordy" {
 			return api.PluginResponse{Stdout: fmt.Appendf(nil, `{"cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", 65536))}, nil
 		}
+		if r.Type == "calico" { // its answer has no route
+			return api.PluginResponse{Stdout: fmt.Appendf(nil, `{"cniVersion":%q,"interfaces":[{"name":"cali0"}],"ips":[{"version":"4","address":"10.244.1.2/32"}]}`, config.CNIVersion)}, nil
+		}
 		return api.PluginResponse{Stdout: fmt.Appendf(nil, `{"cniVersion":%q,"interfaces":[{"name":"cni0"},{"name":%q,"mac":"02:00:00:00:00:01","sandbox":%q}],
 			"ips":[{"version":"4","address":"10.244.1.2/24","gateway":"10.244.1.1","interface":1}],"routes":[{"dst":"0.0.0.0/0","gw":"10.244.1.1"}],"dns":{"nameservers":["10.96.0.10"]}}`,
 			config.CNIVersion, r.Call.IfName, r.Call.Netns)}, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/service"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/service/table"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -167,7 +168,7 @@ func (c *clientFinder) reportVFIO(in table.Input) {
 			continue
 		}
 		namespace, name, _ := strings.Cut(a.owner.Name, "/")
-		c.pods.PodEvent(api.Pod{Namespace: namespace, Name: name, UID: a.podUID}, journal.Warning, "ServiceUnreachable",
+		c.pods.PodEvent(api.Pod{Namespace: namespace, Name: name, UID: a.podUID}, journal.Warning, reasons.ServiceUnreachable,
 			fmt.Sprintf("network %s: the VF is bound to vfio-pci, so that no kernel can balance its connections: the ClusterIP of Service %s does not work in this pod; use its pods' addresses, by a headless Service", a.network, of))
 	}
 	c.reported = still

@@ -29,6 +29,7 @@ type kernel interface {
 	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 	Uses(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
+	VFTraffic(ctx context.Context, pf vf.PCIAddr) (map[int]vf.Traffic, error)
 }
 
 // Gatherer gathers the status of a node.
@@ -41,6 +42,8 @@ type Gatherer struct {
 	Ready func() bool
 	// Problems returns what culvertd's parts report as wrong.
 	Problems func() []api.Problem
+	// Trial returns the host.yaml on trial, nil for none; nil: there are no trials.
+	Trial func() *api.HostTrial
 	// Errors returns how many errors a PF and its VFs have had since culvertd started; nil: unknown.
 	Errors func(vf.PCIAddr) vf.ErrorCounts
 	// Services returns how connections to Services are balanced; nil outside a cluster.
@@ -76,10 +79,14 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
 	})
 	addWarnings(st.VFs, c.Records)
+	g.addTraffic(ctx, st)
 	for i := range st.PFs {
 		if g.Errors != nil {
 			st.PFs[i].Errors = g.Errors(st.PFs[i].PCI)
 		}
+	}
+	if g.Trial != nil {
+		st.Trial = g.Trial()
 	}
 	if g.Services != nil {
 		st.Services = g.Services()

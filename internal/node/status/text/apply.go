@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/screen"
@@ -25,6 +26,32 @@ func Applied(r api.ApplyResult, o Options) string {
 		writeProblem(&b, o, p, "")
 	}
 	return b.String()
+}
+
+// Tried returns the outcome of `culvert host apply --confirm`, below its plan.
+func Tried(r api.ApplyResult, now time.Time, o Options) string {
+	if !r.Applied {
+		return ""
+	}
+	r.Plan = api.Plan{}
+	out := strings.TrimPrefix(Applied(r, o), "Nothing changes.\n")
+	if r.Trial != nil {
+		out += o.describeTrial(*r.Trial, now) + "\n"
+	}
+	return out
+}
+
+// describeTrial says what becomes of the host.yaml on trial.
+func (o Options) describeTrial(t api.HostTrial, now time.Time) string {
+	of := "host.yaml of " + o.formatTime(t.Began)[len("2006-01-02 "):]
+	switch {
+	case t.GoingBack:
+		return of + " was not confirmed: culvertd goes back to the one before it"
+	case t.Until.IsZero():
+		return of + " is on trial, and is being applied"
+	}
+	left := max(0, t.Until.Sub(now)).Round(time.Second) / time.Second
+	return fmt.Sprintf("%s is on trial: %d s left; culvert host confirm keeps it, culvert host revert goes back", of, left)
 }
 
 // NotApplied returns the reason why file is not in force, or nil if it is: vf.ErrHeld with the

@@ -54,6 +54,7 @@ func Doctor(r api.DoctorReport, o Options) string {
 	if fixable := slices.ContainsFunc(r.Findings, func(f api.Finding) bool { return f.Fixable }); fixable && r.Repairs == nil {
 		fmt.Fprintf(&b, "\nculvert doctor --fix does what is marked *.\n")
 	}
+	b.WriteString("\nSee also: culvert status, culvert host plan, culvert lab up (emulated NICs to try).\n")
 	return b.String()
 }
 

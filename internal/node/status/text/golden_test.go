@@ -1,10 +1,12 @@
 package text
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/screen"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -97,7 +100,14 @@ func screens(t *testing.T) map[string]func(Options) string {
 		return nil
 	}
 	refused := api.Plan{PFs: []api.PFPlan{{PF: "enp1s0f0", PCI: st.PFs[0].PCI, Refused: "8 VFs wanted (host.yaml:1), it can have 7: write vfs: 7 or vfs: max: invalid"}}}
+	flows := []api.VFFlow{
+		{Name: "enp1s0f0#1", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "default/loud"}, Network: "default/sriov-net1", Rx: &api.Flow{Bits: 1.234e9, Packets: 102345}, Tx: &api.Flow{Bits: 9.87e6, Packets: 51000, Dropped: 12, Errors: 0.5}},
+		{Name: "enp1s0f0#0", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "a-namespace-with-a-long-name/a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z"}, Network: "default/sriov-net1", Rx: &api.Flow{Bits: 512, Packets: 1}, Tx: &api.Flow{}},
+		{Name: "enp1s0f0#5", Owner: &vf.Owner{Kind: vf.OwnerGuest, Name: "db1"}},
+	}
 	return map[string]func(Options) string{
+		"vf-top":         func(o Options) string { return Flows(flows, o) },
+		"vf-top-empty":   func(o Options) string { return Flows(nil, o) },
 		"doctor":         func(o Options) string { return Doctor(doctor, o) },
 		"doctor-fix":     func(o Options) string { return Doctor(doctorFix, o) },
 		"plan-refused":   func(o Options) string { return Plan(refused, o) },
@@ -161,6 +171,94 @@ func TestScreensFit(t *testing.T) {
 		}
 		draw(narrow) // must not fail where nothing fits
 		draw(Options{})
+	}
+}
+
+// makeWorst gives texts of JSON the greatest lengths that the kernel (IFNAMSIZ) and Kubernetes allow.
+func makeWorst(v any) any {
+	long := strings.Repeat("n", 63) + "/" + strings.Repeat("o", 253)
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			_, isText := value.(string)
+			switch {
+			case isText && key == "network", isText && key == "name" && v["kind"] != nil, isText && key == "pool":
+				v[key] = long
+			case isText && (key == "node" || key == "version" || key == "driver" || key == "cluster"):
+				v[key] = strings.Repeat("d", 253)
+			case isText && (key == "pf" || key == "netdevice"):
+				v[key] = "enp129s0f0np123"
+			case key == "addresses" && areTexts(value):
+				v[key] = []any{"fd00:1111:2222:3333:4444:5555:6666:7777/128", "fd00:1111:2222:3333:4444:5555:6666:8888/128"}
+			default:
+				v[key] = makeWorst(value)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = makeWorst(v[i])
+		}
+	}
+	return v
+}
+
+func areTexts(v any) bool {
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 {
+		return false
+	}
+	_, ok = list[0].(string)
+	return ok
+}
+
+// readWorst reads a golden file with the longest texts that may be in it.
+func readWorst[T any](t *testing.T, name string) (out T) {
+	t.Helper()
+	text, err := os.ReadFile("../testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content any
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&content); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(makeWorst(content))
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// No line of any screen exceeds a terminal, however long the names are, and each name is there as a
+// whole in one of the columns or below each other.
+func TestWorstScreensFit(t *testing.T) {
+	st, plan, cluster := readWorst[api.NodeStatus](t, "node.json"), readWorst[api.Plan](t, "plan.json"), readWorst[api.ClusterStatus](t, "cluster.json")
+	held := slices.DeleteFunc(slices.Clone(st.VFs), func(v api.VF) bool { return v.Owner == nil })
+	draws := map[string]func(Options) string{
+		"status": func(o Options) string { return Node(st, o) }, "vf list": func(o Options) string { return VFs(st.VFs, st.Time, o) },
+		"pool list": func(o Options) string { return Pools(st.Pools, o) }, "cluster": func(o Options) string { return Cluster(cluster, o) },
+		"cluster vfs": func(o Options) string { return VFs(cluster.Nodes[0].VFs, cluster.Time, o) }, "plan": func(o Options) string { return Plan(plan, o) },
+		"vm list": func(o Options) string { return Guests(held, o) }, "ledger": func(o Options) string { return Ledger(ledger, o) },
+		"watch":  func(o Options) string { return Watched(st.VFs, nil, st.Time, time.Second, o) },
+		"doctor": func(o Options) string { return Doctor(doctor, o) },
+	}
+	for i, v := range st.VFs {
+		draws["vf show "+strconv.Itoa(i)] = func(o Options) string { return VF(v, st, o) }
+	}
+	for name, draw := range draws {
+		for _, width := range []int{100, 60} {
+			o := Options{Look: screen.Look{Width: width}}
+			for line := range strings.Lines(o.Fit(draw(o))) {
+				if n := screen.Columns(strings.TrimRight(line, "\n")); n > width {
+					t.Errorf("%s in %d columns has %d: %s", name, width, n, line)
+				}
+			}
+		}
 	}
 }
 

@@ -17,10 +17,16 @@ import (
 func Node(st api.NodeStatus, o Options) string {
 	var b strings.Builder
 	ready := o.Paint("ready", screen.Green)
+	if n := len(st.Problems); n > 0 {
+		ready = o.Paint("ready, with "+screen.Plural(n, "problem"), screen.Yellow)
+	}
 	if !st.Ready {
 		ready = o.Paint("NOT READY", screen.Red)
 	}
 	fmt.Fprintf(&b, "%s  %s  culvertd %s\n", o.Paint(excerpt.Clean(cmp.Or(st.Node, "-")), screen.Bold), ready, excerpt.Clean(cmp.Or(st.Version, "-")))
+	if st.Trial != nil {
+		b.WriteString(o.Paint(o.describeTrial(*st.Trial, st.Time), screen.Yellow) + "\n")
+	}
 
 	b.WriteByte('\n')
 	if len(st.PFs) == 0 {
@@ -45,6 +51,7 @@ func Node(st api.NodeStatus, o Options) string {
 	}
 	writeProblems(&b, st, o)
 	writeWarnings(&b, st.VFs, o)
+	b.WriteString("\nSee also: culvert vf list, culvert events, culvert doctor.\n")
 	return b.String()
 }
 
@@ -222,7 +229,7 @@ func writeEntry(b *strings.Builder, o Options, indent int, mark, s string) {
 		mark = " "
 	}
 	const hanging = 2
-	for i, line := range screen.Wrap(s, o.Width-indent-2-hanging) {
+	for i, line := range screen.WrapAll(s, o.Width-indent-2-hanging) {
 		if i > 0 {
 			mark, line = " ", strings.Repeat(" ", hanging)+line
 		}

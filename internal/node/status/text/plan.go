@@ -23,6 +23,12 @@ func Plan(p api.Plan, o Options) string {
 	for _, n := range p.Notes {
 		writeEntry(&b, o, 0, o.Paint("!", screen.Yellow), excerpt.Clean(n))
 	}
+	for i, s := range p.Stays {
+		if i == 0 {
+			b.WriteString("Going back will not undo all of it:\n")
+		}
+		writeEntry(&b, o, 0, o.Paint("!", screen.Yellow), excerpt.Clean(s))
+	}
 	return b.String()
 }
 

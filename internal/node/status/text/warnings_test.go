@@ -25,7 +25,7 @@ WARNINGS (2)
 ! network default/blue (pod default/a and 1 more): vlna 5: unknown key, ignored: did you mean vlan?
 ! network default/red (pod default/c): spoofChk off: read as spoofchk: write it so
 `
-	if got := Node(st, o); !strings.HasSuffix(got, want) {
+	if got := Node(st, o); !strings.HasSuffix(got, want+"\nSee also: culvert vf list, culvert events, culvert doctor.\n") {
 		t.Errorf("culvert status:\n%s", got)
 	}
 	cluster := api.ClusterStatus{Nodes: []api.NodeStatus{{Ready: true, VFs: st.VFs[:1]}, {Ready: true, VFs: st.VFs[1:]}}}

@@ -1,0 +1,22 @@
+package excerpt
+
+import "testing"
+
+func TestWithoutGoTypes(t *testing.T) {
+	for text, want := range map[string]string{
+		"no such file": "no such file",
+		`config: json: cannot unmarshal string into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\"" }`: "config: it is a string and has no fields",
+		"json: cannot unmarshal number into Go struct field Config.contexts.name of type string":                                   "field contexts.name cannot be a number",
+	} {
+		if got := WithoutGoTypes(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestWithoutLogLines(t *testing.T) {
+	const text = "E1130 16:00:00.123456    7 memcache.go:265] couldn't get current server API group list\nThe connection was refused\nError: 5\n"
+	if got, want := WithoutLogLines(text), "The connection was refused\nError: 5"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
