@@ -117,7 +117,7 @@ func TestReadRefuses(t *testing.T) {
 		"a guest's CPU":       {replaced(`"cpu": {`, `"guest": {"idle": -1}, "cpu": {`), "runs[0]: from.guest.idle -1: want a number"},
 		"engine below 0":      {replaced(`"cpu": {`, `"engineSeconds": -1, "cpu": {`), "runs[0]: from.engineSeconds -1: want a number"},
 		"series below 0":      {replaced(`"gbps": 9,`, `"gbps": 9, "series": [1, -1],`), "runs[0]: series -1: want a number"},
-		"no such way":         {replaced(`"from": {`, `"via": {"machine": "a", "name": "r", "how": "floods"}, "from": {`), `arms[0] (VF): path: via.how "floods": want one of ["routes" "bridges" "forwards by DPDK"]`},
+		"no such way":         {replaced(`"from": {`, `"via": {"machine": "a", "name": "r", "how": "floods"}, "from": {`), `arms[0] (VF): path: via.how "floods": want routes, bridges, forwards by DPDK`},
 		"replaced nowhere":    {replaced(`"from": {`, `"replaced": "by magic", "from": {`), `arms[0] (VF): path: replaced "by magic": want "at the socket" or "in packets"`},
 		"no such middle":      {replaced(`"from": {`, `"via": {"machine": "z", "name": "r", "how": "routes"}, "from": {`), `arms[0] (VF): path: there is no machine "z"`},
 		"in the middle, none": {replaced(`"gbps": 9,`, `"gbps": 9, "via": {"cpu": {}, "softnet": {}},`), "runs[0].via: the arm's path has nothing in the middle"},

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
@@ -199,20 +197,8 @@ func (a *agent) explainStart(pci string, p *testpmdProcess, err error) error {
 // chooseCPUs returns those processors of a cpulist, such as "0-3,8", that this process may use, or all
 // that it may use if that is none.
 func chooseCPUs(list string) (all []int) {
-	var may unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &may); err != nil {
-		return nil
-	}
-	const most = 1024 // of a CPUSet
-	var near []int
-	for cpu := range most {
-		if !may.IsSet(cpu) {
-			continue
-		}
-		if all = append(all, cpu); isListed(list, cpu) {
-			near = append(near, cpu)
-		}
-	}
+	all = evidence.UsableCPUs()
+	near := slices.DeleteFunc(slices.Clone(all), func(cpu int) bool { return !isListed(list, cpu) })
 	if len(near) > 0 {
 		return near
 	}

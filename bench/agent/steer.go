@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/culvert-net/culvert/internal/kernel/rtnl"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -47,7 +46,7 @@ func steer(s Steering) error {
 		if err == nil {
 			err = c.AddRoute(rtnl.Route{Index: i.Index, Route: vf.Route{Dst: w.To, Gateway: w.Gateway, OnLink: w.Gateway.IsValid()}})
 		}
-		if err != nil && !errors.Is(err, unix.EEXIST) {
+		if err != nil && !errors.Is(err, syscall.EEXIST) {
 			return fmt.Errorf("add a route to %s by %s: %w", w.To, w.Interface, err)
 		}
 	}

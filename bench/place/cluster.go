@@ -45,8 +45,9 @@ type Seat struct {
 
 // The interfaces that a pod in the middle has of From's and To's network, and any other pod of its own.
 const (
-	ViaIn, ViaOut = "net1", "net2"
-	EndInterface  = "net1"
+	ViaIn        = "net1"
+	ViaOut       = "net2"
+	EndInterface = "net1"
 )
 
 // Pod is a pod that Open made, with the pipe to its agent.

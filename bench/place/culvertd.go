@@ -21,7 +21,7 @@ func (c Cluster) OpenCulvertd(ctx context.Context, node string) (*Pipe, error) {
 	}
 	names := strings.Fields(string(out))
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no pod of culvertd runs on %s in namespace %s: --system-namespace names another; where culvertd runs on the host itself, measure with --from ssh:", node, c.System)
+		return nil, fmt.Errorf("no pod of culvertd runs on %s in namespace %s: --system-namespace names another; where culvertd runs on the host itself, measure with --from ssh:%[1]s", node, c.System)
 	}
 	return c.execAgent(ctx, c.System, names[0], Expendable)
 }

@@ -485,33 +485,3 @@ func pullByHand(w bench.Workload, plan *Plan) bench.Workload {
 	plan.addNote("you pull the cable, and plug it in again, when the program asks you to: once for each run that counts (--repeats), in 60 s at least")
 	return w
 }
-
-// chooseEngine takes Culvert's own engine if the report's cannot run, and returns a note of that.
-func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {
-	why := h.lacksEngine(w.Engine)
-	if why == "" {
-		return w, ""
-	}
-	note = fmt.Sprintf("%s, which the report used, cannot run at both ends (%s): Culvert's own engine sends the same instead", w.Engine, why)
-	if w.Kind == bench.Echo {
-		w.Kind, w.UDP, w.Size = bench.Request, true, 64
-		note += ", as datagrams of 64 bytes between two programs: a program has to be woken for each, which ICMP needs not"
-	}
-	w.Engine = engine.Own
-	return w, note
-}
-
-// connectArms returns arms with a new connection for each question, to a Service and beside it to
-// the same end's own address: at the socket, only connecting costs more.
-func connectArms(streams []bench.Arm) (all []bench.Arm) {
-	for _, a := range streams {
-		beside := slices.ContainsFunc(streams, func(b bench.Arm) bool {
-			return b.Path.Service.IsValid() && a.Path.From.Address == b.Path.From.Address && a.Path.To.Address == b.Path.To.Address
-		})
-		if beside {
-			a.Name, a.Workload.Kind = "requests", bench.Connect
-			all = append(all, a)
-		}
-	}
-	return all
-}

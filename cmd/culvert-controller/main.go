@@ -92,16 +92,8 @@ func newCommand(namespace string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: as the pod that this is")
+	addServing(cmd, &c)
 	f.StringVar(&c.Namespace, "namespace", namespace, "where the controller's own objects are")
-	f.StringVar(&c.Service, "service", "culvert-controller", "the Service of the webhooks")
-	f.StringVar(&c.Secret, "secret", "culvert-controller-certificates", "the Secret of the webhooks' certificates")
-	f.StringVar(&c.Webhooks, "webhooks", "culvert", "the name of the webhook configurations; empty: no webhooks")
-	c.WebhookPort = 9443
-	cli.AddCount(cmd, &c.WebhookPort, "webhook-port", 1, 65535, "where the webhooks listen")
-	f.StringVar(&c.Certificates, "certificates", "", "a folder with tls.crt and tls.key, which are read again when they change; empty: the controller makes and renews its own")
-	f.StringVar(&c.ClientCA, "client-ca", "", "a PEM file: the webhooks serve only clients with a certificate of its CAs; empty: any client")
-	f.StringVar(&c.Metrics, "metrics", ":8080", "where Prometheus reads metrics, with HTTPS and a token; 0: nowhere")
-	f.StringVar(&c.Health, "health", ":8081", "where the kubelet asks /healthz and /readyz; 0: nowhere")
 	c.DrainNodes = 1
 	cli.AddCount(cmd, &c.DrainNodes, "drain-nodes", 0, 5000, "how many nodes are emptied at a time of pods that have VFs of a PF whose number of VFs is to change; 0: none")
 	f.BoolVar(&services, "services", true, "serve Services over VF networks; false: give those that are served back to Kubernetes, as before Culvert is uninstalled")
@@ -111,6 +103,20 @@ func newCommand(namespace string) *cobra.Command {
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
 	return withCommands(cmd, newReleaseCommand(namespace))
+}
+
+// addServing adds the flags of what the controller serves.
+func addServing(cmd *cobra.Command, c *controller.Config) {
+	f := cmd.Flags()
+	f.StringVar(&c.Service, "service", "culvert-controller", "the Service of the webhooks")
+	f.StringVar(&c.Secret, "secret", "culvert-controller-certificates", "the Secret of the webhooks' certificates")
+	f.StringVar(&c.Webhooks, "webhooks", "culvert", "the name of the webhook configurations; empty: no webhooks")
+	c.WebhookPort = 9443
+	cli.AddCount(cmd, &c.WebhookPort, "webhook-port", 1, 65535, "where the webhooks listen")
+	f.StringVar(&c.Certificates, "certificates", "", "a folder with tls.crt and tls.key, which are read again when they change; empty: the controller makes and renews its own")
+	f.StringVar(&c.ClientCA, "client-ca", "", "a PEM file: the webhooks serve only clients with a certificate of its CAs; empty: any client")
+	f.StringVar(&c.Metrics, "metrics", ":8080", "where Prometheus reads metrics, with HTTPS and a token; 0: nowhere")
+	f.StringVar(&c.Health, "health", ":8081", "where the kubelet asks /healthz and /readyz; 0: nowhere")
 }
 
 func withCommands(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {

@@ -2,11 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/node/status/flow"
 	"github.com/culvert-net/culvert/internal/node/status/pick"
 	"github.com/culvert-net/culvert/internal/node/status/text"
@@ -15,7 +15,7 @@ import (
 // newVFTopCommand needs the counters of a node, which a cluster's objects do not have.
 func newVFTopCommand(p *place) *cobra.Command {
 	var filter pick.Filter
-	var span time.Duration
+	span := 2 * time.Second
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show which VFs send and receive most",
@@ -37,7 +37,7 @@ In a cluster, ask the culvertd of a node:
 	}
 	out := addOutput(cmd, false)
 	f := cmd.Flags()
-	f.DurationVar(&span, "for", 2*time.Second, "how long to count, from 100ms to 1h")
+	cli.AddTime(cmd, &span, "for", 100*time.Millisecond, time.Hour, "how long to count")
 	f.StringVar(&filter.PF, "pf", "", "only those of this PF")
 	f.StringVar(&filter.Pool, "pool", "", "only those of this pool, as prefix/name or name")
 	f.StringVar(&filter.Owner, "owner", "", "only those of this owner, e.g. default/a")
@@ -45,9 +45,6 @@ In a cluster, ask the culvertd of a node:
 	p.completeFlag(cmd, "pool", pick.Pools)
 	p.completeFlag(cmd, "owner", pick.Owners)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if span < 100*time.Millisecond || span > time.Hour {
-			return fmt.Errorf("culvert vf top: --for %s: give a time from 100ms to 1h, such as 10s", span)
-		}
 		if p.inCluster() {
 			return errors.New("culvert vf top works on this node alone, since a cluster's objects have no counters: in a cluster, run it in the culvertd of a node:\n" +
 				"kubectl -n culvert-system exec culvertd-x7k2p -- culvert vf top")

@@ -34,7 +34,7 @@ func TestVFTop(t *testing.T) {
 			"enp2s0#0  pod default/loud   -        1.00 Gb/s  0 b/s          0        0\n" +
 			"enp1s0#0  pod default/quiet  -        1.00 kb/s  0 b/s          0        0\n", ""},
 		{"--pf enp1s0 -o json", "", ""},
-		{"--for 5h", "", "culvert vf top: --for 5h0m0s: give a time from 100ms to 1h, such as 10s"},
+		{"--for 5h", "", `--for "5h": want a time from 100ms to 1h`},
 		{"--cluster", "", "culvert vf top works on this node alone"},
 		{"--owner default/other", "No VF is in use.", ""},
 	} {

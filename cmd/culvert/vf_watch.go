@@ -76,7 +76,7 @@ func (w *watcher) run(cmd *cobra.Command) error {
 	for {
 		if err := w.look(cmd); err != nil {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // interrupted, as is meant to be
+				return nil
 			}
 			return err
 		}
@@ -119,12 +119,11 @@ func (w *watcher) look(cmd *cobra.Command) error {
 		return err
 	}
 	vfs, err := w.filter.VFs(st)
-	if err != nil {
-		if w.began { // a PF or pool that was there is gone
-			vfs, err = nil, nil
-		} else {
-			return err
-		}
+	if err != nil && !w.began {
+		return err
+	}
+	if err != nil { // a PF or pool that was there is gone
+		vfs = nil
 	}
 	if w.away {
 		w.away = false
@@ -152,8 +151,8 @@ func (w *watcher) write(cmd *cobra.Command, changes []api.VFChange, now time.Tim
 			w.changed = append(w.changed, changes...)
 			w.changed = w.changed[max(0, len(w.changed)-shownChanges):]
 		}
-		const clear = "\x1b[H\x1b[J" // ECMA-48: cursor home, erase to the end of the screen
-		_, err := io.WriteString(cmd.OutOrStdout(), clear+o.Fit(text.Watched(w.vfs, w.changed, now, w.interval, o)))
+		const home = "\x1b[H\x1b[J" // ECMA-48: cursor home, erase to the end of the screen
+		_, err := io.WriteString(cmd.OutOrStdout(), home+o.Fit(text.Watched(w.vfs, w.changed, now, w.interval, o)))
 		return err
 	}
 	for _, c := range changes {

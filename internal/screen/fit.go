@@ -1,6 +1,9 @@
 package screen
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Fit breaks the lines of text that exceed the width, between words and within words that are longer.
 // The rest of a line is indented by two columns more than its start. Colours do not count. Programs call
@@ -50,7 +53,7 @@ func (l Look) fitLine(line string) []string {
 // visible returns the columns of s without its colours.
 func visible(s string) (n int) {
 	for rest := s; rest != ""; {
-		_, size, shown := nextRune(rest)
+		size, shown := nextRune(rest)
 		if shown {
 			n++
 		}
@@ -63,7 +66,7 @@ func visible(s string) (n int) {
 func cutVisible(s string, columns int) (head, rest string) {
 	at := 0
 	for at < len(s) {
-		_, size, shown := nextRune(s[at:])
+		size, shown := nextRune(s[at:])
 		if shown {
 			if columns == 0 {
 				break
@@ -75,18 +78,14 @@ func cutVisible(s string, columns int) (head, rest string) {
 	return s[:at], s[at:]
 }
 
-// nextRune returns the first rune of s, or the first colour as a whole, which is not shown.
-func nextRune(s string) (r rune, size int, shown bool) {
+// nextRune returns the size of the first rune of s, or of the first colour as a whole, which is not
+// shown.
+func nextRune(s string) (size int, shown bool) {
 	if strings.HasPrefix(s, "\x1b[") {
 		if end := strings.IndexByte(s, 'm'); end > 0 {
-			return 0, end + 1, false
+			return end + 1, false
 		}
 	}
-	for i, c := range s {
-		if i > 0 {
-			return r, i, true
-		}
-		r = c
-	}
-	return r, len(s), true
+	_, size = utf8.DecodeRuneInString(s)
+	return size, true
 }

@@ -123,7 +123,7 @@ func findWhyPodWaits(t *testing.T, r *reader) {
 		t.Errorf("the page's commands do not show why pod %s waits:\n%s", waits, said)
 	}
 	r.run(t, "kubectl scale deployment/server --replicas=1")
-	r.run(t, "kubectl wait --for=jsonpath='{.status.replicas}'=1 --timeout=5m deployment/server")
+	r.run(t, "until [ $(kubectl get pods -l app=server -o name | wc -l) = 1 ]; do sleep 1; done")
 }
 
 // findLoudVF lets pod client send, and looks for it on its node.
@@ -131,7 +131,7 @@ func findLoudVF(t *testing.T, r *reader) {
 	node := kubectl(t, "get", "pod", "client", "-o", "jsonpath={.spec.nodeName}")
 	daemon := kubectl(t, "-n", "culvert-system", "get", "pods", "-l", "app.kubernetes.io/name=culvertd",
 		"--field-selector", "spec.nodeName="+node, "-o", "jsonpath={.items[*].metadata.name}")
-	r.run(t, `server=$(kubectl get pods -l app=server -o jsonpath='{.items[0].metadata.name}'); server=$(kubectl exec $server -- ip -4 -brief address show dev net1 | grep -o '172[0-9.]*')`)
+	r.run(t, `server=$(kubectl exec deployment/server -- ip -4 -brief address show dev net1 | grep -o '172[0-9.]*')`)
 	sender := exec.CommandContext(t.Context(), "kubectl", "exec", "client", "--", "iperf3", "-c", strings.TrimSpace(r.run(t, "echo $server")), "-t", "60")
 	sender.Env, sender.Path = r.env, filepath.Join(k8s.Parts.Kubernetes, "kubectl")
 	if err := sender.Start(); err != nil {

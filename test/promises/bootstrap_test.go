@@ -176,7 +176,7 @@ func TestReadmeHasTheNeedsOfTargets(t *testing.T) {
 				t.Errorf("README.md: %q is not in the row of make %s: %s", figure, row[1], line)
 			}
 		}
-		if later := regexp.MustCompile(`a later one (\d+)$`).FindStringSubmatch(line); later != nil && !strings.HasSuffix(row[0], " "+later[1]+" min |") {
+		if later := regexp.MustCompile(`a later one (\d+)$`).FindStringSubmatch(line); len(later) > 0 && !strings.HasSuffix(row[0], " "+later[1]+" min |") {
 			t.Errorf("README.md: make %s: %s", row[1], line)
 		}
 	}

@@ -220,7 +220,7 @@ func showPattern(pattern string) string {
 
 // describeBounds returns the least and the greatest number of something.
 func describeBounds(of string, least, most *int64) string {
-	text := ""
+	var text string
 	switch {
 	case least != nil && most != nil:
 		text = fmt.Sprintf("%d to %d", *least, *most)

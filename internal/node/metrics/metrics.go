@@ -114,7 +114,7 @@ func collectTraffic(out chan<- prometheus.Metric, v api.VF) {
 	}
 	for _, m := range trafficMetrics {
 		out <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(m.of(*v.Traffic)),
-			v.PF, v.Name, v.Pool, string(v.Owner.Kind), namespace, name, v.Network)
+			v.PF, v.Name, v.Pool, v.Owner.Kind, namespace, name, v.Network)
 	}
 }
 
