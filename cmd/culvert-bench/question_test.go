@@ -50,9 +50,9 @@ func TestQuestionFlags(t *testing.T) {
 		"--size 1X":                    "64,1K,64K",
 		"--size 5000M":                 "no number of bytes",
 		"--ask udp --size 8":           "want 16 to 65507",
-		"--streams -1":                 "above 0",
-		"--send udp --rate -1":         "above 0",
-		"--ask connect --streams 5000": "want 1 to 1024",
+		"--streams -1":                 "from 1 to 1024",
+		"--send udp --rate -1":         "from 0 to 1000000000",
+		"--ask connect --streams 5000": "from 1 to 1024",
 	} {
 		_, err := execute(t, append([]string{"run", "--from", "netns:a", "--to", "netns:b"}, strings.Fields(line)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
