@@ -111,7 +111,7 @@ func (r release) checkSecurity() error {
 		return err
 	}
 	found := regexp.MustCompile(`(?m)^Address for reports: *(.*)$`).FindSubmatch(text)
-	if found == nil || !bytes.ContainsAny(found[1], "@/") {
+	if len(found) < 2 || !bytes.ContainsAny(found[1], "@/") {
 		return errors.New("SECURITY.md has no address for reports: write it into the line \"Address for reports:\", a mail address or a URL")
 	}
 	return nil
