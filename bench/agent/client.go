@@ -233,8 +233,8 @@ func (c *Client) Send(ctx context.Context, t Task, to Ready) (*Part, error) {
 	return c.beginPart(ctx, request{Do: send, Task: &t, To: &to})
 }
 
-// Forward makes this machine forward the task's frames to an end that is ready. What comes to the VF
-// that the task names goes on from it. Its engine has to bypass the kernel.
+// Forward makes this machine forward the task's frames to an end that is ready, by the VF that the
+// task names. Its engine has to bypass the kernel.
 func (c *Client) Forward(ctx context.Context, t Task, to Ready) (*Part, error) {
 	return c.beginPart(ctx, request{Do: forward, Task: &t, To: &to})
 }

@@ -41,8 +41,8 @@ func (a *agent) setUp(ctx context.Context, s Setting) (says string, err error) {
 	return runSetting(ctx, s.Do, s.Side)
 }
 
-// stopSetting ends a command that sets up a side. One that was asked for before, and has not begun, does
-// not begin any more: on a slow machine the request to undo may overtake it.
+// stopSetting ends a command that sets up a side. A command that was asked for before, and has not
+// begun, does not begin any more: on a slow machine the request to undo may overtake it.
 func (a *agent) stopSetting() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

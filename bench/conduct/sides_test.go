@@ -296,7 +296,7 @@ func TestGuestsHostRunsOnce(t *testing.T) {
 	ns := routed(t)
 	for on, want := range map[string]string{"nodes": "A B A", "from": "guest A guest B guest A"} {
 		log := filepath.Join(t.TempDir(), "log")
-		say := `ip -o address show to 10.96.0.2 | grep -q . && printf 'guest ' >>` + log + "; echo $CULVERT_SIDE >>" + log
+		say := `ip -o address show to 10.96.0.2 | grep . >/dev/null && printf 'guest ' >>` + log + "; echo $CULVERT_SIDE >>" + log
 		_, crew, err := sidesOf(t, Order{
 			From: []string{"host,vm=db1,by=ip netns exec " + ns[0] + " sh"}, To: []string{"netns:" + ns[1]}, ABOn: on, AB: []string{say, say}, Limits: Limits{Rough: true},
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/internal/vf"
 )
 
 // Device has the facts about a PCI function that a program in user space is to drive.
@@ -93,9 +94,9 @@ var portCounters = []struct{ received, sent []string }{
 	{[]string{"rx_unicast.nic", "rx_multicast.nic", "rx_broadcast.nic"}, []string{"tx_unicast.nic", "tx_multicast.nic", "tx_broadcast.nic"}},
 }
 
-// portCountersOfIgb count the port in igb's statistics. Other drivers count a PF's own frames by
-// these names.
-var portCountersOfIgb = struct{ received, sent []string }{[]string{"rx_packets"}, []string{"tx_packets"}}
+// commonCounters count the port in the statistics of a driver that counts VFs so (vf.Driver). Other
+// drivers count a PF's own frames by these names.
+var commonCounters = struct{ received, sent []string }{[]string{"rx_packets"}, []string{"tx_packets"}}
 
 // PortCounters returns the frames that the port of a PF received and sent, with those of its VFs.
 // known is false where the driver does not count them by a known name.
@@ -115,8 +116,8 @@ func PortCounters(pf string) (received, sent uint64, known bool) {
 // sumPort finds a port's frames in a driver's statistics.
 func sumPort(driver string, stats map[string]uint64) (received, sent uint64, known bool) {
 	rows := portCounters
-	if driver == "igb" {
-		rows = append(rows[:len(rows):len(rows)], portCountersOfIgb)
+	if vf.DriverOf(driver).CountsVFs {
+		rows = append(rows[:len(rows):len(rows)], commonCounters)
 	}
 	for _, row := range rows {
 		received, isIn := sumOf(stats, row.received)

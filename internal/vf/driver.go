@@ -58,6 +58,8 @@ type Driver struct {
 	// DropsRates: the driver clears all rates when the speed of the link
 	// changes.
 	DropsRates bool
+	// CountsVFs: rx_packets and tx_packets in the PF's statistics count the frames of its VFs too.
+	CountsVFs bool
 
 	// NoQoS: a VLAN may have no priority.
 	NoQoS bool

@@ -33,7 +33,7 @@ var drivers = []Driver{
 		Windows: WindowsVF{Driver: "Intel 82576 Virtual Function, I350 Virtual Function", Pairs: []string{"10ca"}},
 		Vendors: []string{"8086"}, PFDevices: []string{"10c9", "1521", "1522"}, // 82576, I350
 		Lacks:  []Setting{SetVLANProto, SetLinkState, SetMinTxRate, SetRSSQuery},
-		Lowest: 1, UpToLink: true, NeedsLink: true, ClearNeedsLink: true, DropsRates: true,
+		Lowest: 1, UpToLink: true, NeedsLink: true, ClearNeedsLink: true, DropsRates: true, CountsVFs: true,
 	}, {
 		Name: "ixgbe", VFDrivers: []string{"ixgbevf"},
 		Windows: WindowsVF{Driver: "Intel 82599, X540, X550 or X552 Virtual Function", Pairs: []string{"10ed", "1515", "15a8"}},

@@ -12,8 +12,8 @@ import (
 
 const chartIntro = `# The values of the chart
 
-` + "`helm install culvert dist/kubernetes/chart --set node.kubelet=/data/kubelet`" + ` sets a value, and ` + "`--values FILE`" + `
-many. The manifest ` + "`dist/kubernetes/culvert.yaml`" + ` has the defaults of this page.
+` + "`helm install culvert dist/kubernetes/chart --set node.kubelet=/data/kubelet`" + ` sets a value, and
+` + "`--values FILE`" + ` many. The manifest ` + "`dist/kubernetes/culvert.yaml`" + ` has the defaults of this page.
 
 <!-- Written by tools/refdoc from dist/kubernetes/chart/values.yaml: change the comments there. -->
 
