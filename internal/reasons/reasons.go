@@ -107,6 +107,14 @@ const (
 const (
 	// Normal: a VF has an owner. The text names it.
 	Attached = "Attached"
+	// Normal: a host.yaml is on trial ("culvert host apply --confirm"). Confirm it in time.
+	HostTrial = "HostTrial"
+	// Normal: an administrator confirmed the host.yaml on trial.
+	HostConfirmed = "HostConfirmed"
+	// Warning: the host.yaml on trial was not confirmed, and the one before it is in force.
+	HostWentBack = "HostWentBack"
+	// Warning: another program wrote host.yaml during its trial. The file stays as that program left it.
+	HostTrialReplaced = "HostTrialReplaced"
 	// Normal: the owner gave the VF back, and the VF is clean. It is a Warning if there was an error.
 	Detached = "Detached"
 	// Normal: the runtime named the valid attachments of a network (CNI GC), and this one was not among

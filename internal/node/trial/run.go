@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // Begin applies content and gives the administrator window to confirm it, counted from the end of
@@ -35,7 +36,7 @@ func (k *Keeper) Begin(ctx context.Context, content string, window time.Duration
 	k.mu.Lock()
 	k.now = &r
 	k.mu.Unlock()
-	k.report(journal.Normal, "HostTrial", fmt.Sprintf("host.yaml of %s is on trial for %s", clock(r.Began), window))
+	k.recordEvent(journal.Normal, reasons.HostTrial, fmt.Sprintf("host.yaml of %s is on trial for %s", clock(r.Began), window))
 	if err := k.File.Put([]byte(content)); err != nil {
 		k.endBy(k.Now())
 		k.wake.Notify()
@@ -106,7 +107,7 @@ func (k *Keeper) goBack(ctx context.Context) (done bool) {
 	k.going = true
 	k.mu.Unlock()
 	if k.isReplaced(r) {
-		return k.finish("HostTrialReplaced", fmt.Sprintf("host.yaml of %s was written by another program during its trial: it stays as that program left it", clock(r.Began)))
+		return k.endWithEvent(reasons.HostTrialReplaced, fmt.Sprintf("host.yaml of %s was written by another program during its trial: it stays as that program left it", clock(r.Began)))
 	}
 	// The network comes first: a full disk must not keep it away.
 	spec := k.followEarlier(r)
@@ -115,13 +116,13 @@ func (k *Keeper) goBack(ctx context.Context) (done bool) {
 	left, planErr := k.findLeft(ctx, r, spec)
 	if err = errors.Join(err, planErr); left == "" && err == nil {
 		k.File.Read()
-		return k.finish("HostWentBack", fmt.Sprintf("host.yaml of %s was not confirmed, and the one before it is in force", clock(r.Began)))
+		return k.endWithEvent(reasons.HostWentBack, fmt.Sprintf("host.yaml of %s was not confirmed, and the one before it is in force", clock(r.Began)))
 	}
 	k.Log.Warn("go back to the host.yaml before the trial", "left", left, "err", err, "retry", retry)
 	return false
 }
 
-func (k *Keeper) finish(reason, text string) bool {
+func (k *Keeper) endWithEvent(reason, text string) bool {
 	if err := k.Store.Put(nil); err != nil {
 		k.Log.Error("end the trial of host.yaml", "err", err)
 		return false
@@ -129,7 +130,7 @@ func (k *Keeper) finish(reason, text string) bool {
 	k.mu.Lock()
 	k.now, k.going = nil, false
 	k.mu.Unlock()
-	k.report(journal.Warning, reason, text)
+	k.recordEvent(journal.Warning, reason, text)
 	return true
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/reconcile"
+	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -200,7 +201,7 @@ func (k *Keeper) Confirm() (api.HostTrial, error) {
 		return done, fmt.Errorf("confirm host.yaml of %s: %w", clock(k.now.Began), err)
 	}
 	k.now = nil
-	k.report(journal.Normal, "HostConfirmed", fmt.Sprintf("host.yaml of %s was confirmed", clock(done.Began)))
+	k.recordEvent(journal.Normal, reasons.HostConfirmed, fmt.Sprintf("host.yaml of %s was confirmed", clock(done.Began)))
 	return done, nil
 }
 
@@ -268,7 +269,7 @@ func (k *Keeper) endBy(t time.Time) {
 	}
 }
 
-func (k *Keeper) report(kind, reason, text string) {
+func (k *Keeper) recordEvent(kind, reason, text string) {
 	err := k.Ledger.Update(func(tx *journal.Tx) error {
 		return tx.Event(journal.Event{Type: kind, Reason: reason, Object: "host", Text: text})
 	})

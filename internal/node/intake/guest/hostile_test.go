@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -147,21 +148,44 @@ func TestP10LargestDefinitionIsAnswered(t *testing.T) {
 		}
 		return b.String()
 	}
-	entries := fill(250<<10, "<c:vf device='a%d'/>")
-	devices := fill(250<<10, "<interface type='network'><source network='culvert-0000-01-10-0'/><alias name='ua-culvert-b%d'/></interface>")
-	text := "<domain><name>db1</name><uuid>" + uuid1 + "</uuid><metadata><c:guest xmlns:c='https://culvert.dev/guest'>" +
-		entries + "</c:guest></metadata><devices>" + devices + "</devices></domain>"
-	begin := time.Now()
-	refused, err := report(t, h.Start, text)
-	if took := time.Since(begin); took > 3*time.Second {
-		t.Errorf("the answer took %s", took)
+	// spend returns the processor time of the least of two answers to a definition with so many bytes.
+	spend := func(bytes int) time.Duration {
+		entries := fill(bytes/2, "<c:vf device='a%d'/>")
+		devices := fill(bytes/2, "<interface type='network'><source network='culvert-0000-01-10-0'/><alias name='ua-culvert-b%d'/></interface>")
+		text := "<domain><name>db1</name><uuid>" + uuid1 + "</uuid><metadata><c:guest xmlns:c='https://culvert.dev/guest'>" +
+			entries + "</c:guest></metadata><devices>" + devices + "</devices></domain>"
+		var least time.Duration
+		for range 2 {
+			counting.rooms = 0
+			begin := processorTime(t)
+			refused, err := report(t, h.Start, text)
+			if took := processorTime(t) - begin; least == 0 || took < least {
+				least = took
+			}
+			if err != nil || !strings.Contains(refused, "held by pod default/a") {
+				t.Errorf("refused with %.300q, %v", refused, err)
+			}
+			if counting.rooms > 1 {
+				t.Errorf("the engine was asked %d times how full the pool of one VF is", counting.rooms)
+			}
+		}
+		return least
 	}
-	if err != nil || !strings.Contains(refused, "held by pod default/a") {
-		t.Errorf("refused with %.300q, %v", refused, err)
+	const largest, part = 500 << 10, 8
+	// Work that grows with the square of the length would grow by 64.
+	if all, some := spend(largest), spend(largest/part); all > 3*part*some {
+		t.Errorf("the answer takes %s, and to a definition of an eighth %s", all, some)
 	}
-	if counting.rooms > 1 {
-		t.Errorf("the engine was asked %d times how full the pool of one VF is", counting.rooms)
+}
+
+// processorTime returns the processor time of this process.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
 	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // refusingLibvirt is a libvirt that cannot describe one guest: its definition has become longer than
