@@ -30,11 +30,11 @@ func allClean(pfs []vf.PF) clean {
 }
 
 // lasting returns a VF without the facts that change when its driver is bound anew:
-// the index of the interface and the carrier.
+// the index of the interface and the carrier, or with each frame: its counters.
 func lasting(v vf.State) vf.State {
 	if v.Link != nil {
 		l := *v.Link
-		l.Index, l.Carrier = 0, false
+		l.Index, l.Carrier, l.Traffic = 0, false, vf.Traffic{}
 		v.Link = &l
 	}
 	return v
