@@ -22,7 +22,7 @@ func TestTrialIsTakenBackAfterKill(t *testing.T) {
 	if err := k.Do(t.Context(), step.SetPFMTU{PF: pfs(t, k)[1].PCI, MTU: 1400}); err != nil {
 		t.Fatal(err)
 	}
-	try := api.HostTryRequest{File: "new.yaml", Seconds: 30, Content: "pfs:\n- {name: eth0, vfs: 3}\n- {name: eth1, vfs: 2, mtu: 1450, addresses: [172.31.7.1/24]}\n"}
+	try := api.HostTryRequest{File: "new.yaml", Seconds: 10, Content: "pfs:\n- {name: eth0, vfs: 3}\n- {name: eth1, vfs: 2, mtu: 1450, addresses: [172.31.7.1/24]}\n"}
 	ctx, disconnect := context.WithCancel(t.Context())
 	answered := make(chan error, 1)
 	go func() { answered <- rpc.Call(ctx, d.socket, api.MethodHostTry, try, nil) }()
