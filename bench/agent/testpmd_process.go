@@ -26,7 +26,7 @@ type testpmdProcess struct {
 
 const (
 	testpmdPrompt = "testpmd> "
-	testpmdPrefix = "culvert-bench" // of its files in its own folder
+	testpmdPrefix = "cv" // of its files in its own folder: the path of a socket there has at most 107 bytes
 	// testpmdMbufs are the packet buffers of one port with queues of 512 descriptors, and
 	// testpmdMemory the MiB of huge pages that these and DPDK itself take.
 	testpmdMbufs  = 16384

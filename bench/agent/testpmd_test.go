@@ -324,9 +324,9 @@ func TestFormerTestpmdIsNoUser(t *testing.T) {
 
 func TestTestpmdArguments(t *testing.T) {
 	for role, want := range map[testpmdRole]string{
-		testpmdReceives: "--lcores 0@2,1@5 --huge-unlink --file-prefix culvert --allow 0000:01:11.4 -- -i --forward-mode=rxonly --port-topology=loop --nb-cores=1 --rxq=1 --txq=1 --total-num-mbufs=16384 --disable-link-check --no-lsc-interrupt",
-		testpmdSends:    "--lcores 0@2,1@4 --huge-unlink --file-prefix culvert --allow 0000:01:11.4 -- -i --forward-mode=txonly --port-topology=loop --nb-cores=1 --rxq=1 --txq=1 --total-num-mbufs=16384 --disable-link-check --no-lsc-interrupt --eth-peer=0,02:00:00:00:00:01 --txpkts=64",
-		testpmdForwards: "--lcores 0@2,1@3 --huge-unlink --file-prefix culvert --allow 0000:01:11.4 -- -i --forward-mode=mac --port-topology=loop --nb-cores=1 --rxq=1 --txq=1 --total-num-mbufs=16384 --disable-link-check --no-lsc-interrupt --eth-peer=0,02:00:00:00:00:01",
+		testpmdReceives: "--lcores 0@2,1@5 --huge-unlink --file-prefix cv --allow 0000:01:11.4 -- -i --forward-mode=rxonly --port-topology=loop --nb-cores=1 --rxq=1 --txq=1 --total-num-mbufs=16384 --disable-link-check --no-lsc-interrupt",
+		testpmdSends:    "--lcores 0@2,1@4 --huge-unlink --file-prefix cv --allow 0000:01:11.4 -- -i --forward-mode=txonly --port-topology=loop --nb-cores=1 --rxq=1 --txq=1 --total-num-mbufs=16384 --disable-link-check --no-lsc-interrupt --eth-peer=0,02:00:00:00:00:01 --txpkts=64",
+		testpmdForwards: "--lcores 0@2,1@3 --huge-unlink --file-prefix cv --allow 0000:01:11.4 -- -i --forward-mode=mac --port-topology=loop --nb-cores=1 --rxq=1 --txq=1 --total-num-mbufs=16384 --disable-link-check --no-lsc-interrupt --eth-peer=0,02:00:00:00:00:01",
 	} {
 		peer := "02:00:00:00:00:01"
 		if role == testpmdReceives {
