@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"testing"
@@ -211,5 +212,36 @@ func TestLabWatch(t *testing.T) {
 	}
 	cancel()
 	for range wake { // until it is closed
+	}
+}
+
+// The counters of a VF's netdevice rise in a pod, and igb has none of its VFs.
+func TestLabTraffic(t *testing.T) {
+	n := labNode(t)
+	before := n.bound(0, 0)
+	pod := n.netns("pod")
+	n.do(step.Move{VF: before.PCI, To: pod, Name: "net1"}, step.SetUp{VF: before.PCI, Netns: pod, Up: true},
+		step.AddAddress{VF: before.PCI, Netns: pod, Address: prefix("10.56.0.10/24")})
+	quiet := n.vf(0, 0, pod).Link.Traffic
+	if err := netns.Run(pod, func() error {
+		to, err := net.Dial("udp", "10.56.0.255:9") // a broadcast needs no neighbour
+		if err != nil {
+			return err
+		}
+		defer to.Close()
+		_, err = to.Write(make([]byte, 1000))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	rise, ok := n.vf(0, 0, pod).Link.Traffic.Since(quiet)
+	for deadline := time.Now().Add(10 * time.Second); rise.TxBytes < 1000 && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		rise, ok = n.vf(0, 0, pod).Link.Traffic.Since(quiet) // igbvf reads its counters every two seconds
+	}
+	if !ok || rise.TxPackets == 0 || rise.TxBytes < 1000 {
+		t.Errorf("after a datagram of 1,000 bytes: %+v, %t", rise, ok)
+	}
+	if counters, err := n.VFTraffic(n.context(), n.pfs[0].PCI); counters != nil || err != nil {
+		t.Errorf("igb counts of its VFs: %v, %v", counters, err)
 	}
 }

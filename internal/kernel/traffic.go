@@ -10,7 +10,7 @@ import (
 
 // VFTraffic returns the counters that the driver of a PF has of its VFs, by index. Those of a VF with
 // a netdevice are its netdevice's (vf.Link); these are for VFs that vfio drives. There are none if the
-// driver has none: igb and bnx2x, for example (drivers without ndo_get_vf_stats, Linux 6.12).
+// driver has none, as igb (a driver without ndo_get_vf_stats; TestLabTraffic).
 func (k *Kernel) VFTraffic(ctx context.Context, pf vf.PCIAddr) (map[int]vf.Traffic, error) {
 	return readBounded(ctx, &k.hangs, "the counters of the VFs of PF "+pf.String(), func() (out map[int]vf.Traffic, err error) {
 		err = k.onPF(pf, func(c *rtnl.Conn, n netdev) error {

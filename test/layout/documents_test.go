@@ -57,27 +57,16 @@ func findUnknownValues(tree fs.FS) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := files(tree)
-	if err != nil {
-		return nil, err
-	}
 	var complaints []string
-	for _, name := range all {
-		if !isPage(name) {
-			continue
-		}
-		text, err := fs.ReadFile(tree, name)
-		if err != nil {
-			return nil, err
-		}
+	err = eachPage(tree, func(name, text string) error {
 		var named []string
-		for _, m := range chartValue.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range chartValue.FindAllStringSubmatch(text, -1) {
 			named = append(named, m[1])
 		}
-		for _, m := range chartBlock.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range chartBlock.FindAllStringSubmatch(text, -1) {
 			var values map[string]any
 			if err := yaml.Unmarshal([]byte(m[1]), &values); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
 			named = append(named, listValues("", values)...)
 		}
@@ -86,8 +75,9 @@ func findUnknownValues(tree fs.FS) ([]string, error) {
 				complaints = append(complaints, fmt.Sprintf("%s: the chart has no value %s", name, value))
 			}
 		}
-	}
-	return complaints, nil
+		return nil
+	})
+	return complaints, err
 }
 
 // readValues returns the names of the chart's values, in the form of Helm's --set.

@@ -29,7 +29,7 @@ func needs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skip("no ", name, " here")
+			t.Skipf("no %s here: tools/bootstrap -for test installs it", name)
 		}
 	}
 }
