@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -209,10 +210,18 @@ func runsImage(t *testing.T, part string) {
 // keepsVFs fails the test unless the pods have the VFs that they had, and reach each other by them.
 func keepsVFs(t *testing.T, r *reader, before map[string][]v1alpha1.VFState) {
 	t.Helper()
-	after, err := vfs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	var after map[string][]v1alpha1.VFState
+	eventually(t, "the new culvertd has read the policies", func() (err error) {
+		if after, err = vfs(); err != nil {
+			return err
+		}
+		for node, all := range after {
+			if slices.ContainsFunc(all, func(v v1alpha1.VFState) bool { return v.Pool == "" }) {
+				return fmt.Errorf("%s reports VFs without a pool", node)
+			}
+		}
+		return nil
+	})
 	sameVFs(t, before, after)
 	r.run(t, "kubectl exec client -- ping -c 3 $server")
 }
