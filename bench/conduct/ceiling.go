@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // Ceiling sets the most payload and frames of an arm that the wires can carry, if the speed of at
@@ -49,7 +50,8 @@ func sumSpeeds(ends []bench.End, machine func(bench.End) bench.Machine, flows in
 	wires := map[wire]int{}
 	for _, e := range ends {
 		under := wiresOf(machine(e), e, flows)
-		if under == nil {
+		hidden := e.Driver == evidence.VLANDriver && e.Uplink == "" // its NIC, in another network namespace, may carry other ends too
+		if under == nil || hidden && len(ends) > 1 {
 			return 0
 		}
 		for w, speed := range under {
@@ -113,7 +115,7 @@ func membersOf(m bench.Machine, e bench.End) []string {
 	}
 	return slices.DeleteFunc(all, func(name string) bool {
 		i, _ := findInterface(m, name)
-		return slices.Contains([]string{"bonding", "802.1Q VLAN Support"}, i.Driver)
+		return slices.Contains([]string{"bonding", evidence.VLANDriver}, i.Driver)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
 	"github.com/culvert-net/culvert/bench/agent"
 )
 
@@ -323,6 +324,16 @@ func TestCeilingOfWhatCarries(t *testing.T) {
 	a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream, Streams: 1}, Path: bench.Path{Network: "VLAN", Place: "other node", From: over, To: over}}
 	if Ceiling(&a, machine); math.Abs(a.CeilingGbps-10*1448.0/1542) > 1e-9 {
 		t.Errorf("a VLAN's interface on a NIC: %g Gb/s", a.CeilingGbps)
+	}
+	hidden := end("net1", 1500, "")
+	hidden.Driver = evidence.VLANDriver
+	a = bench.Arm{Workload: bench.Workload{Kind: bench.Stream, Streams: 1}, Path: bench.Path{Network: "VLAN", Place: "other node", From: hidden, To: hidden}}
+	if Ceiling(&a, machine); math.Abs(a.CeilingGbps-10*1448.0/1542) > 1e-9 {
+		t.Errorf("a VLAN's interface whose NIC is not seen: %g Gb/s", a.CeilingGbps)
+	}
+	a.Also = []bench.Path{a.Path}
+	if Ceiling(&a, machine); a.CeilingGbps != 0 {
+		t.Errorf("two such VLANs may share a NIC: %g Gb/s, want no ceiling", a.CeilingGbps)
 	}
 }
 

@@ -21,7 +21,11 @@ type atOnce struct {
 var toOne = &atOnce{
 	workload: changeWorkload(small, func(w *bench.Workload) { w.Engine, w.Streams = engine.Own, 1 }),
 	alike: func(p bench.Path) bench.Path {
-		return bench.Path{Ends: p.Ends, Network: p.Network, Place: p.Place, To: interfaceOf(p.To)}
+		to := interfaceOf(p.To)
+		if p.Network == "VLAN" { // a NIC has one interface of a VLAN, so each sender has a VLAN of its own
+			to.Interface = ""
+		}
+		return bench.Path{Ends: p.Ends, Network: p.Network, Place: p.Place, To: to}
 	},
 	most: 3,
 	name: func(n int) string { return fmt.Sprintf("%d senders", n) },

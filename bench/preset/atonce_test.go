@@ -55,6 +55,11 @@ func TestAtOnce(t *testing.T) {
 	vfs := crossed("VF", pods("n1", "net1", "p0", "a", "b", "c", "d"), pods("n2", "net1", "p0", "r"))
 	pairs := crossed("VF", pods("n1", "net1", "p0", "a", "b", "c"), pods("n2", "net1", "p0", "r", "s", "u"))
 	twoPFs := crossed("VF", append(pods("n1", "net1", "p0", "a", "b"), pods("n1", "net1", "p1", "c", "d", "e")...), pods("n2", "net1", "p0", "r", "s"))
+	var vlans []bench.Path // a VLAN for each sender
+	for i, name := range []string{"a", "b", "c"} {
+		vlan := fmt.Sprintf("vlan%d", 97+i)
+		vlans = append(vlans, crossed("VLAN", pods("n1", vlan, "", name), pods("n2", vlan, "", "r"))...)
+	}
 	for _, c := range []struct {
 		preset string
 		paths  []bench.Path
@@ -62,6 +67,7 @@ func TestAtOnce(t *testing.T) {
 		note   string
 	}{
 		{"m11", slices.Concat(overlay, vfs), []string{"overlay 3 senders: a>r b>r c>r", "VF 3 senders: a>r b>r c>r"}, "Culvert's own engine"},
+		{"m11", slices.Concat(vfs, vlans), []string{"VF 3 senders: a>r b>r c>r", "VLAN 3 senders: a>r b>r c>r"}, "Culvert's own engine"},
 		{"m11", vfs[:2], []string{"VF 2 senders: a>r b>r"}, "the report had 3 senders; here there are 2"},
 		{"m11", vfs[:1], []string{"VF : a>r"}, "--from may be given three times"},
 		{"m11", pairs, []string{"VF 3 senders: a>r b>r c>r", "VF 3 senders: a>s b>s c>s", "VF 3 senders: a>u b>u c>u"}, "Culvert's own engine"},

@@ -19,7 +19,7 @@ const BenchName = "bench"
 
 // ends are a lab that culvert bench measures in: the networks of two nodes, and of a
 // container on each with the demo's two interfaces, the overlay's and a VF, and one of
-// a VLAN of the PF; or of several containers that send to one. The second node's PF has
+// a VLAN of the PF; or of several such containers that send to one. The second node's PF has
 // an address in the VFs' subnet, as R0's gateway. Beside the one sender is a container
 // with a VF of the same PF.
 type ends struct {
@@ -114,10 +114,7 @@ func (e *ends) prepareEnds(ctx context.Context, d *demo, senders int) error {
 			e.Near = n.Place(nearName)
 		}
 		for j := range count {
-			name := podNames[i]
-			if count > 1 {
-				name = fmt.Sprintf("%s%d", name, j+1)
-			}
+			name := nameContainer(i, j, count)
 			if _, err := plugPod(ctx, n, name); err != nil {
 				return err
 			}
@@ -127,18 +124,29 @@ func (e *ends) prepareEnds(ctx context.Context, d *demo, senders int) error {
 	}); err != nil {
 		return err
 	}
-	if senders == 1 {
-		if err := plugVLAN(ctx, d.nodes); err != nil {
-			return err
-		}
+	if err := plugVLANs(ctx, d.nodes, senders); err != nil {
+		return err
 	}
 	_, err := d.nodes[1].Run(ctx, "ip", "address", "add", gateway, "dev", node.UplinkPF)
 	return err
 }
 
-// plugVLAN gives the container of each node an interface of a VLAN of its PF, as R4's machines had. The
-// emulated PF drops broadcasts with a tag, so the containers know each other's address.
-func plugVLAN(ctx context.Context, nodes []node.Node) error {
+// nameContainer returns the name of the j-th of count containers of the i-th node, both from 0.
+func nameContainer(i, j, count int) string {
+	if count == 1 {
+		return podNames[i]
+	}
+	return fmt.Sprintf("%s%d", podNames[i], j+1)
+}
+
+// firstVLAN is the VLAN between the first container that sends and the one that receives.
+const firstVLAN = 97
+
+// plugVLANs gives each container that sends an interface of a VLAN of its PF, and the container that
+// receives one of each such VLAN, as R4's machines had. A PF has one interface of a VLAN, so each
+// sender has a VLAN of its own. The emulated PF drops broadcasts with a tag, so the containers know
+// each other's address.
+func plugVLANs(ctx context.Context, nodes []node.Node, senders int) error {
 	var macs []string
 	for _, n := range nodes {
 		mac, err := n.Run(ctx, "cat", "/sys/class/net/"+node.UplinkPF+"/address")
@@ -149,21 +157,27 @@ func plugVLAN(ctx context.Context, nodes []node.Node) error {
 	}
 	return eachNode(ctx, nodes, func(ctx context.Context, i int, n node.Node) error {
 		other := 1 - i
-		_, err := n.Script(ctx, "make a VLAN's interface", `
-			modprobe 8021q
-			ip link add link "$1" name vlan97 type vlan id 97
-			ip link set vlan97 netns "$2"
-			in="ip -n $2"
-			$in address add "$3/24" dev vlan97
-			$in link set vlan97 up
-			$in neighbor add "$4" lladdr "$5" dev vlan97 nud permanent`,
-			node.UplinkPF, podNames[i], vlanAddress(n), vlanAddress(nodes[other]), macs[other])
-		return err
+		for j := range senders {
+			vlan := firstVLAN + j
+			if _, err := n.Script(ctx, "make a VLAN's interface", `
+				modprobe 8021q
+				ip link add link "$1" name "vlan$3" type vlan id "$3"
+				ip link set "vlan$3" netns "$2"
+				in="ip -n $2"
+				$in address add "$4/24" dev "vlan$3"
+				$in link set "vlan$3" up
+				$in neighbor add "$5" lladdr "$6" dev "vlan$3" nud permanent`,
+				node.UplinkPF, nameContainer(i, j, []int{senders, 1}[i]), fmt.Sprint(vlan),
+				vlanAddress(vlan, n), vlanAddress(vlan, nodes[other]), macs[other]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
-// vlanAddress returns the address of the node's container in the VLAN.
-func vlanAddress(n node.Node) string { return fmt.Sprintf("172.16.97.%d", n.Number) }
+// vlanAddress returns the address of the node's container in a VLAN.
+func vlanAddress(vlan int, n node.Node) string { return fmt.Sprintf("172.16.%d.%d", vlan, n.Number) }
 
 // takeDown takes the lab down, even when ctx has ended.
 func (e *ends) takeDown(ctx context.Context) error {
