@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
-	"github.com/culvert-net/culvert/bench/evidence"
 	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 var ip = netip.MustParseAddr
