@@ -193,8 +193,8 @@ func TestLabels(t *testing.T) {
 		got = append(got, l.full())
 	}
 	want := []string{
-		"host node-node, TCP", "overlay node-node, TCP", "overlay node-pod, TCP", "overlay pod-node, TCP", "overlay pod-pod, TCP", "VF pod-pod, TCP",
-		"VF pod-node, pings", "VF pod-pod, pings", "overlay pod-pod, pings", "VF pod-pod, TCP x8 64 B",
+		"host node-node, TCP", "overlay node-node, TCP", "overlay node-pod, TCP", "overlay pod-node, TCP", "overlay pod-pod, TCP", "VLAN pod-pod, TCP",
+		"VF pod-pod, TCP", "VF pod-node, pings", "VF pod-pod, pings", "overlay pod-pod, pings",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
