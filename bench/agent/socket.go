@@ -7,18 +7,17 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// socket is a line of /proc/net/tcp or tcp6 (proc_pid_net(5)).
+// socket is a TCP socket.
 type socket struct {
 	local, remote uint16 // ports
-	state         uint8
+	state         uint64
 }
 
 // States of sockets (include/net/tcp_states.h).
@@ -27,55 +26,25 @@ const (
 	listening   = 10
 )
 
-func parseSockets(text string) ([]socket, error) {
-	var all []socket
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) > 0 && fields[0] == "sl" {
-			continue
-		}
-		if len(fields) < 4 {
-			return nil, fmt.Errorf("read the sockets: %q has fewer than four columns", line)
-		}
-		var s socket
-		for i, to := range []*uint16{&s.local, &s.remote} {
-			_, port, _ := strings.Cut(fields[1+i], ":")
-			n, err := strconv.ParseUint(port, 16, 16)
-			if err != nil {
-				return nil, fmt.Errorf("read the sockets: address %q: %w", fields[1+i], err)
-			}
-			*to = uint16(n)
-		}
-		state, err := strconv.ParseUint(fields[3], 16, 8)
-		if err != nil {
-			return nil, fmt.Errorf("read the sockets: state: %w", err)
-		}
-		s.state = uint8(state)
-		all = append(all, s)
-	}
-	return all, nil
-}
-
-// countSockets counts this network namespace's TCP sockets that match. A kernel without IPv6 has no
-// second file.
+// countSockets counts this network namespace's TCP sockets that match. A kernel without IPv6 has none
+// of the second kind.
 func countSockets(match func(socket) bool) (int, error) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, err
+	}
+	four, err := proc.NetTCP()
+	if err != nil {
+		return 0, err
+	}
+	six, err := proc.NetTCP6()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
 	count := 0
-	for _, file := range []string{"tcp", "tcp6"} {
-		text, err := os.ReadFile(filepath.Join("/proc/net", file))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		all, err := parseSockets(string(text))
-		if err != nil {
-			return 0, err
-		}
-		for _, s := range all {
-			if match(s) {
-				count++
-			}
+	for _, s := range slices.Concat(four, six) {
+		if match(socket{local: uint16(s.LocalPort), remote: uint16(s.RemPort), state: s.St}) {
+			count++
 		}
 	}
 	return count, nil

@@ -4,47 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/internal/kernel/rtnl"
 )
 
-// parseNetDev reads /proc/net/dev: the counters of all interfaces of a network
-// namespace (net/core/net-procfs.c, dev_seq_printf_stats). Its column "drop" has missed
-// frames in it, and all columns come from struct rtnl_link_stats64. Errors and full
-// FIFOs count as dropped; a driver that counts one frame in two columns has it twice.
-func parseNetDev(text string) (map[string]bench.Counters, error) {
-	const columns = 16
+// openProc opens /proc. Its net/ is of the network namespace of this process.
+func (r Reader) openProc() (procfs.FS, error) { return procfs.NewFS(r.pathOf("proc")) }
+
+// readNetDev reads /proc/net/dev: the counters of all interfaces of this network namespace
+// (net/core/net-procfs.c, dev_seq_printf_stats). Its column "drop" has missed frames in it, and all
+// columns come from struct rtnl_link_stats64. Errors and full FIFOs count as dropped; a driver that
+// counts one frame in two columns has it twice.
+func readNetDev(proc procfs.FS) (map[string]bench.Counters, error) {
+	lines, err := proc.NetDev()
+	if err != nil {
+		return nil, fmt.Errorf("read /proc/net/dev: %w", err)
+	}
 	all := map[string]bench.Counters{}
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, "|") { // the two lines of headings
-			continue
-		}
-		// A name may have colons of its own, but no space (dev_valid_name).
-		at := strings.LastIndexByte(line, ':')
-		if at < 0 {
-			return nil, fmt.Errorf("read /proc/net/dev: no interface in %q", line)
-		}
-		name, fields := strings.TrimSpace(line[:at]), strings.Fields(line[at+1:])
-		if name == "" || len(fields) < columns {
-			return nil, fmt.Errorf("read /proc/net/dev: interface %q has %d columns and not %d", name, len(fields), columns)
-		}
-		var v [columns]uint64
-		for i := range v {
-			n, err := strconv.ParseUint(fields[i], 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("read /proc/net/dev: interface %q, column %d: %w", name, i+1, err)
-			}
-			v[i] = n
-		}
-		// bytes packets errs drop fifo frame compressed multicast, then bytes packets errs drop fifo colls carrier compressed
+	for name, l := range lines {
 		all[name] = bench.Counters{
-			Interface: name, RxBytes: v[0], RxPackets: v[1], RxDropped: v[2] + v[3] + v[4],
-			TxBytes: v[8], TxPackets: v[9], TxDropped: v[10] + v[11] + v[12],
+			Interface: name, RxBytes: l.RxBytes, RxPackets: l.RxPackets, RxDropped: l.RxErrors + l.RxDropped + l.RxFIFO,
+			TxBytes: l.TxBytes, TxPackets: l.TxPackets, TxDropped: l.TxErrors + l.TxDropped + l.TxFIFO,
 		}
 	}
 	return all, nil

@@ -1,16 +1,13 @@
 package evidence
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
-	"os"
-	"strconv"
-	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,40 +24,30 @@ func Peer(conn *net.UDPConn) (netip.AddrPort, error) {
 	if err := raw.Control(func(fd uintptr) { failed = unix.Fstat(int(fd), &stat) }); err != nil || failed != nil {
 		return netip.AddrPort{}, fmt.Errorf("stat a socket: %w", errors.Join(err, failed))
 	}
-	name := "udp"
-	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok && local.IP.To4() == nil {
-		name = "udp6"
-	}
-	text, err := os.ReadFile("/proc/thread-self/net/" + name)
+	proc, err := procfs.NewFS("/proc/thread-self") // whose net/ is of this thread's network namespace
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	return parsePeer(string(text), stat.Ino)
+	sockets, err := proc.NetUDP()
+	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok && local.IP.To4() == nil {
+		sockets, err = proc.NetUDP6()
+	}
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return findPeer(sockets, stat.Ino)
 }
 
-// parsePeer finds the remote address of the socket with an inode in the text of /proc/net/udp or
-// udp6 (proc_net_udp(5)): addresses are words of the host's byte order, in hexadecimal.
-func parsePeer(text string, inode uint64) (netip.AddrPort, error) {
-	const remote, number = 2, 9 // columns
-	for line := range strings.Lines(text) {
-		columns := strings.Fields(line)
-		if len(columns) <= number || columns[number] != strconv.FormatUint(inode, 10) {
-			continue
+// findPeer finds the remote address of the socket with an inode.
+func findPeer(sockets procfs.NetUDP, inode uint64) (netip.AddrPort, error) {
+	for _, s := range sockets {
+		if s.Inode == inode {
+			address, ok := netip.AddrFromSlice(s.RemAddr)
+			if !ok || s.RemPort > math.MaxUint16 {
+				return netip.AddrPort{}, fmt.Errorf("remote address %s, port %d: no such address", s.RemAddr, s.RemPort)
+			}
+			return netip.AddrPortFrom(address.Unmap(), uint16(s.RemPort)), nil
 		}
-		host, port, _ := strings.Cut(columns[remote], ":")
-		b, err := hex.DecodeString(host)
-		if err != nil {
-			return netip.AddrPort{}, fmt.Errorf("remote address %q: %w", columns[remote], err)
-		}
-		for i := 0; i+4 <= len(b); i += 4 {
-			binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
-		}
-		address, ok := netip.AddrFromSlice(b)
-		p, err := strconv.ParseUint(port, 16, 16)
-		if !ok || err != nil {
-			return netip.AddrPort{}, fmt.Errorf("remote address %q: want hexadecimal ADDRESS:PORT", columns[remote])
-		}
-		return netip.AddrPortFrom(address.Unmap(), uint16(p)), nil
 	}
 	return netip.AddrPort{}, fmt.Errorf("no socket has inode %d", inode)
 }

@@ -68,11 +68,11 @@ func (r Reader) Sample(watched []Watched, guests ...string) (Sample, error) {
 	if s.all, s.each, err = bench.ParseCPUTimes([]byte(stat)); err != nil {
 		return s, err
 	}
-	softnet, err := r.readText("proc/net/softnet_stat")
+	proc, err := r.openProc()
 	if err != nil {
 		return s, err
 	}
-	if s.softnet, err = parseSoftnet(softnet); err != nil {
+	if s.softnet, err = readSoftnet(proc); err != nil {
 		return s, err
 	}
 	if i := slices.IndexFunc(watched, func(w Watched) bool { return w.Role == "path" }); i >= 0 {
@@ -82,17 +82,17 @@ func (r Reader) Sample(watched []Watched, guests ...string) (Sample, error) {
 	if s.stopped, err = r.readThrottles(); err != nil {
 		return s, err
 	}
-	s.tasks, err = r.listTasks(guests)
+	s.tasks, err = r.listTasks(proc, guests)
 	return s, err
 }
 
 // ReadCounters reads the counters of the interfaces watched as they are, in their order.
 func (r Reader) ReadCounters(watched []Watched) ([]bench.Counters, error) {
-	text, err := r.readText("proc/net/dev")
+	proc, err := r.openProc()
 	if err != nil {
 		return nil, err
 	}
-	all, err := parseNetDev(text)
+	all, err := readNetDev(proc)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func TestInterfaceGone(t *testing.T) {
 // that ended, and of a cgroup, may be missing.
 func TestSampleRefuses(t *testing.T) {
 	for file, want := range map[string]string{
-		"proc/net/dev": "no interface in", "proc/stat": "cpu", "proc/net/softnet_stat": "softnet_stat", "proc/900/stat": "read a task's stat", "sys/fs/cgroup/cpu.stat": "nr_throttled",
+		"proc/net/dev": "net1 is not in", "proc/stat": "cpu", "proc/net/softnet_stat": "softnet_stat", "proc/900/stat": "read task 900's stat", "sys/fs/cgroup/cpu.stat": "nr_throttled",
 	} {
 		r := writeTree(t, "before.txtar")
 		writeFiles(t, r, map[string]string{"proc/self/cgroup": "0::/\n", file: "nr_throttled x\n"})
@@ -204,21 +204,6 @@ func TestSoftnetWraps(t *testing.T) {
 }
 
 func TestParseErrors(t *testing.T) {
-	for _, text := range []string{"x\n", "  a: 1 2\n", "a: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 x\n", ": 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"} {
-		if got, err := parseNetDev(text); err == nil {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-	for _, text := range []string{"", "1 2\n", "1 2 xyz\n", "1ffffffff 0 0\n"} {
-		if got, err := parseSoftnet(text); err == nil {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-	for _, text := range []string{"", "1 x S", "1 (a) S 1", "x (a) " + strings.Repeat("1 ", 30), "1 (a) S " + strings.Repeat("x ", 30), "1 (a) S " + strings.Repeat("9999999999999 ", 30)} {
-		if got, err := parseTask(text); err == nil {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
 	for _, text := range []string{"", "MemTotal: x kB\n", "MemTotal: -5 kB\n"} {
 		if got, err := parseMemory(text); err == nil {
 			t.Errorf("%q: %v", text, got)
@@ -226,11 +211,24 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-func TestParseTaskName(t *testing.T) {
-	got, err := parseTask("77 (a) b (c) S 5 1 1 0 -1 2097156 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
-	want := process{task: task{77, 123}, taskTime: taskTime{name: "a) b (c", time: 120 * time.Millisecond}, parent: 5, kernel: true}
-	if err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+// The name of a task may have parentheses, and the times are those of user space and the kernel.
+func TestTaskName(t *testing.T) {
+	r := Reader{Root: t.TempDir()}
+	writeFiles(t, r, map[string]string{"proc/77/stat": "77 (a) b (c) S 5 1 1 0 -1 2097156 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0" + strings.Repeat(" 0", 28)})
+	proc, err := r.openProc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := proc.AllProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := readTasks(tasks)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if got := all[0]; got.task != (task{77, 123}) || got.name != "a) b (c" || got.time != 120*time.Millisecond || got.parent != 5 || !got.kernel {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -266,39 +264,6 @@ func TestNow(t *testing.T) {
 	}
 }
 
-func FuzzParseNetDev(f *testing.F) {
-	f.Add("Inter-|   Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		all, err := parseNetDev(text)
-		if err != nil {
-			return
-		}
-		for name, c := range all {
-			if name == "" || c.Interface != name {
-				t.Errorf("%q: %+v", text, all)
-			}
-		}
-	})
-}
-
-func FuzzParseSoftnet(f *testing.F) {
-	f.Add("00000200 00000000 00000005 0 0 0 0 0 0 0 0 0 0 0 0\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		if got, err := parseSoftnet(text); err == nil && len(got) == 0 {
-			t.Errorf("%q: nothing and no error", text)
-		}
-	})
-}
-
-func FuzzParseTask(f *testing.F) {
-	f.Add("77 (iperf3) S 1 1 1 0 -1 4 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
-	f.Fuzz(func(t *testing.T, text string) {
-		if got, err := parseTask(text); err == nil && got.time < 0 {
-			t.Errorf("%q: %+v", text, got)
-		}
-	})
-}
-
 func FuzzParseMachine(f *testing.F) {
 	f.Add("MemTotal:       16384000 kB\n", "model name\t: AMD EPYC\nflags\t\t: fpu hypervisor\n")
 	f.Fuzz(func(t *testing.T, memory, cpus string) {
@@ -320,21 +285,31 @@ func FuzzParseQueues(f *testing.F) {
 
 // TestGuestOf: QEMU says in its command line which guest it runs.
 func TestGuestOf(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "cmdline")
+	r := Reader{Root: t.TempDir()}
+	writeFiles(t, r, map[string]string{"proc/77/cmdline": ""})
+	proc, err := r.openProc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	qemu, err := proc.Proc(77)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string]string{
 		"qemu-system-x86_64\x00-name\x00guest=db1,debug-threads=on\x00-S\x00": "db1",
 		"qemu-system-x86_64\x00-name\x00db2\x00":                              "db2",
 		"qemu-system-x86_64\x00-name":                                         "",
 		"qemu-system-x86_64\x00-m\x001G\x00":                                  "",
 	} {
-		if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := guestOf(file); got != want {
+		writeFiles(t, r, map[string]string{"proc/77/cmdline": line})
+		if got := guestOf(qemu); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
-	if got := guestOf(file + "gone"); got != "" {
+	if err := os.Remove(r.pathOf("proc/77/cmdline")); err != nil {
+		t.Fatal(err)
+	}
+	if got := guestOf(qemu); got != "" {
 		t.Errorf("of one that has ended: %q", got)
 	}
 }

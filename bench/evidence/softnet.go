@@ -1,37 +1,29 @@
 package evidence
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
-// parseSoftnet sums /proc/net/softnet_stat: a line for each processor, with processed,
-// dropped and time_squeeze as its first three hexadecimal columns of 32 bits
+// readSoftnet reads /proc/net/softnet_stat, a line for each processor
 // (net/core/net-procfs.c, softnet_seq_show).
-func parseSoftnet(text string) ([]bench.Softnet, error) {
-	var lines []bench.Softnet
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
-			return nil, fmt.Errorf("read /proc/net/softnet_stat: %q has fewer than three columns", line)
-		}
-		var s bench.Softnet
-		for i, to := range []*uint64{&s.Processed, &s.Dropped, &s.Squeezed} {
-			n, err := strconv.ParseUint(fields[i], 16, 32)
-			if err != nil {
-				return nil, fmt.Errorf("read /proc/net/softnet_stat: column %d: %w", i+1, err)
-			}
-			*to = n
-		}
-		lines = append(lines, s)
+func readSoftnet(proc procfs.FS) ([]bench.Softnet, error) {
+	lines, err := proc.NetSoftnetStat()
+	if err != nil {
+		return nil, err
 	}
-	if lines == nil {
-		return nil, fmt.Errorf("read /proc/net/softnet_stat: it is empty")
+	if len(lines) == 0 {
+		return nil, errors.New("read /proc/net/softnet_stat: it is empty")
 	}
-	return lines, nil
+	var all []bench.Softnet
+	for _, l := range lines {
+		all = append(all, bench.Softnet{Processed: uint64(l.Processed), Dropped: uint64(l.Dropped), Squeezed: uint64(l.TimeSqueezed)})
+	}
+	return all, nil
 }
 
 // softnetRisen sums by how much all processors' counters rose. They have 32 bits and wrap

@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
@@ -38,41 +38,30 @@ const vhost = "vhost-"
 type process struct {
 	task
 	taskTime
-	file   string // its stat
+	proc   procfs.Proc
 	parent uint64
 	kernel bool // a thread of the kernel
 }
 
-// parseTask reads /proc/PID/stat (proc_pid_stat(5)): comm, ppid, flags, utime, stime and
-// starttime. A process's times are those of all its threads.
-func parseTask(text string) (process, error) {
-	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')') // comm may have both
-	if open < 0 || end < open {
-		return process{}, fmt.Errorf("read a task's stat: no name in %q", text)
+// readTask reads a task's stat (proc_pid_stat(5)). A process's times are those of all its threads.
+// gone is set if the task has ended meanwhile.
+func readTask(t procfs.Proc) (p process, gone bool, err error) {
+	s, err := t.Stat()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return process{}, true, nil
 	}
-	id, err := strconv.ParseUint(strings.TrimSpace(text[:open]), 10, 32)
 	if err != nil {
-		return process{}, fmt.Errorf("read a task's stat: its number: %w", err)
-	}
-	fields := strings.Fields(text[end+1:]) // from field 3 on
-	if len(fields) < 20 {
-		return process{}, fmt.Errorf("read task %d's stat: %d fields after the name, and not 20", id, len(fields))
-	}
-	var v [5]uint64
-	for i, field := range []int{14, 15, 22, 4, 9} {
-		if v[i], err = strconv.ParseUint(fields[field-3], 10, 56); err != nil {
-			return process{}, fmt.Errorf("read task %d's stat: field %d: %w", id, field, err)
-		}
+		return process{}, false, fmt.Errorf("read task %d's stat: %w", t.PID, err)
 	}
 	const most = 1 << 39 // ticks: 174 years, and below an overflow of time.Duration
-	if v[0] > most || v[1] > most {
-		return process{}, fmt.Errorf("read task %d's stat: it has run for %d and %d ticks", id, v[0], v[1])
+	if s.UTime > most || s.STime > most {
+		return process{}, false, fmt.Errorf("read task %d's stat: it has run for %d and %d ticks", t.PID, s.UTime, s.STime)
 	}
 	const kernelThread = 0x00200000 // PF_KTHREAD (include/linux/sched.h)
 	return process{
-		task: task{id, v[2]}, taskTime: taskTime{name: text[open+1 : end], time: time.Duration(v[0]+v[1]) * bench.Tick},
-		parent: v[3], kernel: v[4]&kernelThread != 0,
-	}, nil
+		task: task{uint64(t.PID), s.Starttime}, taskTime: taskTime{name: s.Comm, time: time.Duration(s.UTime+s.STime) * bench.Tick},
+		proc: t, parent: uint64(s.PPID), kernel: s.Flags&kernelThread != 0,
+	}, false, nil
 }
 
 // listTasks lists all tasks: those that take part, and the others. A name alone makes no task take
@@ -82,21 +71,14 @@ func parseTask(text string) (process, error) {
 //   - QEMU of the guests named, with its vhost threads.
 //
 // Tasks that end meanwhile are left out.
-func (r Reader) listTasks(guests []string) (map[task]taskTime, error) {
-	files, err := filepath.Glob(r.pathOf("proc/[0-9]*/stat"))
+func (r Reader) listTasks(proc procfs.FS, guests []string) (map[task]taskTime, error) {
+	tasks, err := proc.AllProcs()
 	if err != nil {
 		return nil, err
 	}
-	var all []process
-	for _, file := range files {
-		p, err := readTask(file)
-		if isGone(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, p)
+	all, err := readTasks(tasks)
+	if err != nil {
+		return nil, err
 	}
 	own := startedBy(all, uint64(os.Getpid()))
 	found, served := map[task]taskTime{}, []string{} // the names of the guests' vhost threads
@@ -105,14 +87,14 @@ func (r Reader) listTasks(guests []string) (map[task]taskTime, error) {
 		case own[p.id]:
 			p.markOwn()
 		case isQEMU:
-			guest := guestOf(filepath.Join(filepath.Dir(p.file), "cmdline"))
+			guest := guestOf(p.proc)
 			p.other = guest == "" || !slices.Contains(guests, guest)
 			if guest != "" {
 				p.name += " of " + guest
 			}
 			if !p.other {
 				served = append(served, fmt.Sprint(vhost, p.id))
-				if err := addThreads(found, p); err != nil {
+				if err := addThreads(found, proc, p); err != nil {
 					return nil, err
 				}
 				continue
@@ -159,19 +141,16 @@ func carriesTraffic(name string) bool {
 }
 
 // addThreads adds QEMU's threads: since Linux 6.4 vhost's are among them, and keep their own names.
-func addThreads(found map[task]taskTime, whole process) error {
-	all, err := filepath.Glob(filepath.Join(filepath.Dir(whole.file), "task", "[0-9]*", "stat"))
+func addThreads(found map[task]taskTime, proc procfs.FS, whole process) error {
+	tasks, err := proc.AllThreads(whole.proc.PID)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has ended
+		return err
+	}
+	threads, err := readTasks(tasks)
 	if err != nil {
 		return err
 	}
-	for _, file := range all {
-		t, err := readTask(file)
-		if isGone(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
+	for _, t := range threads {
 		if t.task != whole.task && strings.HasPrefix(t.name, vhost) {
 			found[t.task] = t.taskTime
 			whole.time -= t.time
@@ -181,32 +160,33 @@ func addThreads(found map[task]taskTime, whole process) error {
 	return nil
 }
 
-func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+// readTasks reads the tasks that have not ended.
+func readTasks(tasks procfs.Procs) (all []process, err error) {
+	for _, t := range tasks {
+		p, gone, err := readTask(t)
+		if err != nil {
+			return nil, err
+		}
+		if !gone {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
 
 // guestOf reads from QEMU's command line which guest it runs: -name guest=db1,debug-threads=on,
 // as libvirt writes it, or -name db1 (qemu(1)). Without a name it is empty.
-func guestOf(file string) string {
-	text, err := os.ReadFile(file)
+func guestOf(qemu procfs.Proc) string {
+	words, err := qemu.CmdLine()
 	if err != nil { // it has ended, or is not readable
 		return ""
 	}
-	words := strings.Split(string(text), "\x00")
 	i := slices.Index(words, "-name")
 	if i < 0 || i+1 == len(words) {
 		return ""
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(words[i+1], "guest="), ",")
 	return name
-}
-
-func readTask(file string) (process, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return process{}, err
-	}
-	p, err := parseTask(string(text))
-	p.file = file
-	return p, err
 }
 
 // ran has seconds by the names of tasks.

@@ -3,6 +3,7 @@ package evidence
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestListTasks(t *testing.T) {
 	own := os.Getpid()
 	files, want := map[string]string{}, map[task]taskTime{}
 	stat := func(id, parent int, name string, flags, ticks int) string {
-		return fmt.Sprintf("%d (%s) S %d 1 1 0 -1 %d 0 0 0 0 %d %d 0 0 20 0 1 0 %d 0 0\n", id, name, parent, flags, ticks-1, 1, 10*id)
+		return fmt.Sprintf("%d (%s) S %d 1 1 0 -1 %d 0 0 0 0 %d %d 0 0 20 0 1 0 %d"+strings.Repeat(" 0", 30)+"\n", id, name, parent, flags, ticks-1, 1, 10*id)
 	}
 	for _, c := range []struct {
 		id, parent int
@@ -56,7 +57,11 @@ func TestListTasks(t *testing.T) {
 	want[task{900000000, 9000000000}] = taskTime{name: "qemu-system-x86 of db1", time: 800 * time.Millisecond}
 	want[task{900000001, 9000000010}] = taskTime{name: "vhost-900000000", time: 200 * time.Millisecond}
 	writeFiles(t, r, files)
-	got, err := r.listTasks([]string{"db1"})
+	proc, err := r.openProc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.listTasks(proc, []string{"db1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +70,7 @@ func TestListTasks(t *testing.T) {
 	}
 	for _, file := range []string{"proc/900000000/task/900000002/stat", "proc/900000010/stat"} {
 		writeFiles(t, r, map[string]string{file: "no task\n"})
-		if _, err := r.listTasks([]string{"db1"}); err == nil {
+		if _, err := r.listTasks(proc, []string{"db1"}); err == nil {
 			t.Errorf("%s is read as a task", file)
 		}
 	}
