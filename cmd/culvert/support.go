@@ -31,9 +31,9 @@ func newSupportCommand(n *node) *cobra.Command {
 doctor's findings, host.yaml, versions, culvertd's log and the kernel's messages
 about the PFs. The first file of the archive, README.txt, lists what is in it.
 
-The archive has no packets, no kubeconfig and no environment. Tokens, passwords and
-private keys are replaced. It has names and addresses of hosts, pods and guests:
-read it before you pass it on.
+The archive has no packets, no kubeconfig and no environment. Tokens, passwords
+and private keys are replaced. It has names and addresses of hosts, pods and
+guests: read it before you pass it on.
 
 Nothing is changed on the host. Without culvertd, and as another user than root,
 the archive has less, and says so.`,
