@@ -61,9 +61,14 @@ func (p *place) readCluster(ctx context.Context) (api.ClusterStatus, error) {
 	if err != nil {
 		return api.ClusterStatus{}, err
 	}
+	return assembleCluster(c.Name, o), nil
+}
+
+// assembleCluster makes the status of a cluster from its objects.
+func assembleCluster(name string, o clusterview.Objects) api.ClusterStatus {
 	return status.AssembleCluster(status.Cluster{
-		Name: c.Name, Now: time.Now(), States: o.States, Policies: o.Policies, Pools: o.Pools, Daemons: o.Daemons,
-	}), nil
+		Name: name, Now: time.Now(), States: o.States, Policies: o.Policies, Pools: o.Pools, Daemons: o.Daemons,
+	})
 }
 
 // openCluster returns a client for the cluster that the kubeconfig names.

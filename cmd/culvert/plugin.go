@@ -45,7 +45,8 @@ the rest, such as the settings of a VF.`,
 		Example: `  culvert status                       # all nodes, and what is wrong
   culvert status --node worker01
   culvert vf list --owner default/a    # what a pod has
-  culvert pool list`,
+  culvert pool list
+  culvert why pod/db-0                 # what a pod waits for`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl culvert"},
 		Version:           version,
 		SilenceUsage:      true,
@@ -55,7 +56,7 @@ the rest, such as the settings of a VF.`,
 	root.CompletionOptions.DisableDefaultCmd = true // kubectl has the completion
 	p := &place{wanted: true}
 	p.addFlags(root)
-	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newVersionCommand())
+	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newWhyCommand(p), newVersionCommand())
 	renameHelp(root)
 	cli.Explain(root)
 	return root
@@ -64,7 +65,7 @@ the rest, such as the settings of a VF.`,
 // renameHelp replaces the names of commands in the help of a command and of those below it by
 // kubectl's.
 func renameHelp(cmd *cobra.Command) {
-	names := strings.NewReplacer("  culvert status --cluster\n", "", "  culvert ", "  kubectl culvert ", "culvert vf ", "kubectl culvert vf ", "culvert status", "kubectl culvert status")
+	names := strings.NewReplacer("  culvert status --cluster\n", "", "  culvert ", "  kubectl culvert ", "culvert vf ", "kubectl culvert vf ", "culvert status", "kubectl culvert status", "culvert why", "kubectl culvert why")
 	cmd.Long, cmd.Example = names.Replace(cmd.Long), names.Replace(cmd.Example)
 	for _, c := range cmd.Commands() {
 		renameHelp(c)

@@ -46,6 +46,12 @@ func apiServer(t *testing.T, pods string) (kubeconfig string) {
 	answer("/apis/culvert.dev/v1alpha1/nodepolicies", `{"metadata": {"name": "intel"}, "spec": {"priority": 10}, "status": {"nodes": 2, "appliedNodes": 2}}`)
 	answer("/apis/culvert.dev/v1alpha1/addresspools", `{"metadata": {"name": "sriov"}, "spec": {"network": "sriov", "blocks": [{"node": "worker02"}]}, "status": {"addresses": 253, "granted": 32}}`)
 	answer("/api/v1/pods", pods)
+	mux.HandleFunc("/api/v1/namespaces/default/pods/d", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"metadata": {"namespace": "default", "name": "d", "uid": "u1"}, "spec": {"containers": [{"resources": {"requests": {"culvert.dev/a": "1"}}}]}, "status": {"phase": "Pending"}}`)
+	})
+	answer("/api/v1/namespaces/default/pods", `{"metadata": {"name": "d"}}`)
+	answer("/api/v1/namespaces/default/events", "")
+	answer("/api/v1/nodes", `{"metadata": {"name": "worker01"}}`)
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "config")
@@ -105,6 +111,10 @@ func TestPlugin(t *testing.T) {
 		"vf show default/nobody",
 		"pool list",
 		"pool list -o wide --node worker02",
+		"why pod/d",
+		"why pod e -o json",
+		"why d -n other",
+		"why guest/db1",
 		"events",
 		"vf show --help",
 	} {

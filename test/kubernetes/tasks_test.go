@@ -120,7 +120,7 @@ func findWhyPodWaits(t *testing.T, r *reader) {
 		return fmt.Errorf("none yet")
 	})
 	said := r.follow(t, "docs/troubleshooting.md", "A pod of a VF network does not start", []string{"NAME", waits})
-	if !strings.Contains(said, "Insufficient culvert.dev/fast") {
+	if !strings.Contains(said, "no node has a VF of culvert.dev/fast free") || !strings.Contains(said, "Insufficient culvert.dev/fast") {
 		t.Errorf("the page's commands do not show why pod %s waits:\n%s", waits, said)
 	}
 	r.run(t, "kubectl scale deployment/server --replicas=1")

@@ -38,6 +38,7 @@ func metricsReference() ([]byte, error) {
 	n := metrics.NewNode(func(context.Context) (api.NodeStatus, error) {
 		return api.NodeStatus{
 			PFs: []api.PF{{PF: vf.PF{Name: "pf", MTU: 1500}}}, Pools: []api.Pool{{Name: "pool"}}, Services: &api.ServiceBalancing{Mechanism: "eBPF"},
+			VFs: []api.VF{{Name: "pf#0", PF: "pf", Pool: "pool", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Network: "default/net", Traffic: &vf.Traffic{}}},
 		}, nil
 	})
 	for _, operation := range []string{hold.OperationAttach, hold.OperationDetach} {
@@ -47,6 +48,11 @@ func metricsReference() ([]byte, error) {
 	n.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusOK {
 		return nil, fmt.Errorf("metrics: status %d: %s", answer.Code, answer.Body)
+	}
+	for _, name := range metrics.Names() {
+		if !strings.Contains(answer.Body.String(), "# HELP "+name+" ") {
+			return nil, fmt.Errorf("metric %s is in no scrape of the node that this reference shows: add its cause to that node", name)
+		}
 	}
 	var out bytes.Buffer
 	out.WriteString(metricsIntro)

@@ -25,7 +25,9 @@ import (
 type Cluster struct {
 	// Name is the name in the kubeconfig.
 	Name string
-	rest rest.Interface
+	// Namespace is the one that the kubeconfig's context names, or default.
+	Namespace string
+	rest      rest.Interface
 }
 
 // Open reads a kubeconfig: the named file, or else those that kubectl would read, or else a pod's
@@ -42,6 +44,9 @@ func Open(file, kubeContext, userAgent string) (*Cluster, error) {
 		return nil, err
 	}
 	c.Name = clusterName(loader, kubeContext, config.Host)
+	if c.Namespace, _, err = loader.Namespace(); err != nil {
+		return nil, fmt.Errorf("read the namespace of kubeconfig's context: %w", err)
+	}
 	return c, nil
 }
 

@@ -6,6 +6,7 @@ package metrics
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -126,6 +127,22 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{readyDesc, vfsDesc, poolDesc, servicesDesc, backendsDesc, carrierDesc, lossesDesc, flappingDesc, pcieDesc, timeoutsDesc, faultyDesc, darkDesc, problemsDesc} {
 		out <- d
 	}
+}
+
+// Names returns the names of the metrics that come from a node's status. tools/refdoc checks that the
+// reference has all of them.
+func Names() []string {
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		collector{}.Describe(descs)
+	}()
+	fqName := regexp.MustCompile(`fqName: "([^"]*)"`) // Desc does not give its name otherwise
+	var names []string
+	for d := range descs {
+		names = append(names, fqName.FindStringSubmatch(d.String())[1])
+	}
+	return names
 }
 
 // Collect is prometheus.Collector.

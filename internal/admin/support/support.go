@@ -1,0 +1,146 @@
+// Package support packs what somebody else needs to find a fault on a host: parts that can be read
+// go in, and one archive comes out, whose first file lists what is in it. The CLI names the parts
+// (culvert support). Secrets are taken out of the texts, and what cannot be read is listed, too.
+package support
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/screen"
+)
+
+// Part is one file of the archive.
+type Part struct {
+	Name string
+	// About says in one line what the file has.
+	About string
+	Read  func(context.Context) ([]byte, error)
+}
+
+// Bounds of one part: how long reading it may take, and how many bytes of it are kept. The end of
+// a longer text is kept, since logs end with the newest line.
+const (
+	readBound = time.Minute
+	mostBytes = 4 << 20
+)
+
+// Packed describes a file of the archive, or says why it is not in it.
+type Packed struct {
+	Name    string `json:"name"`
+	About   string `json:"about"`
+	Bytes   int    `json:"bytes"`
+	Secrets int    `json:"secrets,omitempty"` // texts that were taken out
+	Cut     int    `json:"cut,omitempty"`     // bytes at the beginning that were left out
+	Error   string `json:"error,omitempty"`
+}
+
+// Pack reads the parts, one after the other, and writes the archive, a tar file compressed by gzip, in
+// a folder of that name. It calls done after each part. A part that cannot be read is listed with the
+// reason. Errors are those of out, and the end of ctx.
+func Pack(ctx context.Context, out io.Writer, folder string, now time.Time, parts []Part, done func(Packed)) error {
+	var list []Packed
+	contents := map[string][]byte{}
+	for _, p := range parts {
+		content, packed := readPart(ctx, p)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		contents[p.Name], list = content, append(list, packed)
+		done(packed)
+	}
+	zip := gzip.NewWriter(out)
+	archive := tar.NewWriter(zip)
+	write := func(name string, content []byte) error {
+		if err := archive.WriteHeader(&tar.Header{Name: folder + "/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: now}); err != nil {
+			return err
+		}
+		_, err := archive.Write(content)
+		return err
+	}
+	err := write("README.txt", describe(folder, now, list))
+	for _, p := range list {
+		if err == nil && p.Error == "" {
+			err = write(p.Name, contents[p.Name])
+		}
+	}
+	return errors.Join(err, archive.Close(), zip.Close())
+}
+
+// readPart reads a part within its bounds and takes the secrets out.
+func readPart(ctx context.Context, p Part) ([]byte, Packed) {
+	packed := Packed{Name: p.Name, About: p.About}
+	ctx, cancel := context.WithTimeout(ctx, readBound)
+	defer cancel()
+	content, err := p.Read(ctx)
+	if err != nil {
+		packed.Error = excerpt.Error(err)
+		return nil, packed
+	}
+	if more := len(content) - mostBytes; more > 0 {
+		content, packed.Cut = content[more:], more
+	}
+	content, packed.Secrets = redact(content)
+	packed.Bytes = len(content)
+	return content, packed
+}
+
+// removed stands in the archive for a secret.
+const removed = "(removed)"
+
+// secrets match the texts that grant access: private keys, and the values of keys and headers that
+// are named for them. The first group stays.
+var secrets = []*regexp.Regexp{
+	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
+	regexp.MustCompile(`(?i)((?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}`),
+	regexp.MustCompile(`(?i)((?:token|password|passwd|client-key-data|secret|api-?key)"?\s*[:=]\s*"?)[^\s",}]+`),
+	regexp.MustCompile(`([a-z]+://[^\s/:@]+:)[^\s/@]+@`),
+}
+
+// redact replaces secrets, and counts them.
+func redact(content []byte) (out []byte, n int) {
+	for _, s := range secrets {
+		n += len(s.FindAllIndex(content, -1))
+		content = s.ReplaceAll(content, []byte("${1}"+removed))
+	}
+	return content, n
+}
+
+// describe is the text of README.txt.
+func describe(folder string, now time.Time, list []Packed) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s, made by culvert support at %s.\n\n", folder, now.UTC().Format(time.RFC3339))
+	b.WriteString("It has no packets, no kubeconfig and no environment. Texts that grant access are replaced by " + removed + ".\nIt does have names of hosts, pods and guests, and MAC and IP addresses: read it before you pass it on.\n\n")
+	for _, p := range list {
+		b.WriteString(p.String() + "\n")
+	}
+	return b.Bytes()
+}
+
+// String describes the file in one line.
+func (p Packed) String() string {
+	if p.Error != "" {
+		return fmt.Sprintf("%-14s not here: %s", p.Name, p.Error)
+	}
+	var notes []string
+	if p.Secrets > 0 {
+		notes = append(notes, screen.Plural(p.Secrets, "text")+" removed")
+	}
+	if p.Cut > 0 {
+		notes = append(notes, fmt.Sprintf("the first %d bytes left out", p.Cut))
+	}
+	s := fmt.Sprintf("%-14s %8d bytes  %s", p.Name, p.Bytes, p.About)
+	if len(notes) > 0 {
+		s += " (" + strings.Join(notes, ", ") + ")"
+	}
+	return s
+}
