@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// helm uninstall ends in a cluster without a node, where the Job that gives Services back never runs,
+// helm install prints its notes, and helm uninstall ends, in a cluster without a node, where the Job that gives Services back never runs,
 // nor would its image be there. It names the Job, and keeps the release. With --no-hooks it removes
 // everything but what the page lists, and the page's command removes that.
 func TestUninstallWithoutANode(t *testing.T) {
@@ -22,6 +22,7 @@ func TestUninstallWithoutANode(t *testing.T) {
 	s.RunControllers("job-controller")
 	kubeconfig := s.AdminKubeconfig()
 	apiserver.Eventually(t, "namespace kube-system", func() error { return s.Do(http.MethodGet, "/api/v1/namespaces/kube-system", "", nil) })
+	requireNotes(t, kubeconfig)
 	run := func(args ...string) (string, error) {
 		return helm(t, kubeconfig, append(args, "--namespace", "culvert-system")...)
 	}
@@ -38,6 +39,7 @@ func TestUninstallWithoutANode(t *testing.T) {
 	if out, err := run("list", "--all", "--short"); err != nil || strings.TrimSpace(out) != "culvert" {
 		t.Errorf("the release is gone, and with it the rights to give Services back: %q, %v", out, err)
 	}
+	requireWayBack(t, kubeconfig, run)
 	out, err := run("uninstall", "culvert", "--no-hooks")
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +56,22 @@ func TestUninstallWithoutANode(t *testing.T) {
 	kubectl(t, kubeconfig, "-n", "culvert-system", "delete", "job,role,rolebinding", "culvert-release-services", "--ignore-not-found")
 	if all := listOwn(t, kubeconfig); len(all) > 0 {
 		t.Errorf("left after the page's command: %v", all)
+	}
+}
+
+// requireWayBack checks that a person who keeps Culvert after all gets the controllers back by a
+// roll-back, since Helm upgrades no release of which an uninstallation failed.
+func requireWayBack(t *testing.T, kubeconfig string, run func(...string) (string, error)) {
+	t.Helper()
+	kubectl(t, kubeconfig, "-n", "culvert-system", "scale", "deployment/culvert-controller", "--replicas=0") // as the Job does first
+	if _, err := run("upgrade", "culvert", chart); err == nil || !strings.Contains(err.Error(), "has no deployed releases") {
+		t.Errorf("an upgrade: %v", err)
+	}
+	if _, err := run("rollback", "culvert", "1"); err != nil {
+		t.Error(err)
+	}
+	if replicas := kubectl(t, kubeconfig, "-n", "culvert-system", "get", "deployment/culvert-controller", "-o", "jsonpath={.spec.replicas}"); replicas != "2" {
+		t.Errorf("%s controllers after the roll-back", replicas)
 	}
 }
 

@@ -161,7 +161,7 @@ func TestUpgradeFromTheFirstChart(t *testing.T) {
 		given := "controller.drainNodes=3,image.name=registry.example.org/culvert:v1" + from.decided
 		run("install", "culvert", old, "--create-namespace", "--set", given)
 		before := run("get", "manifest", "culvert")
-		want := run("template", "culvert", chart, "--set", given+",controller.releaseServices=false,node.extraArgs={--debug}")
+		want := run("template", "culvert", chart, "--kube-version", "1.30.0", "--set", given+",controller.releaseServices=false,node.extraArgs={--debug}")
 		run("upgrade", "culvert", chart, "--reset-then-reuse-values", "--set", "node.extraArgs={--debug}")
 		if diff := cmp.Diff(decode(t, want), decode(t, run("get", "manifest", "culvert"))); diff != "" {
 			t.Errorf("from %s (-want +got):\n%s", from.commit, diff)

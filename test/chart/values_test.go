@@ -209,13 +209,14 @@ func TestDefaultsOfPods(t *testing.T) {
 	}
 }
 
-// helm install prints the next three commands, and names the image.
-func TestNotes(t *testing.T) {
+// requireNotes checks that helm install prints the next three commands, and names the image.
+func requireNotes(t *testing.T, kubeconfig string) {
+	t.Helper()
 	for args, want := range map[string]string{
 		"createNamespace=false": "kubectl label namespace elsewhere pod-security.kubernetes.io/enforce=privileged --overwrite\n",
 		"createNamespace=true":  "The namespace admits culvertd's pods already.\n",
 	} {
-		out, err := helm(t, "", "install", "culvert", chart, "--dry-run=client", "--namespace", "elsewhere", "--set", args+",image.name=registry.example.org/culvert:v9,node.nodeSelector.sriov=yes")
+		out, err := helm(t, kubeconfig, "install", "culvert", chart, "--dry-run=client", "--namespace", "elsewhere", "--set", args+",image.name=registry.example.org/culvert:v9,node.nodeSelector.sriov=yes")
 		if err != nil {
 			t.Fatal(err)
 		}
