@@ -24,7 +24,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		{"node.metrics.adress=:9810", "adress"},
 		{"node.resources.limit.memory=1Gi", "limit"},
 		{"node.tolerations[0].efect=NoExecute", "efect"},
-		{"node.affinity.node={}", "node"},
+		{"node.affinity.node={}", "node.affinity: Additional property node"},
 		{"imagePullSecrets[0].nam=registry", "nam"},
 		{"controller.replica=3", "replica"},
 		{"controller.metrics.enable=false", "enable"},
@@ -51,8 +51,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		{"networkPolicies.enabled=1", "networkPolicies.enabled"},
 		{"controller.metrics.enabled=off", "controller.metrics.enabled"},
 		{"controller.replicas=two", "controller.replicas"},
-		{"image=registry.example.org/culvert:v1", "image"},
-		{"node=all", "node"},
+		{"image=registry.example.org/culvert:v1", "- image: "},
+		{"node=all", "- node: "},
 		{"node.ipamTypes=calico-ipam", "node.ipamTypes"},
 		{"node.extraArgs=--debug", "node.extraArgs"},
 		{"node.nodeSelector.sriov=true", "node.nodeSelector.sriov"},
@@ -170,7 +170,7 @@ controller:
 		"cores of the controller":     {"2", controller.Containers[0].Resources.Limits.Cpu().String()},
 		"last flag of culvertd":       {"--node-name=x", lastOf(node.Containers[0].Args)},
 		"last flag of the controller": {"--leader-elect=false", lastOf(controller.Containers[0].Args)},
-		"time of the Job's command":   {"--timeout=170s", lastOf(release.Containers[0].Args)},
+		"time of the Job's command":   {"--timeout=135s", lastOf(release.Containers[0].Args)},
 		"time of the Job":             {int64(180), *w.release.Spec.ActiveDeadlineSeconds},
 	} {
 		if diff := cmp.Diff(one.want, one.got); diff != "" {
