@@ -144,7 +144,7 @@ func nullify(values map[string]any, bySection bool) map[string]any {
 // command on a real API server: it keeps the values that a person gave, and all others are the new
 // chart's. helm rollback goes back. Without the flag, --reuse-values gives the same.
 func TestUpgradeFromTheFirstChart(t *testing.T) {
-	s := apiserver.New(t)
+	s := apiserver.New(t, "--allow-privileged") // the first culvertd was privileged
 	kubeconfig := s.AdminKubeconfig()
 	for _, from := range []struct {
 		commit, decided string
