@@ -85,3 +85,28 @@ func TestChartRulesAndValuesAgree(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// Each template that reads values fills in the absent ones first: Helm renders templates in any order.
+func TestTemplatesFillValues(t *testing.T) {
+	templates, err := filepath.Glob("../../dist/kubernetes/chart/templates/[^_]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading := 0
+	for _, name := range templates {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, rest, _ := strings.Cut(string(text), "{{- include \"culvert.fillValues\" . -}}\n")
+		if strings.Contains(first, ".Values") {
+			t.Errorf("%s reads values before it calls culvert.fillValues", filepath.Base(name))
+		}
+		if strings.Contains(rest, ".Values") {
+			reading++
+		}
+	}
+	if reading < 7 {
+		t.Errorf("only %d templates read values", reading)
+	}
+}
