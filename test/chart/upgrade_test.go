@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/test/apiserver"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // writeFile writes a file into a folder of its own, and returns its path.
@@ -142,40 +143,46 @@ func nullify(values map[string]any, bySection bool) map[string]any {
 
 // An upgrade from the first chart that this repository had, and from a later one, by the documented
 // command on a real API server: it keeps the values that a person gave, and all others are the new
-// chart's. helm rollback goes back. Without the flag, --reuse-values gives the same.
+// chart's. helm rollback goes back. An upgrade with --reuse-values turns nothing off, either.
 func TestUpgradeFromTheFirstChart(t *testing.T) {
 	s := apiserver.New(t, "--allow-privileged") // the first culvertd was privileged
 	kubeconfig := s.AdminKubeconfig()
-	for _, from := range []struct {
-		commit, decided string
-	}{{"0ef8926d", ""}, {"ba8c494a", ",node.namespaceIsolation=false"}} {
-		old := checkOut(t, from.commit)
-		run := func(args ...string) string {
-			t.Helper()
-			out, err := helm(t, kubeconfig, append(args, "--namespace", "culvert-system")...)
-			if err != nil {
-				t.Fatalf("from %s: %v", from.commit, err)
-			}
-			return out
+	t.Run("first", func(t *testing.T) { upgradeFrom(t, kubeconfig, "0ef8926d", "") })
+	t.Run("later", func(t *testing.T) {
+		soak.Only(t, "five commands of Helm more")
+		upgradeFrom(t, kubeconfig, "ba8c494a", ",node.namespaceIsolation=false")
+	})
+}
+
+// upgradeFrom installs the chart of a commit, upgrades it and goes back. decided has the values for
+// which the upgrade asks a person.
+func upgradeFrom(t *testing.T, kubeconfig, commit, decided string) {
+	old := checkOut(t, commit)
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := helm(t, kubeconfig, append(args, "--namespace", "culvert-system")...)
+		if err != nil {
+			t.Fatal(err)
 		}
-		given := "controller.drainNodes=3,image.name=registry.example.org/culvert:v1" + from.decided
-		run("install", "culvert", old, "--create-namespace", "--set", given)
-		before := run("get", "manifest", "culvert")
-		want := run("template", "culvert", chart, "--kube-version", "1.30.0", "--set", given+",controller.releaseServices=false,node.extraArgs={--debug}")
-		run("upgrade", "culvert", chart, "--reset-then-reuse-values", "--set", "node.extraArgs={--debug}")
-		if diff := cmp.Diff(decode(t, want), decode(t, run("get", "manifest", "culvert"))); diff != "" {
-			t.Errorf("from %s (-want +got):\n%s", from.commit, diff)
-		}
-		run("rollback", "culvert", "1")
-		if diff := cmp.Diff(before, run("get", "manifest", "culvert")); diff != "" {
-			t.Errorf("back to %s (-want +got):\n%s", from.commit, diff)
-		}
-		run("upgrade", "culvert", chart, "--reuse-values", "--set", "node.extraArgs={--debug}")
-		if got := run("get", "manifest", "culvert"); !strings.Contains(got, "--drain-nodes=3\n") || !strings.Contains(got, "--pod-networks=auto\n") || !strings.Contains(got, "kind: NetworkPolicy\n") {
-			t.Errorf("from %s with --reuse-values:\n%s", from.commit, got)
-		}
-		run("uninstall", "culvert", "--no-hooks")
+		return out
 	}
+	given := "controller.drainNodes=3,image.name=registry.example.org/culvert:v1" + decided
+	run("install", "culvert", old, "--create-namespace", "--set", given)
+	before := run("get", "manifest", "culvert")
+	want := run("template", "culvert", chart, "--kube-version", "1.30.0", "--set", given+",controller.releaseServices=false,node.extraArgs={--debug}")
+	run("upgrade", "culvert", chart, "--reset-then-reuse-values", "--set", "node.extraArgs={--debug}")
+	if diff := cmp.Diff(decode(t, want), decode(t, run("get", "manifest", "culvert"))); diff != "" {
+		t.Errorf("upgraded (-want +got):\n%s", diff)
+	}
+	run("rollback", "culvert", "1")
+	if diff := cmp.Diff(before, run("get", "manifest", "culvert")); diff != "" {
+		t.Errorf("rolled back (-want +got):\n%s", diff)
+	}
+	run("upgrade", "culvert", chart, "--reuse-values", "--set", "node.extraArgs={--debug}")
+	if got := run("get", "manifest", "culvert"); !strings.Contains(got, "--drain-nodes=3\n") || !strings.Contains(got, "--pod-networks=auto\n") || !strings.Contains(got, "kind: NetworkPolicy\n") {
+		t.Errorf("with --reuse-values:\n%s", got)
+	}
+	run("uninstall", "culvert", "--no-hooks")
 }
 
 // checkOut writes the chart of a commit into a folder.

@@ -17,10 +17,10 @@ const chartIntro = `# The values of the chart
 ` + "`--values FILE`" + ` many. The manifest ` + "`dist/kubernetes/culvert.yaml`" + ` has the defaults of this page.
 
 - Helm refuses names and values that the chart does not know, by its ` + "`values.schema.json`" + `.
-- A value that is absent or ` + "`null`" + ` has its default. So ` + "`null`" + ` takes out a part of a value, such as
-  ` + "`node.resources.limits`" + `, and no whole value.
-- Your labels in a nodeSelector and your resources are added to those of the default. A list of yours
-  replaces the default.
+- A value that is absent or ` + "`null`" + ` has its default. So ` + "`null`" + ` takes out a part of a value,
+  such as ` + "`node.resources.limits`" + `, and no whole value.
+- Your labels in a nodeSelector and your resources are added to those of the default. A list of
+  yours replaces the default.
 
 <!-- Written by tools/refdoc from dist/kubernetes/chart/values.yaml: change the comments there. -->
 `
