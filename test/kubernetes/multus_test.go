@@ -117,12 +117,12 @@ func TestI9PodsChooseTheirAddressesBesideMultus(t *testing.T) {
 	chooseAddresses(t, "worker1")
 }
 
-// helm upgrade keeps the installation. helm uninstall leaves the node as it was before: it has no
+// helm upgrade keeps the installation and its values. helm uninstall leaves the node as it was before: it has no
 // plugin and no configuration, and pods still get their default network. Services are as their
 // owners wrote them.
 func TestHelmUninstall(t *testing.T) {
 	need(t, besideMultus)
-	if err := helm(t.Context(), k8s, "upgrade", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--set", "controller.replicas=1"); err != nil {
+	if err := helm(t.Context(), k8s, "upgrade", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--reset-then-reuse-values"); err != nil {
 		t.Fatal(err)
 	}
 	if err := k8s.AwaitCulvert(t.Context()); err != nil {

@@ -15,8 +15,9 @@ import (
 // files has the manifests that name the image.
 var files = []string{"culvert.yaml", "release-services.yaml"}
 
-// image matches the line that names the image in a manifest and in the values of the chart.
-var image = regexp.MustCompile(`(?m)^( *(?:image|name): )localhost/culvert:\S+$`)
+// image matches the name of the image in a manifest and in the files of the chart. Their comments
+// say localhost/culvert:VERSION.
+var image = regexp.MustCompile(`localhost/culvert:v[0-9][-0-9A-Za-z.]*`)
 
 // Write copies the manifests of the folder from into the folder to, with the name of an image.
 func Write(from, to, name string) error {
@@ -35,10 +36,10 @@ func Write(from, to, name string) error {
 	return nil
 }
 
-// NameImage puts the name of an image into a manifest, or into the values of the chart.
+// NameImage puts the name of an image into a manifest, or into a file of the chart that names it.
 func NameImage(text []byte, name string) ([]byte, error) {
 	if !image.Match(text) {
-		return nil, errors.New("no line names an image localhost/culvert:VERSION")
+		return nil, errors.New("no text names an image localhost/culvert:VERSION")
 	}
-	return image.ReplaceAll(text, []byte("${1}"+name)), nil
+	return image.ReplaceAllLiteral(text, []byte(name)), nil
 }

@@ -3,8 +3,9 @@
 // in bench, and invariants.md from the comments of tests. It writes migrate.md from
 // the table of package migrate, and docs/compatibility.md from the cases of
 // test/compat. It writes api.md from the CRDs, which are made of the types in api/v1alpha1,
-// events.md from internal/reasons, metrics.md from internal/node/metrics, and chart.md from
-// the chart's values.yaml. Its own tests fail if a file is not current:
+// events.md from internal/reasons and metrics.md from internal/node/metrics. It writes chart.md,
+// and the README.md and values.schema.json of the chart, from the chart's values.yaml. Its own tests
+// fail if a file is not current:
 //
 //	tools/go run ./tools/refdoc
 package main
@@ -29,14 +30,14 @@ func writeReference(root string) error {
 		return err
 	}
 	for name, text := range all {
-		if err := os.WriteFile(filepath.Join(root, "docs", name), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, name), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// listReferences returns the content of the files below docs that refdoc writes.
+// listReferences returns the content of the files that refdoc writes, by their paths below root.
 func listReferences(root string) (map[string][]byte, error) {
 	host, err := hostReference(filepath.Join(root, "internal/node/desired"))
 	if err != nil {
@@ -70,17 +71,14 @@ func listReferences(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	chart, err := chartReference(filepath.Join(root, "dist/kubernetes/chart/values.yaml"))
-	if err != nil {
-		return nil, err
-	}
 	metrics, err := metricsReference()
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
-		"reference/api.md": api, "reference/events.md": events, "reference/chart.md": chart, "reference/metrics.md": metrics,
-		"reference/host.md": host, "reference/bench-result.md": result, "reference/invariants.md": invariants,
-		"reference/migrate.md": migrateReference(), "compatibility.md": compatibility,
-	}, nil
+	all := map[string][]byte{
+		"docs/reference/api.md": api, "docs/reference/events.md": events, "docs/reference/metrics.md": metrics,
+		"docs/reference/host.md": host, "docs/reference/bench-result.md": result, "docs/reference/invariants.md": invariants,
+		"docs/reference/migrate.md": migrateReference(), "docs/compatibility.md": compatibility,
+	}
+	return all, addChart(root, all)
 }

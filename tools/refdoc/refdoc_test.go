@@ -18,12 +18,12 @@ func TestReferenceIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range all {
-		got, err := os.ReadFile(filepath.Join(root, "docs", name))
+		got, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("docs/%s is not current; run tools/go run ./tools/refdoc (-want +got):\n%s", name, diff)
+			t.Errorf("%s is not current; run tools/go run ./tools/refdoc (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestUndocumentedIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := chartReference(filepath.Join(dir, "values.yaml")); err == nil || !strings.HasSuffix(err.Error(), "value b has no comment") {
+	if _, err := readChartValues(filepath.Join(dir, "values.yaml")); err == nil || !strings.HasSuffix(err.Error(), "value b has no comment") {
 		t.Error(err)
 	}
 	if _, err := eventsReference(dir); err == nil || !strings.HasPrefix(err.Error(), "reason Lost: ") {

@@ -302,7 +302,7 @@ func (r release) writeChart(context.Context) error {
 			return err
 		}
 		switch name {
-		case "values.yaml":
+		case "values.yaml", "files/values.yaml", "values.schema.json", "README.md":
 			body, err = manifests.NameImage(body, reference)
 		case "Chart.yaml":
 			body = regexp.MustCompile(`(?m)^version: .*$`).ReplaceAll(body, []byte("version: "+version))

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -219,8 +220,10 @@ func TestChart(t *testing.T) {
 	if text := chart["culvert/Chart.yaml"]; !strings.Contains(text, "\nversion: 0.2.0\nappVersion: v0.2.0\n") {
 		t.Error(text)
 	}
-	if text := chart["culvert/values.yaml"]; !strings.Contains(text, "\n  name: registry.example.org/culvert:v0.2.0@sha256:feed\n") {
-		t.Errorf("%.600s", text)
+	for file, names := range map[string]string{"values.yaml": "\n  name: %s\n", "files/values.yaml": "\n  name: %s\n", "values.schema.json": `"default": "%s"`, "README.md": "| `image.name` | `\"%s\"` |"} {
+		if text := chart["culvert/"+file]; !strings.Contains(text, fmt.Sprintf(names, "registry.example.org/culvert:v0.2.0@sha256:feed")) {
+			t.Errorf("%s: %.600s", file, text)
+		}
 	}
 	for _, name := range []string{"culvert/files/network-attachment-definitions.yaml", "culvert/templates/node.yaml"} {
 		if chart[name] == "" {

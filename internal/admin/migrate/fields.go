@@ -149,7 +149,7 @@ var configFields = []Field{
 	{Kind: KindPoolConfig, Path: "nodeSelector", Outcome: Nothing, Why: "it says for which nodes maxUnavailable counts, and Culvert has one number for all nodes", Example: object{"matchLabels": object{"rack": "7"}}},
 	{Kind: KindPoolConfig, Path: "ovsHardwareOffloadConfig", Outcome: Lost, Why: switchdev, Example: object{"name": "pool"}},
 	{Kind: KindPoolConfig, Path: "rdmaMode", Outcome: Lost, Why: "Culvert leaves the RDMA subsystem's mode alone: set it with rdma system set netns or a modprobe option", Example: "exclusive", Harmless: []string{"shared"}},
-	{Kind: KindOperator, Path: "configDaemonNodeSelector", Outcome: Setting, To: "node.selector", Why: "it says on which nodes culvertd runs", Example: object{"rack": "7"}},
+	{Kind: KindOperator, Path: "configDaemonNodeSelector", Outcome: Setting, To: "node.nodeSelector", Why: "it says on which nodes culvertd runs", Example: object{"rack": "7"}},
 	{Kind: KindOperator, Path: "disableDrain", Outcome: Setting, To: "controller.drainNodes", Why: "with 0 the controller evicts no pod: a change of the number of VFs waits until their owners are gone", Example: true},
 	{Kind: KindOperator, Path: "useCDI", Outcome: Lost, Why: "write cdi: true into the pools that need it", Example: true},
 	{Kind: KindOperator, Path: "enableOvsOffload", Outcome: Lost, Why: switchdev, Example: true},

@@ -249,7 +249,7 @@ metadata: {name: p}
 spec: {resourceName: r, numVfs: 4, nicSelector: {pfNames: [a]}, bridge: {ovs: {}}, eSwitchParams: {}, mtu: 0}
 `)
 	notes := fmt.Sprint(r.Notes)
-	if !strings.Contains(notes, "spec.configDaemonNodeSelector: set node.selector") || !strings.Contains(notes, "spec.bridge.ovs: no equivalent") || strings.Contains(notes, "eSwitchParams") {
+	if !strings.Contains(notes, "spec.configDaemonNodeSelector: set node.nodeSelector") || !strings.Contains(notes, "spec.bridge.ovs: no equivalent") || strings.Contains(notes, "eSwitchParams") {
 		t.Error(notes)
 	}
 }

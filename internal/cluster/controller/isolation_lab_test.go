@@ -111,15 +111,16 @@ func TestChartIsolatesNamespaces(t *testing.T) {
 }
 
 // A value that no longer exists fails, and names the two choices: an upgrade with --reuse-values has
-// the earlier chart's default auto.
+// the earlier chart's default auto. An absent value is the default.
 func TestChartRefusesOtherIsolation(t *testing.T) {
-	for _, value := range []string{"auto", "no", "null"} {
-		_, said := tryTemplate(t, "--set", "node.namespaceIsolation="+value)
-		for _, want := range []string{"node.namespaceIsolation is ", "set it to true (", "or to false ("} {
-			if !strings.Contains(said, want) {
-				t.Errorf("%s: %q is not in %q", value, want, said)
-			}
+	_, said := tryTemplate(t, "--set", "node.namespaceIsolation=auto")
+	for _, want := range []string{`node.namespaceIsolation is "auto": `, "set it to true (", "or to false ("} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not in %q", want, said)
 		}
+	}
+	if got := isolationArgs(t, "--set", "node.namespaceIsolation=null")["culvertd"]; !slices.Contains(got, "--namespace-isolation=true") {
+		t.Errorf("without a value: %q", got)
 	}
 }
 

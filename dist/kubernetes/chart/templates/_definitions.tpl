@@ -5,9 +5,6 @@ one is used as it is. A chart that is rendered without a cluster has the CRD.
 */}}
 {{- define "culvert.ownDefinitions" -}}
 {{- $wanted := toString .Values.networkAttachmentDefinitions -}}
-{{- if not (has $wanted (list "auto" "true" "false")) -}}
-{{- fail (printf "networkAttachmentDefinitions is %q: want auto, true or false" $wanted) -}}
-{{- end -}}
 {{- if ne $wanted "auto" -}}
 {{- $wanted -}}
 {{- else -}}

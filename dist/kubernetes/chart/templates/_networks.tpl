@@ -4,7 +4,7 @@ every pod gets. Both programs get the same. docs/design/0017-namespace-isolation
 */}}
 {{- define "culvert.networkArgs" -}}
 {{- $isolation := toString .Values.node.namespaceIsolation -}}
-{{- if not (has $isolation (list "true" "false")) -}}
+{{- if eq $isolation "auto" -}}
 {{- fail (printf "node.namespaceIsolation is %q: set it to true (pods may use networks of their own namespace, of node.globalNamespaces, and those that admit them; culvert doctor --kubeconfig FILE lists the pods that this refuses) or to false (pods may use networks of every namespace)" $isolation) -}}
 {{- end -}}
 - --global-namespaces={{ join "," .Values.node.globalNamespaces }}
@@ -14,9 +14,8 @@ every pod gets. Both programs get the same. docs/design/0017-namespace-isolation
 {{- end -}}
 
 {{/*
-The namespaces whose pods get no defaultNetworks: Culvert's own is always one. An upgrade with
---reuse-values has no value of an earlier chart.
+The namespaces whose pods get no defaultNetworks: Culvert's own is always one.
 */}}
 {{- define "culvert.systemNamespaces" -}}
-{{- append (.Values.node.systemNamespaces | default (list "kube-system")) .Release.Namespace | uniq | toJson -}}
+{{- append .Values.node.systemNamespaces .Release.Namespace | uniq | toJson -}}
 {{- end -}}
