@@ -96,7 +96,7 @@ var fastNetwork = map[string]map[string]string{"default/fast": {netannotation.Re
 // Pods that are stuck for different reasons: the first cause names the reason, who has what the pod waits
 // for, and the next step.
 func TestStuckPods(t *testing.T) {
-	insufficient := event("default-scheduler", "FailedScheduling", "0/2 nodes are available: 2 Insufficient culvert.dev/fast. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.")
+	insufficient := event("default-scheduler", "FailedScheduling", "0/2 nodes are available: 2 Insufficient culvert.dev/fast. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.")
 	full := []api.NodeStatus{worker("worker01", held("enp1s0#0", "default/a"), held("enp1s0#1", "prod/b"))}
 	policy := func(change func(*v1alpha1.NodePolicy)) []v1alpha1.NodePolicy {
 		p := v1alpha1.NodePolicy{}
