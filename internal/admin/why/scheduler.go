@@ -34,8 +34,7 @@ func (f Facts) schedulerCauses(explained []string) []api.Cause {
 // cutExplained returns the scheduler's message, such as
 // "0/3 nodes are available: 1 node(s) had untolerated taint {a: }, 2 Insufficient culvert.dev/fast.
 // preemption: ...". It leaves out the parts about preemption and claims, and those about explained
-// resources.
-// It returns "" if nothing else is in it.
+// resources. It returns "" if nothing else is in it.
 func cutExplained(message string, explained []string) string {
 	message, _, _ = strings.Cut(message, " preemption:")
 	message = strings.TrimSuffix(message, " no new claims to deallocate,") // of plugin DynamicResources
