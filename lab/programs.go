@@ -168,10 +168,10 @@ func (p *programs) listPrograms() []Program {
 	return out
 }
 
-// writePrograms prints programs for people.
-func writePrograms(w io.Writer, all []Program) error {
+// drawPrograms returns programs for people.
+func drawPrograms(all []Program, look screen.Look) string {
 	if len(all) == 0 {
-		return nil
+		return ""
 	}
 	var words []string
 	for _, p := range all {
@@ -181,6 +181,5 @@ func writePrograms(w io.Writer, all []Program) error {
 		}
 		words = append(words, p.Name+" "+state)
 	}
-	_, err := fmt.Fprintf(w, "\nbeside them  %s\n", strings.Join(screen.Wrap(strings.Join(words, ", "), 87), "\n             "))
-	return err
+	return "\n" + hang("beside them  ", strings.Join(words, ", "), look)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // TestPrograms: a program runs once at a time, and the list shows how it ended
@@ -102,12 +104,9 @@ func waitForLog(t *testing.T, log, want string) {
 	t.Fatalf("its log is %q after a minute, not %q", body, want)
 }
 
-func TestWritePrograms(t *testing.T) {
-	var b strings.Builder
-	if err := writePrograms(&b, []Program{{Name: "etcd", PID: 12}, {Name: "kube-apiserver", Ended: "exit status 1"}, {Name: "x"}}); err != nil {
-		t.Fatal(err)
-	}
-	if want := "\nbeside them  etcd 12, kube-apiserver (off) exit status 1, x (off)\n"; b.String() != want {
-		t.Errorf("%q", b.String())
+func TestDrawPrograms(t *testing.T) {
+	got := drawPrograms([]Program{{Name: "etcd", PID: 12}, {Name: "kube-apiserver", Ended: "exit status 1"}, {Name: "x"}}, screen.Look{})
+	if want := "\nbeside them  etcd 12, kube-apiserver (off) exit status 1, x (off)\n"; got != want {
+		t.Errorf("%q", got)
 	}
 }

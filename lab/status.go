@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -65,14 +64,19 @@ func newPF(node, n, roots int) PF {
 	}
 }
 
-// Write prints the status for people, in at most 100 columns.
-func (s Status) Write(w io.Writer, now time.Time) error {
+// Draw returns the status for people, which fits the width of look.
+func (s Status) Draw(now time.Time, look screen.Look) string {
 	accel := s.Accel
 	if s.WhyNot != "" {
 		accel += ", not kvm: " + s.WhyNot
 	}
-	fmt.Fprintf(w, "lab    %s, up %s, supervisor %d\nimage  %s\naccel  %s\n\n", s.Name, screen.Ago(now.Sub(s.Since)), s.Supervisor, s.Image, strings.Join(screen.Wrap(accel, 93), "\n       "))
-	t := screen.NewTable("NODE", "STATE", "PID", "UPTIME", "ADDRESS", "PF1", "PF2")
+	var b strings.Builder
+	fmt.Fprintf(&b, "lab    %s, up %s, supervisor %d\nimage  %s\n", s.Name, screen.Ago(now.Sub(s.Since)), s.Supervisor, s.Image)
+	b.WriteString(hang("accel  ", accel, look) + "\n")
+	t := &screen.Table{} // nothing is cut: people copy names and addresses
+	for _, head := range []string{"NODE", "STATE", "PID", "UPTIME", "ADDRESS", "PF1", "PF2"} {
+		t.Columns = append(t.Columns, screen.Column{Head: head})
+	}
 	for _, n := range s.Nodes {
 		pid, up := "-", "-"
 		if n.PID != 0 {
@@ -84,18 +88,21 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 		}
 		t.Add(screen.Words(row...)...)
 	}
-	var b strings.Builder
-	t.Write(&b, screen.Look{})
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return err
-	}
-	if err := writePrograms(w, s.Programs); err != nil {
-		return err
-	}
+	t.Write(&b, look)
+	b.WriteString(drawPrograms(s.Programs, look))
 	for _, n := range s.Nodes {
 		if n.Reason != "" {
-			fmt.Fprintf(w, "\n%s is off: %s\n", n.Name, strings.Join(screen.Wrap(n.Reason, 80), "\n  "))
+			fmt.Fprintf(&b, "\n%s is off: %s\n", n.Name, n.Reason)
 		}
 	}
-	return nil
+	return look.Fit(b.String())
+}
+
+// hang returns a text behind a head, whose further lines are indented by as much.
+func hang(head, text string, look screen.Look) string {
+	width := 0
+	if look.Width > 0 {
+		width = max(look.Width-len(head), 20)
+	}
+	return head + strings.Join(screen.Wrap(text, width), "\n"+strings.Repeat(" ", len(head))) + "\n"
 }

@@ -1,14 +1,17 @@
 package lab
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
-func TestStatusWrite(t *testing.T) {
+func TestDrawStatus(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	st := Status{
 		Name: "culvert", Image: "0123456789ab", Supervisor: 4242, Since: now.Add(-75 * time.Minute),
@@ -19,10 +22,7 @@ func TestStatusWrite(t *testing.T) {
 		},
 	}
 	st.Nodes[1].PFs[1].Cable = false
-	var b strings.Builder
-	if err := st.Write(&b, now); err != nil {
-		t.Fatal(err)
-	}
+	got := st.Draw(now, screen.Look{Width: 100})
 	want := `lab    culvert, up 1h15m, supervisor 4242
 image  0123456789ab
 accel  tcg, not kvm: a guest under KVM dies: qemu: kvm_buf_set_msrs: Assertion ` + "`" + `ret ==
@@ -34,12 +34,38 @@ worker02  off    -     -       192.168.77.12  enp1s0 plugged  enp2s0 PULLED
 
 worker02 is off: its power was cut
 `
-	if diff := cmp.Diff(want, b.String()); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for line := range strings.Lines(b.String()) {
-		if len(line) > 101 {
-			t.Errorf("wider than 100 columns: %s", line)
+}
+
+// No line exceeds the terminal, however long the names are, and no name of a node is cut.
+func TestWorstStatusFits(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	st := Status{
+		Name: strings.Repeat("l", 32), Image: strings.Repeat("0", 64), Supervisor: 4194304, Since: now.Add(-1000 * time.Hour),
+		Acceleration: Acceleration{"tcg", "qemu: " + strings.Repeat("x", 200) + " Assertion failed: " + strings.Repeat("word ", 40)},
+	}
+	for i := range 4 {
+		n := Node{
+			Name: fmt.Sprintf("%s%d", strings.Repeat("n", 62), i), State: Booting, PID: 4194304, Since: now.Add(-999 * time.Hour), Address: "192.168.77.114",
+			Reason: "its QEMU ended: " + strings.Repeat("word ", 40) + strings.Repeat("y", 150), PFs: []PF{newPF(i, 1, 1), newPF(i, 2, 1)},
+		}
+		st.Nodes = append(st.Nodes, n)
+		st.Programs = append(st.Programs, Program{Name: strings.Repeat("p", 31) + fmt.Sprint(i), Ended: "exit status 255, " + strings.Repeat("z", 80)})
+	}
+	for _, width := range []int{100, 60, 40} {
+		text := st.Draw(now, screen.Look{Width: width})
+		for line := range strings.Lines(text) {
+			if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("in %d columns: %d columns: %s", width, n, line)
+			}
+		}
+		if joined := strings.Join(strings.Fields(text), ""); strings.Count(joined, st.Nodes[3].Name) != 2 {
+			t.Errorf("in %d columns, the name in the table, or below it, is cut:\n%s", width, text)
+		}
+		if want := "\n  STATE    booting\n  PID      4194304\n"; !strings.Contains(text, want) {
+			t.Errorf("in %d columns, the table is not one of blocks:\n%s", width, text)
 		}
 	}
 }

@@ -19,12 +19,23 @@ type Question struct {
 	// Rate is in Mb/s for Send, and in questions a second for Ask, of all streams together. 0: as
 	// much as the path carries, or each question at once after the answer to the one before.
 	Rate      float64
+	RateUnit  RateUnit // as Rate was written
 	Streams   int
 	Sizes     []int  // of writes, datagrams or questions in bytes, an arm for each; none: the engine's
 	Direction string // "there", "back" or "both"; empty: there
 	DSCP      int
 	Loads     []int // percent of the path's TCP throughput, an arm for each beside the idle path
 }
+
+// RateUnit is the unit that a Rate was written with.
+type RateUnit string
+
+// The units of rates. A number without a unit is one of Mb/s or of questions, as the question asks.
+const (
+	NoUnit    RateUnit = ""
+	Bits      RateUnit = "bits"
+	Questions RateUnit = "questions"
+)
 
 // The words of Question's fields.
 var (
@@ -59,6 +70,10 @@ func (q Question) Check(presets []string) error {
 		return errors.New("--direction both is for --send: round trips of two ends have no total: ask in one direction, and then in the other (--direction back)")
 	case q.Rate < 0 || q.Streams < 0:
 		return errors.New("--rate and --streams: take numbers above 0")
+	case q.Ask != "" && q.RateUnit == Bits:
+		return fmt.Errorf("--rate is in bits a second, and --ask %s counts questions: take questions a second, such as --rate 1000/s, or --send", q.Ask)
+	case q.Ask == "" && q.RateUnit == Questions:
+		return errors.New("--rate is in questions a second, and --send counts bits: take such as --rate 200M or --rate 10Gb/s, or --ask")
 	}
 	for _, load := range q.Loads {
 		if load < 1 || load > 100 {

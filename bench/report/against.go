@@ -15,8 +15,8 @@ import (
 
 // AgainstText is a comparison for a terminal, in at most 100 columns.
 func AgainstText(a bench.Against, look screen.Look) string {
-	var b strings.Builder
-	writeParagraph(&b, "", describeVerdict(a))
+	b := newScreenText(look)
+	writeParagraph(b, "", describeVerdict(a))
 	heads := []string{"ARM", "METRIC", ">" + headOf(a), ">CHANGE", ">BOUNDS", ">P", "VERDICT", ">TO TELL"}
 	columns := len(heads)
 	if a.Design == bench.ByResults {
@@ -28,16 +28,16 @@ func AgainstText(a bench.Against, look screen.Look) string {
 			formatChange(c.Part()), formatBounds(c), formatP(c), shortVerdict(c), neededRounds(c)}
 		t.Add(screen.Words(cells[:columns]...)...)
 	}
-	writeTable(&b, t)
-	writeSection(&b, look, "rules that are broken", listJudged(a.Broken))
-	writeSection(&b, look, "rules of which the runs cannot tell", listJudged(a.Unclear))
+	writeTable(b, t)
+	writeSection(b, "rules that are broken", listJudged(a.Broken))
+	writeSection(b, "rules of which the runs cannot tell", listJudged(a.Unclear))
 	var kept []string
 	for _, r := range a.Passed {
 		kept = append(kept, r.String())
 	}
-	writeSection(&b, look, "rules that are kept", kept)
-	writeSection(&b, look, "not compared", listMissing(a))
-	writeSection(&b, look, "unlike", a.Unlike)
+	writeSection(b, "rules that are kept", kept)
+	writeSection(b, "not compared", listMissing(a))
+	writeSection(b, "unlike", a.Unlike)
 	return b.String()
 }
 

@@ -2,7 +2,6 @@ package report
 
 import (
 	"math"
-	"strings"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/internal/screen"
@@ -58,7 +57,7 @@ func formatAmount(v float64, m bench.Metric) string {
 }
 
 // shareTable writes each path's share, where several carried at once.
-func shareTable(b *strings.Builder, list []shared) {
+func shareTable(b *screenText, list []shared) {
 	for _, s := range list {
 		t := screen.NewTable("AT ONCE", ">MEDIAN", ">OF TOTAL")
 		for _, p := range s.Ways {

@@ -13,37 +13,37 @@ import (
 // Text is the report for a terminal, or to paste into an issue, in at most 100 columns.
 // The result has to be valid.
 func Text(r bench.Result, look screen.Look) string {
-	var b strings.Builder
+	b := newScreenText(look)
 	v := makeView(r)
 	r = v.Result
-	writeParagraph(&b, "", v.summarize().String())
+	writeParagraph(b, "", v.summarize().String())
 	b.WriteString("\n")
-	writeParagraph(&b, "", describeResult(r))
+	writeParagraph(b, "", describeResult(r))
 	if said := describeEmulation(r); said != "" {
-		writeParagraph(&b, "", said)
+		writeParagraph(b, "", said)
 	}
-	v.writeQuestions(&b, look)
-	shareTable(&b, listShares(r))
-	writeTable(&b, relayTable(listRelays(r)))
-	writeTable(&b, tripTable(listTrips(r)))
-	writeTable(&b, loadTable(listLoads(r)))
-	writeTable(&b, countTable(countArms(r)))
-	writeTable(&b, processorTable(listProcessors(r)))
-	writeTable(&b, queueTable(listQueues(r)))
+	v.writeQuestions(b)
+	shareTable(b, listShares(r))
+	writeTable(b, relayTable(listRelays(r)))
+	writeTable(b, tripTable(listTrips(r)))
+	writeTable(b, loadTable(listLoads(r)))
+	writeTable(b, countTable(countArms(r)))
+	writeTable(b, processorTable(listProcessors(r)))
+	writeTable(b, queueTable(listQueues(r)))
 	var held []string
 	for _, l := range listLimits(r) {
 		held = append(held, l.String())
 	}
-	writeSection(&b, look, "what limits", held)
-	besideTable(&b, listPrinted(r))
-	writeSection(&b, look, "take care", v.cares)
-	writeSection(&b, look, "void runs", listVoids(r))
-	writeSection(&b, look, "how the machines differ", bench.Apart(r))
+	writeSection(b, "what limits", held)
+	besideTable(b, listPrinted(r))
+	writeSection(b, "take care", v.cares)
+	writeSection(b, "void runs", listVoids(r))
+	writeSection(b, "how the machines differ", bench.Apart(r))
 	var ways []string
 	for _, p := range listPlaces(r) {
 		ways = append(ways, fmt.Sprintf("%s: %s%s to %s (%s)", p.Way, describeEnd(p.From), describeRelay(p.Via), describeEnd(p.To), strings.Join(p.Asked, "; ")))
 	}
-	writeSection(&b, look, "paths", ways)
+	writeSection(b, "paths", ways)
 	var machines []string
 	for _, m := range r.Machines {
 		machines = append(machines, m.Name+": "+describeMachine(m))
@@ -51,35 +51,35 @@ func Text(r bench.Result, look screen.Look) string {
 			machines = append(machines, m.Name+" "+describeCard(i))
 		}
 	}
-	writeSection(&b, look, "machines", machines)
+	writeSection(b, "machines", machines)
 	return b.String()
 }
 
 // Brief is the part of [Text] that compares: the sentence, the tables of the arms, their bars, and
 // the printed figures.
 func Brief(r bench.Result, look screen.Look) string {
-	var b strings.Builder
+	b := newScreenText(look)
 	v := makeView(r)
-	writeParagraph(&b, "", v.summarize().String())
-	v.writeQuestions(&b, look)
-	besideTable(&b, listPrinted(v.Result))
+	writeParagraph(b, "", v.summarize().String())
+	v.writeQuestions(b)
+	besideTable(b, listPrinted(v.Result))
 	return b.String()
 }
 
 // writeQuestions writes each question with the table and the bars of its arms.
-func (v view) writeQuestions(b *strings.Builder, look screen.Look) {
+func (v view) writeQuestions(b *screenText) {
 	for _, q := range v.questions {
 		b.WriteString("\n")
-		lines := screen.WrapAll(excerpt.Clean(q.Heading()), wide)
+		lines := screen.WrapAll(excerpt.Clean(q.Heading()), b.look.Width)
 		for _, l := range lines {
-			b.WriteString(look.Paint(l, screen.Bold) + "\n")
+			b.WriteString(b.look.Paint(l, screen.Bold) + "\n")
 		}
 		var asked []row
 		for _, i := range q.Arms {
 			asked = append(asked, v.rows[i])
 		}
 		armTable(b, asked)
-		drawBars(b, look, v.barRows(q))
+		drawBars(b, v.barRows(q))
 		for _, s := range v.describeUnenforced(q) {
 			b.WriteString("\n")
 			writeParagraph(b, "", s)
@@ -98,7 +98,7 @@ func (l limit) String() string {
 
 // armTable writes arms with their comparisons. If the comparisons have no room beside the figures, they
 // are a table of their own.
-func armTable(b *strings.Builder, list []row) {
+func armTable(b *screenText, list []row) {
 	both := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
 	figures := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU")
 	against := screen.NewTable("ARM", "AGAINST")
@@ -111,11 +111,11 @@ func armTable(b *strings.Builder, list []row) {
 			against.Add(screen.Words(r.Within, s)...)
 		}
 	}
-	if len(against.Rows) > 0 && both.Fits(screen.Look{Width: wide}) {
-		both.Write(b, screen.Look{Width: wide})
+	if len(against.Rows) > 0 && both.Fits(b.uncoloured()) {
+		both.Write(&b.Builder, b.uncoloured())
 		return
 	}
-	figures.Write(b, screen.Look{Width: wide})
+	figures.Write(&b.Builder, b.uncoloured())
 	writeTable(b, against)
 }
 
@@ -149,20 +149,22 @@ func costUnit(unit string) string {
 }
 
 // drawBars draws arms to one scale for each metric.
-func drawBars(b *strings.Builder, look screen.Look, list []row) {
+func drawBars(b *screenText, list []row) {
 	for _, group := range byMetric(list) {
 		most, name := 0.0, 0
 		for _, r := range group {
 			most = max(most, r.Middle.Value)
-			name = max(name, min(24, screen.Columns(excerpt.Clean(r.Within))))
+			name = max(name, min(24, b.look.Width/3, screen.Columns(excerpt.Clean(r.Within))))
 		}
-		b.WriteString("\n" + look.Paint(group[0].Metric.Title, screen.Bold) + "\n")
+		const value = 20 // columns of a value, and of the spaces around it and the name
+		bar := min(46, b.look.Width-name-value)
+		b.WriteString("\n" + b.look.Paint(group[0].Metric.Title, screen.Bold) + "\n")
 		short := screen.ShortenAll(names(group), name)
 		for i, r := range group {
-			drawn := look.Bar(r.Middle.Value/most, 46)
+			drawn := b.look.Bar(r.Middle.Value/most, bar)
 			label := short[i]
 			fmt.Fprintf(b, "  %s%s  %s%s  %s\n", label, strings.Repeat(" ", name-screen.Columns(label)),
-				drawn, strings.Repeat(" ", 46-screen.Columns(drawn)), r.formatValue())
+				drawn, strings.Repeat(" ", bar-screen.Columns(drawn)), r.formatValue())
 		}
 	}
 }
@@ -186,7 +188,7 @@ next:
 	return groups
 }
 
-func besideTable(b *strings.Builder, list []beside) {
+func besideTable(b *screenText, list []beside) {
 	t := screen.NewTable("PRINTED BY", ">THERE", "ARM", ">HERE", ">HERE : THERE")
 	for _, p := range list {
 		t.Add(screen.Words(p.Name, p.Printed, p.Arm, p.Here, p.Ratio)...)

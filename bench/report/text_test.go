@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,30 @@ func checkText(t *testing.T, text string) {
 	for _, bad := range []string{"NaN", "Inf", "\x1b", "\r", "\x00"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("%q in\n%s", bad, text)
+		}
+	}
+}
+
+// No line exceeds a narrow terminal, and tables are laid out for it.
+func TestWorstTextsFit(t *testing.T) {
+	sides := bench.CompareSides(asSides(makeCrowded(), func(int, *bench.Run) {}), nil)
+	for name, draw := range map[string]func(screen.Look) string{
+		"example": func(l screen.Look) string { return Text(makeExample(), l) }, "crowded": func(l screen.Look) string { return Text(makeCrowded(), l) },
+		"several": func(l screen.Look) string { return Text(makeSeveral(), l) }, "middle": func(l screen.Look) string { return Text(makeMiddle(), l) },
+		"odd": func(l screen.Look) string { return Text(odd(), l) }, "brief": func(l screen.Look) string { return Brief(makeCrowded(), l) },
+		"sides": func(l screen.Look) string { return AgainstText(sides, l) },
+	} {
+		for _, width := range []int{200, 100, 60, 40} {
+			look := screen.Look{Width: width}
+			text := draw(look)
+			if most := screen.Columns(slices.MaxFunc(strings.Split(text, "\n"), func(a, b string) int { return screen.Columns(a) - screen.Columns(b) })); width >= 60 && name != "odd" && most > min(width, 100) { // odd has values that no NIC has
+				t.Errorf("%s in %d columns has a line of %d before it is broken", name, width, most)
+			}
+			for line := range strings.Lines(look.Fit(text)) {
+				if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s in %d columns: %d columns: %s", name, width, n, line)
+				}
+			}
 		}
 	}
 }

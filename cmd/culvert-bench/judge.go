@@ -69,7 +69,8 @@ func (j *judge) writeAgainst(cmd *cobra.Command, a bench.Against) error {
 	case "markdown":
 		written = report.AgainstMarkdown(a)
 	default:
-		written = report.AgainstText(a, cli.ScreenOf(w, os.Getenv).Look)
+		look := cli.ScreenOf(w, os.Getenv).Look
+		written = look.Fit(report.AgainstText(a, look))
 	}
 	_, err := io.WriteString(w, written)
 	return err

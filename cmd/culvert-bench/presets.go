@@ -31,7 +31,8 @@ Pass a preset's name to culvert bench run to measure it.`,
 		if out.IsForPrograms() {
 			return cli.Encode(cmd.OutOrStdout(), out.String(), preset.All())
 		}
-		_, err := io.WriteString(cmd.OutOrStdout(), presetText(preset.All(), cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Width))
+		look := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look
+		_, err := io.WriteString(cmd.OutOrStdout(), look.Fit(presetText(preset.All(), look.Width)))
 		return err
 	}
 	return cmd

@@ -17,7 +17,7 @@ func addQuestionFlags(cmd *cobra.Command, q *preset.Question) {
 	f := cmd.Flags()
 	f.StringVar(&q.Send, "send", "", "without a preset, the throughput of `tcp|udp`; of udp also what is lost (default tcp)")
 	f.StringVar(&q.Ask, "ask", "", "without a preset, the round trips of questions by `tcp|udp|connect`; connect makes a TCP connection for each")
-	cli.AddNumber(cmd, &q.Rate, "rate", 0, 1e9, "Mb/s of --send, or questions a second of --ask (default as much as the path carries)")
+	f.Var((*rate)(q), "rate", "the `RATE` of --send in Mb/s or such as 10Gb/s, of --ask in questions a second (default as much as the path carries)")
 	f.Var((*percents)(&q.Loads), "load", "with --ask: also while TCP carries these `PERCENTS` of the path's throughput, such as 10,50,90")
 	cli.AddCount(cmd, &q.Streams, "streams", 1, 1024, "how many streams send or ask at the same time (default 1)")
 	f.Var((*sizes)(&q.Sizes), "size", "`BYTES` of each write, datagram or question, with K or M for 1024 or 1048576; several, such as 64,1K,64K, are measured in turns")
@@ -28,6 +28,42 @@ func addQuestionFlags(cmd *cobra.Command, q *preset.Question) {
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))) // only if the flag were not there
 	}
+}
+
+// rate is the value of --rate in a question.
+type rate preset.Question
+
+var _ pflag.Value = (*rate)(nil)
+
+func (r *rate) Type() string { return "rate" }
+
+func (r *rate) String() string {
+	if r.Rate == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(r.Rate, 'f', -1, 64)
+}
+
+// Set reads bits a second as other flags do, and questions a second: a number, with k or M for 1000 or
+// 1000000, and "/s".
+func (r *rate) Set(text string) error {
+	const most = 1e9
+	v, isBits, ok := cli.ParseRate(text)
+	unit := preset.NoUnit
+	if isBits {
+		unit = preset.Bits
+	}
+	if number, is := strings.CutSuffix(strings.TrimSpace(text), "/s"); is && !ok && !strings.ContainsAny(number, "bB") {
+		if v, isBits, ok = cli.ParseRate(number); isBits {
+			v *= 1e6 // k and M of questions are those of bits
+		}
+		unit = preset.Questions
+	}
+	if !ok || v > most {
+		return fmt.Errorf("want Mb/s of --send such as 200, 500M or 10Gb/s, or questions a second of --ask such as 1000, 1000/s or 50k/s, at most %.0f", most)
+	}
+	r.Rate, r.RateUnit = v, unit
+	return nil
 }
 
 // percents is the value of --load.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -54,11 +55,11 @@ malformed.`,
 		case "csv":
 			return report.CSV(cmd.OutOrStdout(), r)
 		}
+		look := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look
 		if page != "" {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nIn full: %s\n", report.Sentence(r), page)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nIn full: %s\n", look.Fit(report.Sentence(r)), page)
 			return err
 		}
-		look := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look
 		_, err = io.WriteString(cmd.OutOrStdout(), look.Fit(report.Text(r, look)))
 		return err
 	}
@@ -86,6 +87,9 @@ func readResult(cmd *cobra.Command, name string) (bench.Result, error) {
 		in = f
 	}
 	r, err := bench.Read(in)
+	if errors.Is(err, syscall.EISDIR) {
+		return bench.Result{}, cli.ExplainFile(name, err)
+	}
 	if err != nil {
 		return bench.Result{}, fmt.Errorf("result %s: %w: name a file that culvert bench run wrote", name, err)
 	}

@@ -161,7 +161,7 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	cli.AddTime(cmd, &b.Limits.MaxTime, "max-time", time.Second, 30*24*time.Hour, "begin no round that would end later (default twice what the repeats should take)")
 	f.BoolVar(&b.Quick, "quick", false, "runs of 2 s (packets 6, a pulled cable 10), three of them: for a look, and for CI")
 	f.BoolVar(&b.Limits.Rough, "rough", false, "skip the warm-up, send five pings in a second, and do not measure the generators: for a quick look")
-	cli.AddNumber(cmd, &b.Seconds, "seconds", 0.1, 86400, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
+	cli.AddSeconds(cmd, &b.Seconds, "seconds", 0.1, 86400, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
 	cli.AddCount(cmd, &b.Burst, "burst", 1, 64, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
 	cli.AddCount(cmd, &b.Seed, "seed", 0, math.MaxUint64, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab of two nodes with a container on each (for m8 on one), and take it down; needs the source tree after 'make build', and culvert-lab")
@@ -310,7 +310,8 @@ func (b *run) writeResult(cmd *cobra.Command, r bench.Result) error {
 	if b.judge.format.String() != "" { // standard output has the comparison alone
 		shown = cmd.ErrOrStderr()
 	}
-	fmt.Fprint(shown, report.Text(r, cli.ScreenOf(shown, os.Getenv).Look))
+	look := cli.ScreenOf(shown, os.Getenv).Look
+	fmt.Fprint(shown, look.Fit(report.Text(r, look)))
 	if err != nil {
 		return fmt.Errorf("the result: %w", err)
 	}

@@ -48,7 +48,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"m4 m8 --lab":                                            "--lab measures m8 alone",
 		"m8 --lab --senders 2":                                   "leave out the other presets and --senders",
 		"--lab --burst 65":                                       "want a whole number from 1 to 64",
-		"--lab --seconds -1":                                     "want a number from 0.1 to 86400",
+		"--lab --seconds -1":                                     "want seconds from 0.1 to 86400",
 		"--from host --to netns:a --service web":                 "such as 10.96.0.10",
 		"--from host --to netns:a --to netns:b --service ::1":    "one --to",
 		"--cluster --service 10.96.0.1":                          "--service",

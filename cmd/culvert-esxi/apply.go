@@ -72,7 +72,7 @@ func (e *esxi) drawPlan(cmd *cobra.Command, p plan.Plan) error {
 // makePlan begins a session and plans. With hold, other runs of this machine stay away from the file and
 // the host until end, which ends the session.
 func (e *esxi) makePlan(cmd *cobra.Command, args []string, remove, hold bool) (r *apply.Run, p plan.Plan, end func(), err error) {
-	spec, conn, err := e.openSession(cmd.Context(), args)
+	spec, conn, err := e.openSession(cmd, args)
 	if err != nil {
 		return nil, p, nil, err
 	}

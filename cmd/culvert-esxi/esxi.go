@@ -38,11 +38,11 @@ func fileName(args []string) string {
 	return args[0]
 }
 
-func readSpec(args []string) (file.Spec, error) {
+func readSpec(cmd *cobra.Command, args []string) (file.Spec, error) {
 	name := fileName(args)
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && len(args) == 0 {
-		return file.Spec{}, fmt.Errorf("the command names no FILE, and there is no %s in this folder: for example: culvert esxi validate /etc/%[1]s", defaultFile)
+		return file.Spec{}, fmt.Errorf("%s: the command names no FILE, and there is no %s in this folder: for example: %[1]s /etc/%[2]s", cmd.CommandPath(), defaultFile)
 	}
 	if err != nil {
 		return file.Spec{}, cli.ExplainFile(name, err)
@@ -63,8 +63,8 @@ func (e *esxi) findSource() (credentials.Source, error) {
 }
 
 // openSession reads the file and begins a session with its server.
-func (e *esxi) openSession(ctx context.Context, args []string) (file.Spec, *vsphere.Conn, error) {
-	spec, err := readSpec(args)
+func (e *esxi) openSession(cmd *cobra.Command, args []string) (file.Spec, *vsphere.Conn, error) {
+	spec, err := readSpec(cmd, args)
 	if err != nil {
 		return spec, nil, err
 	}
@@ -76,7 +76,7 @@ func (e *esxi) openSession(ctx context.Context, args []string) (file.Spec, *vsph
 	if err != nil {
 		return spec, nil, err
 	}
-	conn, err := vsphere.Dial(ctx, spec, login)
+	conn, err := vsphere.Dial(cmd.Context(), spec, login)
 	return spec, conn, err
 }
 
@@ -89,7 +89,7 @@ needs no host. culvert esxi plan checks whether the host can do it.`,
 		Example: `  culvert esxi validate esxi.yaml`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, err := readSpec(args)
+			spec, err := readSpec(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ Not verified on ESXi.`,
 	}
 	out := cli.AddFormat(cmd, "what to write instead of tables", cli.JSON, cli.YAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		_, conn, err := e.openSession(cmd.Context(), args)
+		_, conn, err := e.openSession(cmd, args)
 		if err != nil {
 			return err
 		}

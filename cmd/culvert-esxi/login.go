@@ -33,7 +33,7 @@ Not verified on ESXi.`,
 	}
 	cmd.Flags().StringVar(&user, "user", "root", "the user's name")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		spec, err := readSpec(args)
+		spec, err := readSpec(cmd, args)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (e *esxi) newLogoutCommand() *cobra.Command {
 		Example: `  culvert esxi logout esxi.yaml`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, err := readSpec(args)
+			spec, err := readSpec(cmd, args)
 			if err != nil {
 				return err
 			}

@@ -71,7 +71,7 @@ a slash is a folder to copy into; with several sources it always is one.`,
 			sources, target := args[:len(args)-1], args[len(args)-1]
 			node, dest, ok := strings.Cut(target, ":")
 			if !ok || !strings.HasPrefix(dest, "/") {
-				return fmt.Errorf("copy to %q: want NODE:/PATH", target)
+				return fmt.Errorf("copy to %q: want NODE:/PATH, such as worker01:/opt/", target)
 			}
 			if len(sources) > 1 && !strings.HasSuffix(dest, "/") {
 				dest += "/"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,5 +39,6 @@ func printStatus(w io.Writer, st lab.Status, out *cli.Format) error {
 	if out.IsForPrograms() {
 		return cli.Encode(w, out.String(), st)
 	}
-	return st.Write(w, time.Now())
+	_, err := io.WriteString(w, st.Draw(time.Now(), cli.ScreenOf(w, os.Getenv).Look))
+	return err
 }

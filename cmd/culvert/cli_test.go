@@ -34,7 +34,8 @@ type culvertd struct {
 	differs []vf.Difference // each VF, from its baseline
 	rebased []api.RebaseRequest
 	tried   []api.HostTryRequest
-	ended   []string // methods that ended a trial
+	ended   []string         // methods that ended a trial
+	back    *api.ApplyResult // the answer to host revert; nil: result
 }
 
 // serve starts the fake culvertd and returns its socket.
@@ -101,6 +102,9 @@ func (d *culvertd) serve(t *testing.T) string {
 				d.ended = append(d.ended, method)
 				if method == api.MethodHostConfirm {
 					return api.HostTrial{Began: time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC)}, nil
+				}
+				if d.back != nil {
+					return *d.back, nil
 				}
 				return d.result, nil
 			})

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,26 +59,51 @@ func isTerminal(in io.Reader) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// askToKeep waits for Enter, which confirms the trial, for an interrupt, which ends it, or for its end.
+// askToKeep waits for Enter or yes, which confirm the trial, for an interrupt, which ends it, or for
+// its end.
 func askToKeep(cmd *cobra.Command, n *node, until time.Time) error {
-	fmt.Fprint(cmd.OutOrStdout(), "Press Enter to keep it, or Ctrl-C to go back now: ")
-	enter := make(chan struct{})
-	go func() {
-		if _, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n'); err == nil {
-			close(enter)
+	out, late := cmd.OutOrStdout(), time.After(time.Until(until))
+	answers := readAnswers(cmd.Context(), cmd.InOrStdin())
+	for {
+		fmt.Fprint(out, "Press Enter to keep it, or Ctrl-C to go back now: ")
+		select {
+		case answer, isThere := <-answers:
+			switch {
+			case !isThere:
+				fmt.Fprintln(out)
+				return fmt.Errorf("host.yaml is not confirmed, and the terminal takes no answer any more: culvertd goes back at %s, unless culvert host confirm comes before",
+					until.Local().Format(time.TimeOnly))
+			case slices.Contains([]string{"", "y", "yes"}, strings.ToLower(answer)):
+				return confirmHost(cmd.Context(), cmd, n)
+			}
+			fmt.Fprintf(out, "%q is no answer. ", answer)
+		case <-cmd.Context().Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), statusBound)
+			defer cancel()
+			fmt.Fprintln(out)
+			return revertHost(ctx, cmd, n)
+		case <-late:
+			fmt.Fprintln(out)
+			return errors.New("host.yaml was not confirmed in time: culvertd goes back to the one before it: culvert status shows when that is done")
+		}
+	}
+}
+
+// readAnswers sends the lines of in without the spaces around them, and closes the channel at the end
+// of in.
+func readAnswers(ctx context.Context, in io.Reader) <-chan string {
+	answers := make(chan string)
+	go func() { // ends with in, with ctx, or with the program
+		defer close(answers)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			select {
+			case answers <- strings.TrimSpace(lines.Text()):
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
-	select {
-	case <-enter:
-		return confirmHost(cmd.Context(), cmd, n)
-	case <-cmd.Context().Done():
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), statusBound)
-		defer cancel()
-		fmt.Fprintln(cmd.OutOrStdout())
-		return revertHost(ctx, cmd, n)
-	case <-time.After(time.Until(until)):
-		return errors.New("host.yaml was not confirmed in time: culvertd goes back to the one before it: culvert status shows when that is done")
-	}
+	return answers
 }
 
 func confirmHost(ctx context.Context, cmd *cobra.Command, n *node) error {

@@ -20,7 +20,6 @@ import (
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/node/status/text"
 	"github.com/culvert-net/culvert/internal/rpc"
-	"github.com/culvert-net/culvert/internal/screen"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -181,8 +180,9 @@ func repairLedger(cmd *cobra.Command, file string, yes bool) error {
 		return fmt.Errorf("ledger %s: its format is %s: a newer culvertd wrote it, and only that one may change it: start that one", file, c.Format)
 	}
 	out := cmd.OutOrStdout()
+	opts := text.Options{Look: cli.ScreenOf(out, os.Getenv).Look}
 	if !c.Mendable() {
-		fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), text.Options{Look: screen.Look{Width: 100}}), "There is nothing that a repair could mend.\n")
+		fmt.Fprint(out, opts.Fit(text.LedgerCheck(status.Ledger(file, c), opts)), "There is nothing that a repair could mend.\n")
 		return nil
 	}
 	boot, err := kernel.BootID("/proc")
@@ -194,10 +194,9 @@ func repairLedger(cmd *cobra.Command, file string, yes bool) error {
 		fmt.Fprintf(out, "The kernel could not be asked which VFs there are (%v).\n", err)
 	}
 	rescue := journal.Mend(c, boot, made)
-	opts := text.Options{Look: screen.Look{Width: 100}}
-	fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), opts), text.LedgerRepair(rescue.Did, opts))
+	fmt.Fprint(out, opts.Fit(text.LedgerCheck(status.Ledger(file, c), opts)+text.LedgerRepair(rescue.Did, opts)))
 	if !yes && !askPerson(cmd, "Write it? The damaged file stays beside it. [y/N] ") {
-		return fmt.Errorf("nothing was changed; --yes does it")
+		return fmt.Errorf("ledger %s: nothing was changed, since the answer was not y: run it again, or give --yes", file)
 	}
 	backup, err := rescue.Write(file, time.Now())
 	if err != nil {

@@ -67,7 +67,7 @@ func TestLedgerOfAStoppedCulvertd(t *testing.T) {
 		len(shown.Records) != 1 || shown.Records[0].Phase != "damaged" || len(shown.Problems) != 1 {
 		t.Errorf("%+v %v", shown, err)
 	}
-	try("is marked as lost", "--yes does it", "ledger", "repair", file)
+	try("is marked as lost", "or give --yes", "ledger", "repair", file)
 	if now, _ := os.ReadFile(file); string(now) != spoilt {
 		t.Error("it was changed without --yes")
 	}

@@ -80,7 +80,7 @@ func (p *place) rebaseVF(cmd *cobra.Command, v api.VF, yes bool) error {
 		fmt.Fprintf(out, "  %s\n", d)
 	}
 	if !yes && !askPerson(cmd, "Bind its driver anew, and take what is left of that as its baseline? [y/N] ") {
-		return fmt.Errorf("%s: nothing was changed; --yes does it", v.Name)
+		return fmt.Errorf("%s: nothing was changed, since the answer was not y: run it again, or give --yes", v.Name)
 	}
 	if err := rpc.Call(cmd.Context(), p.socket, api.MethodRebase, api.RebaseRequest{VF: v.PCI, Accept: seen.Differences}, &done); err != nil {
 		return err

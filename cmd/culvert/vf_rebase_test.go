@@ -24,7 +24,7 @@ func TestVFRebase(t *testing.T) {
 		failed string
 		asked  []api.RebaseRequest
 	}{
-		{[]string{name}, shown, name + ": nothing was changed; --yes does it", []api.RebaseRequest{asks}},
+		{[]string{name}, shown, name + ": nothing was changed, since the answer was not y: run it again, or give --yes", []api.RebaseRequest{asks}},
 		{[]string{name, "--yes"}, shown + name + " is free. In its new baseline rings is 4096, not 256.\n", "", []api.RebaseRequest{asks, accepts}},
 		{[]string{name, "--cluster"}, "", "culvert vf rebase works on this node alone: run it on the node that has the VF", nil},
 	} {

@@ -25,9 +25,10 @@ func newVFWatchCommand(p *place) *cobra.Command {
 		Use:   "watch",
 		Short: "Watch the VFs, and what changes of them",
 		Long: `Shows the VFs as culvert vf list does, and then what changes: phases, owners,
-addresses, settings, problems. On a terminal the list is drawn anew. Elsewhere
-each change is one line, after one line for each VF that is there at first:
-+ comes, - goes, ~ becomes something else.
+addresses, settings, problems. On a terminal the list is drawn anew, and the rows
+that changed within ten seconds begin with a mark. Elsewhere each change is one
+line, after one line for each VF that is there at first. The marks are: + comes,
+- goes, ~ becomes something else.
 
 The command looks at each event of culvertd, and each --interval for what has no
 event; of a cluster only each --interval. It waits while culvertd restarts. Ctrl-C
@@ -60,11 +61,8 @@ type watcher struct {
 	began   bool
 	away    bool // culvertd did not answer the last time
 	vfs     []api.VF
-	changed []api.VFChange // the last ones
+	changed []api.VFChange // those on the screen
 }
-
-// shownChanges is how many changes stay on the screen.
-const shownChanges = 5
 
 func (w *watcher) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
@@ -149,8 +147,8 @@ func (w *watcher) write(cmd *cobra.Command, changes []api.VFChange, now time.Tim
 	if w.screen.Terminal && !w.out.IsForPrograms() {
 		if !first {
 			w.changed = append(w.changed, changes...)
-			w.changed = w.changed[max(0, len(w.changed)-shownChanges):]
 		}
+		w.changed = text.OnScreen(w.changed, now)
 		const home = "\x1b[H\x1b[J" // ECMA-48: cursor home, erase to the end of the screen
 		_, err := io.WriteString(cmd.OutOrStdout(), home+o.Fit(text.Watched(w.vfs, w.changed, now, w.interval, o)))
 		return err

@@ -162,3 +162,20 @@ func TestWatchNothing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// On a terminal the list is drawn anew, and the row that changed has a mark.
+func TestWatchAtATerminal(t *testing.T) {
+	c, socket := newChanging(), rpcserver.Socket(t)
+	defer c.listen(t, socket)()
+	term := openTerminal(t)
+	culvert := term.start(t, "--socket", socket, "vf", "watch", "--interval", "1h")
+	term.await(t, "\n  enp1s0#0  ")
+	c.set(func(st *api.NodeStatus) { st.VFs[0].Phase = "quarantined" })
+	c.events <- struct{}{}
+	term.await(t, "\n~ enp1s0#0  ")
+	term.await(t, "CHANGED\r\n2026-11-21 12:00:00 ~ enp1s0#0 phase free -> quarantined")
+	term.typeKeys(t, "\x03")
+	if shown, err := term.wait(culvert); err != nil {
+		t.Errorf("an interrupt is an error: %v: %s", err, shown)
+	}
+}

@@ -161,8 +161,9 @@ func leaveCommand() *cobra.Command {
 network of pods by itself again. An uninstall runs it on each node, after culvertd
 has stopped there and no pod has a VF any more. It is no error when the file is
 not there.`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return pod.Leave(dir) },
+		Example: `  culvertd leave-pod-networks`,
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return pod.Leave(dir) },
 	}
 	cmd.Flags().StringVar(&dir, "cni-conf-dir", dir, "where the container runtime's network configurations are")
 	return cmd
@@ -176,7 +177,8 @@ func installCommand() *cobra.Command {
 		Long: `Copies culvert-cni, which lies beside this program, into DIR as the plugins
 culvert and sriov. It keeps a plugin sriov that was there before. The DaemonSet
 runs it before culvertd, as a container that has no capability.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return daemon.InstallPlugin(args[0]) },
+		Example: `  culvertd install-plugin /opt/cni/bin`,
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return daemon.InstallPlugin(args[0]) },
 	}
 }

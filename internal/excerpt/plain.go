@@ -1,6 +1,19 @@
 package excerpt
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
+
+// Kubeconfig returns why a kubeconfig cannot be used, and the next step. client-go's text has the
+// file's name once more, Go types, and the words of its decoder.
+func Kubeconfig(file string, err error) string {
+	text := WithoutGoTypes(Error(err))
+	for _, words := range []string{fmt.Sprintf("error loading config file %q: ", file), "invalid configuration: ", "couldn't get version/kind; json parse error: ", "yaml: "} {
+		text = strings.TrimPrefix(text, words)
+	}
+	return fmt.Sprintf("%s cannot be read: %s: name another one, or correct it until kubectl --kubeconfig %[1]s get nodes works", file, text)
+}
 
 // WithoutGoTypes returns an error's text without the Go types that package encoding/json names: people
 // have written a file, and know its fields.

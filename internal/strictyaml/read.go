@@ -36,7 +36,7 @@ func (r *Reader) ReadFields(v Value, known ...string) (fields map[string]Value, 
 			r.AddWarning(where, "given twice: the value on line %d is ignored", first.Line)
 			fields[name] = Value{Node: value, Path: where.Path}
 		case twice:
-			r.AddMistake(where, "given twice, first%s%s", SayPlace(first), r.Twice)
+			r.AddMistake(where, "given twice, first%s: keep one", SayPlace(first))
 		default:
 			fields[name] = Value{Node: value, Path: where.Path}
 		}

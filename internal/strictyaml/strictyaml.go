@@ -21,6 +21,9 @@ import (
 	"github.com/culvert-net/culvert/internal/excerpt"
 )
 
+// SyntaxAdvice is the next step after an error of package yaml, which says little more than a line.
+const SyntaxAdvice = "check the indentation, the colons and the quotes up to there, or name another file"
+
 // Mistake is one thing that is wrong with a file.
 type Mistake struct {
 	File string
@@ -62,8 +65,6 @@ type Reader struct {
 	Secret bool
 	// Foreign has keys of other tools, or of other places in the file, with the advice for each.
 	Foreign map[string]string
-	// Twice is the advice for a key that is given twice; it may be empty.
-	Twice string
 
 	Mistakes, Warnings []Mistake
 }

@@ -62,12 +62,12 @@ func TestReader(t *testing.T) {
 		"nam: a":                            "f:1: nam: unknown key: did you mean name?",
 		"old: a":                            "f:1: old: unknown key: write name",
 		"{a: b}: c":                         "f:1: a map as a key: want one of name, many",
-		"name: a\nname: b":                  "name a\nf:2: name: given twice, first on line 1; choose",
+		"name: a\nname: b":                  "name a\nf:2: name: given twice, first on line 1: keep one",
 		"a: b\n---\nc: d":                   "f:2: a second document: want one only, remove what follows ---",
 		"- a":                               "f:1: a list: want a map with name, many",
 		"name: \"\\e[31m\"\n\"\\e[1mx\": 2": "name \x1b[31m\nf:2: \"\\x1b[1mx\": unknown key: known are name, many",
 	} {
-		r := &Reader{File: "f", Foreign: map[string]string{"old": "write name"}, Twice: "; choose"}
+		r := &Reader{File: "f", Foreign: map[string]string{"old": "write name"}}
 		if diff := cmp.Diff(want, strings.Join(read(r, text), "\n")); diff != "" {
 			t.Errorf("%q: -want +got:\n%s", text, diff)
 		}

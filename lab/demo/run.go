@@ -318,7 +318,7 @@ func (d *demo) writeReport(found outcome) error {
 	if err := os.MkdirAll(d.Out, 0o755); err != nil {
 		return err
 	}
-	fmt.Fprint(d.Steps, "\n"+found.formatText(d.Look)+"\n")
+	fmt.Fprint(d.Steps, "\n"+d.Look.Fit(found.formatText(d.Look))+"\n")
 	body, err := json.MarshalIndent(found, "", "  ")
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-// TestPage runs the commands of docs/kubernetes.md, and those of docs/doctor.md and
-// docs/bench.md that kubectl runs, on a cluster with Culvert as they stand, with a pod
+// TestPage runs the commands of docs/kubernetes.md, and those of docs/doctor.md, docs/bench.md and
+// docs/troubleshooting.md that kubectl runs, on a cluster with Culvert as they stand, with a pod
 // default/a that has a VF. The name of this file puts it before the tests that
 // need another cluster.
 func TestPage(t *testing.T) {
@@ -50,8 +50,13 @@ func TestPage(t *testing.T) {
 		"kubectl get events -A --field-selector source=culvertd": `LAST SEEN|No resources found`, // a cluster without trouble has none
 		"kubectl create clusterrolebinding ann-views-culvert --clusterrole=culvert-view --user=ann": `ann-views-culvert created`,
 		"kubectl -n culvert-system exec culvertd-x7k2p -- culvert vf show default/a":                `default/a`,
-		"kubectl delete pods ...": `"a" deleted`,
-		inTheDaemonSet:            `(?s)\nNICS\n.*\nKUBERNETES\n`,
+		"kubectl -n culvert-system get pods":                                                        daemon,
+		"kubectl -n culvert-system get pods -o wide":                                                daemon + ` .* worker01 `,
+		"kubectl -n culvert-system logs culvertd-x7k2p":                                             `level=INFO`,
+		"kubectl get nodestates":                                                                    `worker01`,
+		"kubectl delete pods --field-selector status.phase=Failed":                                  `No resources found`,
+		"kubectl delete pods ...":                                                                   `"a" deleted`,
+		inTheDaemonSet:                                                                              `(?s)\nNICS\n.*\nKUBERNETES\n`,
 	}
 	for _, namespace := range []string{"default", "culvert-system"} {
 		prints["kubectl delete pods,services -l app.kubernetes.io/managed-by=culvert-bench -n "+namespace] = "No resources found"

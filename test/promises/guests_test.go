@@ -66,24 +66,26 @@ func followGuests(t *testing.T, n node.Node) {
 	if err := n.WriteFile(t.Context(), "/root/page/both.yaml", []byte(bothPFs)); err != nil {
 		t.Fatal(err)
 	}
-	follow(t, n, map[string]step{
+	const goBack = `culvert vm detach db1
+		sed '/name: enp2s0/,/vfs/ s/vfs: 2/vfs: 0/' both.yaml >none.yaml; culvert host apply none.yaml; culvert host apply before.yaml`
+	page := document{file: "docs/guests.md"}
+	page.follow(t, n, "Giving a guest a VF", map[string]step{
 		"culvert vm attach db1 --pool guests --vlan 100 --max-tx-rate 1000": {prints: []string{`0000:01:10\.0 as net1`}},
-		"culvert vm list":       {prints: []string{"db1 .*0000:01:10.0"}},
-		"culvert vm show db1":   {prints: []string{"vlan +100"}},
-		"culvert vm detach db1": {},
-		"virsh dumpxml db1 | sudo culvert doctor --guest -":                                                  {prints: []string{"guest db1"}},
-		"virsh dumpxml --inactive db1 | culvert vm xml --pool guests --vlan 100 --max-tx-rate 1000 >db1.xml": {},
-		"virsh define db1.xml": {prints: []string{"db1"}},
-		"virsh start db1":      {prints: []string{"started"}},
 		"culvert vm attach db1 --pool guests --bond": {
-			before: "virsh destroy db1; culvert vm detach db1; cp /etc/culvert/host.yaml before.yaml; culvert host apply both.yaml",
+			before: "culvert vm detach db1; cp /etc/culvert/host.yaml before.yaml; culvert host apply both.yaml",
 			prints: []string{`0000:01:10\.\d as net1[ab]`, `0000:02:10\.\d as net1[ab]`},
 		},
+		"virsh dumpxml --inactive db1 | culvert vm xml --pool guests --vlan 100 --max-tx-rate 1000 >db1.xml": {before: goBack},
+		"virsh define db1.xml": {prints: []string{"db1"}},
+		"virsh start db1":      {prints: []string{"started"}},
+	}, "culvert vm xml --pool guests --way network", "virsh net-define") // steps of TestGuests
+	page.follow(t, n, "Who has what", map[string]step{
+		"culvert vm list":     {prints: []string{"db1 .*0000:01:10.0"}},
+		"culvert vm show db1": {prints: []string{"vlan +100"}},
 	})
-	if _, err := n.Script(t.Context(), "go back", `culvert vm detach db1; cd /root/page
-		sed '/name: enp2s0/,/vfs/ s/vfs: 2/vfs: 0/' both.yaml >none.yaml; culvert host apply none.yaml; culvert host apply before.yaml`); err != nil {
-		t.Error(err)
-	}
+	const doctor = "virsh dumpxml db1 | sudo culvert doctor --guest -"
+	page.follow(t, n, "Making it fast", map[string]step{doctor: {prints: []string{"guest db1"}}}, doctor+" --by")
+	page.follow(t, n, "Taking it back", map[string]step{"culvert vm detach db1": {before: "virsh destroy db1"}})
 	if err := g.Remove(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -84,24 +86,60 @@ type step struct {
 	prints []string // patterns
 }
 
-// follow runs on a node those commands of the table that this test runs there, unchanged and in
-// the table's order.
-func follow(t *testing.T, n node.Node, steps map[string]step) {
+// runStep runs a command of a page on a node.
+func runStep(t *testing.T, n node.Node, command string, s step) string {
+	t.Helper()
+	// The script runs as root, so that sudo only runs its arguments.
+	out, err := n.Script(t.Context(), command, "sudo() { \"$@\"; }; mkdir -p /root/page; cd /root/page\n"+s.before+"\n"+command+" 2>&1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mentions(t, command, string(out), s.prints...)
+	return string(out)
+}
+
+// document is a page with the names of its example that a reader replaces, in pairs.
+type document struct {
+	file string
+	own  []string
+}
+
+// follow runs on a node the commands of a section's code blocks, in the page's order. A command
+// without a step needs nothing before it, and may print anything. Commands that begin with one of
+// skip are for another place.
+func (d document) follow(t *testing.T, n node.Node, section string, steps map[string]step, skip ...string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, d.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := Section(string(text), section)
+	if err != nil {
+		t.Fatalf("%s: %v", d.file, err)
+	}
+	left, own := maps.Clone(steps), strings.NewReplacer(d.own...)
+	for _, on := range Steps(body) {
+		if !slices.ContainsFunc(skip, func(s string) bool { return strings.HasPrefix(on.Command, s) }) {
+			runStep(t, n, own.Replace(on.Command), steps[on.Command])
+			delete(left, on.Command)
+		}
+	}
+	for command := range left {
+		t.Errorf("%s, %s: %s is not among its commands", d.file, section, command)
+	}
+}
+
+// followSentences runs on a node those commands of the table that this test runs and steps has, in the
+// table's order: commands that sentences of pages name.
+func followSentences(t *testing.T, n node.Node, steps map[string]step) {
 	t.Helper()
 	followed := 0
 	test, _, _ := strings.Cut(t.Name(), "/")
 	for _, command := range table(t).Of("test/promises." + test) {
-		s, here := steps[command]
-		if !here {
-			continue
+		if s, here := steps[command]; here {
+			followed++
+			runStep(t, n, command, s)
 		}
-		followed++
-		// The script runs as root, so that sudo only runs its arguments.
-		out, err := n.Script(t.Context(), command, "sudo() { \"$@\"; }; mkdir -p /root/page; cd /root/page\n"+s.before+"\n"+command+" 2>&1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mentions(t, command, string(out), s.prints...)
 	}
 	if followed != len(steps) {
 		t.Errorf("commands.txt has %d of the %d commands that this test runs on a node: keep both the same", followed, len(steps))
@@ -240,55 +278,102 @@ func fromPage(t *testing.T, page, language, word string) []byte {
 // awaitHealth waits, a minute at most, until culvertd reports no problem.
 const awaitHealth = `for i in $(seq 60); do [[ $(culvert status) == *"Nothing is wrong"* ]] && break; sleep 1; done`
 
-// TestInstallPage runs the commands of docs/install.md on a host that has container runtimes. It
-// installs Culvert from a copy of build/bin, makes VFs, gives one to a network namespace, and
-// removes Culvert.
+// TestInstallPage runs the commands of docs/install.md on a host that has container runtimes: it
+// installs Culvert from a copy of build/bin, makes the VFs that the page declares, gives one to a
+// network namespace, and removes Culvert. Meanwhile it runs those of docs/operations.md and
+// docs/troubleshooting.md that need such a host.
 func TestInstallPage(t *testing.T) {
 	n := host(t, 1)
 	parts, err := node.FindParts(t.Context(), top, func(s string) { t.Log(s) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	copyTo := func(from, to string) {
-		t.Helper()
+	for from, to := range map[string]string{parts.CNI: "/opt/cni/bin", filepath.Join(top, "build/bin"): "/root/culvert"} {
 		if err := n.Lab.Copy(t.Context(), n.Name, from, to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	copyTo(parts.CNI, "/opt/cni/bin")
-	copyTo(filepath.Join(top, "build/bin"), "/root/culvert")
-	const yaml = "pfs:\n- name: enp1s0\n  vfs: max\npools:\n- name: fast\n  selectors:\n    pfNames: [enp1s0]\n"
+	ports := []string{"enp1s0f0", "enp1s0", "enp1s0f1", "enp2s0"}
+	yaml := strings.NewReplacer(ports...).Replace(string(fromPage(t, "docs/install.md", "yaml", "name: fast")))
 	for path, body := range map[string][]byte{
 		"/root/page/host.yaml":               []byte(yaml),
-		"/root/page/new.yaml":                []byte(strings.Replace(yaml, "max", "3", 1)),
+		"/root/page/new.yaml":                []byte(strings.Replace(yaml, "max", "6", 1)),
 		"/etc/cni/net.d/10-storage.conflist": fromPage(t, "docs/install.md", "json", `"storage"`),
 	} {
 		if err := n.WriteFile(t.Context(), path, body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const cnitool = "CNI_PATH=/opt/cni/bin NETCONFPATH=/etc/cni/net.d cnitool "
-	follow(t, n, map[string]step{
-		"grep . /sys/bus/pci/devices/*/sriov_totalvfs": {prints: []string{`:7\n.*:7`}},
-		"./culvert host install":                       {before: "ln -s /opt/cni/bin/cnitool /usr/local/bin; cd /root/culvert", prints: []string{`(?m)^ *\+ /usr/local/bin/culvertd`}},
-		"culvert host validate":                        {before: "rm -r /root/culvert; cp host.yaml /etc/culvert"},
-		"systemctl enable --now culvertd":              {},
-		"culvert status":                               {before: awaitHealth, prints: []string{`fast .* 7 free`, "Nothing is wrong"}},
-		"ip netns add try":                             {},
-		cnitool + "add storage /run/netns/try":         {prints: []string{`172\.16\.91\.\d+/24`}},
-		"ip -n try address":                            {prints: []string{`inet 172\.16\.91\.\d+/24`}},
-		"culvert vf list":                              {prints: []string{`attached +.*storage +172\.16\.91\.`}},
-		cnitool + "del storage /run/netns/try":         {},
-		"culvert host plan new.yaml":                   {prints: []string{"enp1s0", "sriov_numvfs"}},
-		"culvert host apply":                           {},
-		"culvert host install":                         {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
-		"culvert host install --dry-run":               {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
-		"culvertd leave-pod-networks":                  {before: "cp /etc/cni/net.d/10-storage.conflist /etc/cni/net.d/00-culvert.conflist"},
-		"culvert host uninstall --parts cni":           {prints: []string{`(?m)^ *- /opt/cni/bin/culvert`}},
-		"culvert host uninstall":                       {prints: []string{"culvertd"}},
+	install := document{"docs/install.md", ports}
+	installOnHost(t, n, install)
+	operate(t, n, document{"docs/operations.md", ports}, document{"docs/troubleshooting.md", ports})
+	followSentences(t, n, map[string]step{
+		"culvert host apply":                 {},
+		"culvert host install":               {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
+		"culvert host install --dry-run":     {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
+		"culvertd leave-pod-networks":        {before: "cp /etc/cni/net.d/10-storage.conflist /etc/cni/net.d/00-culvert.conflist"},
+		"culvert host uninstall --parts cni": {prints: []string{`(?m)^ *- /opt/cni/bin/culvert`}},
 	})
+	install.follow(t, n, "Taking it away", map[string]step{"culvert host uninstall": {prints: []string{"culvertd"}}})
 	if out, err := n.Run(t.Context(), "ls", "/usr/local/bin/culvert", "/opt/cni/bin/culvert", "/etc/cni/net.d/00-culvert.conflist"); err == nil || len(out) > 0 {
 		t.Errorf("culvert host uninstall leaves %s", out)
+	}
+}
+
+// installOnHost installs Culvert, declares the VFs and tries the network, as docs/install.md says.
+func installOnHost(t *testing.T, n node.Node, page document) {
+	t.Helper()
+	const cnitool = "CNI_PATH=/opt/cni/bin NETCONFPATH=/etc/cni/net.d cnitool "
+	page.follow(t, n, "What the host needs", map[string]step{"grep . /sys/bus/pci/devices/*/sriov_totalvfs": {prints: []string{`:7\n.*:7`}}})
+	followSentences(t, n, map[string]step{
+		"./culvert host install": {before: "ln -s /opt/cni/bin/cnitool /usr/local/bin; cd /root/culvert", prints: []string{`(?m)^ *\+ /usr/local/bin/culvertd`}},
+	})
+	page.follow(t, n, "Declaring VFs and pools", map[string]step{
+		"culvert host validate":           {before: "rm -r /root/culvert; cp host.yaml /etc/culvert"},
+		"systemctl enable --now culvertd": {},
+		"culvert status":                  {before: awaitHealth, prints: []string{`fast .* 8 free`, `vms .* 3 free`, "Nothing is wrong"}},
+	})
+	page.follow(t, n, "A network for containers", map[string]step{
+		cnitool + "add storage /run/netns/try": {prints: []string{`172\.16\.91\.\d+/24`}},
+		"ip -n try address":                    {prints: []string{`inet 172\.16\.91\.\d+/24`}},
+		"culvert vf list":                      {prints: []string{`attached +.*storage +172\.16\.91\.`}},
+	})
+}
+
+// operate runs the commands of the pages for administrators. A container that has a VF goes without a
+// DEL meanwhile.
+func operate(t *testing.T, n node.Node, operations, trouble document) {
+	t.Helper()
+	operations.follow(t, n, "Looking", map[string]step{
+		"culvert vf top":         {prints: []string{"RECEIVES|No VF"}},
+		"journalctl -u culvertd": {prints: []string{"level=INFO"}},
+	}, "culvert vf rebase", "culvert events -f", "culvert vf watch")
+	operations.follow(t, n, "Changing the wanted state", map[string]step{
+		"culvert host plan new.yaml":                {prints: []string{"enp1s0", "sriov_numvfs"}},
+		"culvert host apply new.yaml":               {prints: []string{"Applied"}},
+		"culvert host apply --confirm 60s new.yaml": {before: "culvert host apply host.yaml", prints: []string{`is on trial: \d+ s left`}},
+		"culvert host confirm":                      {prints: []string{"stays"}},
+		"culvert host revert":                       {before: "culvert host apply --confirm 60s host.yaml", prints: []string{"before the trial is in force again"}},
+	})
+	operations.follow(t, n, "Restarting and upgrading", nil, "make build")
+	trouble.follow(t, n, "A VF is quarantined", map[string]step{
+		"culvert events":                      {prints: []string{"Attached"}},
+		"culvert vf list --phase quarantined": {prints: []string{"No VFs"}},
+	}, "sudo culvert vf rebase")
+	followSentences(t, n, map[string]step{"systemctl status culvertd": {prints: []string{`active \(running\)`}}})
+
+	forget := runStep(t, n, "culvert vf show $(culvert vf list | awk '/ attached / {print $1}') -o yaml",
+		step{before: "CNI_PATH=/opt/cni/bin NETCONFPATH=/etc/cni/net.d cnitool add storage /run/netns/try >/dev/null"})
+	for _, name := range []struct{ page, key string }{{"enp1s0f0#3", "- name"}, {"UID", "    uid"}, {"INTERFACE", "    interface"}} {
+		m := regexp.MustCompile("(?m)^" + name.key + ": (\\S+)$").FindStringSubmatch(forget)
+		if m == nil {
+			t.Fatalf("the owner has no%s:\n%s", name.key, forget)
+		}
+		trouble.own = append([]string{name.page, m[1]}, trouble.own...)
+	}
+	trouble.follow(t, n, "Nothing is free", nil)
+	if list := runStep(t, n, "culvert vf list", step{}); strings.Contains(list, " attached ") {
+		t.Errorf("the DEL by hand gives no VF back:\n%s", list)
 	}
 }
 
@@ -316,7 +401,7 @@ func TestDebianPackage(t *testing.T) {
 	if err := n.Lab.Copy(t.Context(), n.Name, dir, "/root/page/build/deb"); err != nil {
 		t.Fatal(err)
 	}
-	follow(t, n, map[string]step{
+	followSentences(t, n, map[string]step{
 		"apt-get install ./build/deb/culvert_*.deb": {before: aptGet + "rm -f /usr/sbin/policy-rc.d # it starts no service", prints: []string{"Setting up culvert"}},
 		"apt-get purge culvert": {
 			before: aptGet + "systemctl is-enabled culvertd; systemctl is-active culvertd; culvert status",

@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,23 +21,35 @@ import (
 )
 
 func main() {
-	r := release{Top: ".", Programs: everyProgram}
-	var archs string
-	flag.StringVar(&r.Out, "out", "build/release", "the folder for the release; it must not have one of the same version")
-	flag.StringVar(&r.Version, "version", "", "the version, v0.1.0")
-	flag.StringVar(&r.Image, "image", "", "the image's name in your registry, without a tag (default localhost/culvert, which nodes import)")
-	flag.StringVar(&r.URL, "url", "", "the URL of the folder from which people will download the files; without it there is no manifest for krew")
-	flag.StringVar(&r.Key, "key", "", "the SSH key that signs the checksums (ssh-keygen -Y sign); without it they are not signed")
-	flag.StringVar(&r.VulnDB, "vulndb", os.Getenv("GOVULNDB"), `the database of govulncheck, a URL, or "none" to check nothing`)
-	flag.StringVar(&archs, "arch", "amd64,arm64", "for which architectures")
-	flag.StringVar(&r.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
-	flag.Parse()
-	r.Archs = strings.Split(archs, ",")
+	r, err := parseArgs(os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil: // package flag has printed it
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := r.make(ctx)
+	err = r.make(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
+}
+
+func parseArgs(args []string) (release, error) {
+	r := release{Top: ".", Programs: everyProgram}
+	var archs string
+	f := flag.NewFlagSet("release", flag.ContinueOnError)
+	f.StringVar(&r.Out, "out", "build/release", "the folder for the release; it must not have one of the same version")
+	f.StringVar(&r.Version, "version", "", "the version, v0.1.0")
+	f.StringVar(&r.Image, "image", "", "the image's name in your registry, without a tag (default localhost/culvert, which nodes import)")
+	f.StringVar(&r.URL, "url", "", "the URL of the folder from which people will download the files; without it there is no manifest for krew")
+	f.StringVar(&r.Key, "key", "", "the SSH key that signs the checksums (ssh-keygen -Y sign); without it they are not signed")
+	f.StringVar(&r.VulnDB, "vulndb", os.Getenv("GOVULNDB"), `the database of govulncheck, a URL, or "none" to check nothing`)
+	f.StringVar(&archs, "arch", "amd64,arm64", "for which architectures")
+	f.StringVar(&r.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
+	err := f.Parse(args)
+	r.Archs = strings.Split(archs, ",")
+	return r, err
 }

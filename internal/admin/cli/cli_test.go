@@ -195,6 +195,7 @@ func TestScreenOfAFile(t *testing.T) {
 func TestRates(t *testing.T) {
 	for text, want := range map[string]uint32{
 		"0": 0, "100": 100, "1000M": 1000, "10G": 10000, "2.5G": 2500, "2.5Gbit": 2500, "40 Gb/s": 40000, "25gbit/s": 25000, "500Mbps": 500, "1T": 1000000, "4294967295": 4294967295,
+		"1000K": 1, "1000000 bit/s": 1,
 	} {
 		var got uint32
 		cmd := &cobra.Command{}
@@ -203,12 +204,40 @@ func TestRates(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %v", text, got, want, err)
 		}
 	}
-	for _, text := range []string{"", "G", "-1", "1.5", "1.5M", "10Gbit/h", "10GiB", "1e3", "0x10", "inf", "NaN", "4294967296", "5000T", "1 000", "10K", "10MG"} {
+	for _, text := range []string{"", "G", "-1", "1.5", "1.5M", "10Gbit/h", "10GiB", "1e3", "0x10", "inf", "NaN", "4294967296", "5000T", "1 000", "10K", "10MG", "10GB/s", "100 B/s", "200b/s"} {
 		var got uint32
 		cmd := &cobra.Command{}
 		AddRate(cmd, &got, "rate", "a rate")
 		if err := cmd.ParseFlags([]string{"--rate", text}); err == nil || !strings.Contains(err.Error(), "want Mb/s") || got != 0 {
 			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+}
+
+// A rate without a unit is one of Mb/s, whatever its caller does with it.
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]float64{"500kb/s": 0.5, "200 bit/s": 0.0002, "10GB/s": -1, "10 GBps": -1, "": -1, "b/s": -1} {
+		if v, hasUnit, ok := ParseRate(text); ok != (want >= 0) || ok && (v != want || !hasUnit) {
+			t.Errorf("%s: %v, %v, %v", text, v, hasUnit, ok)
+		}
+	}
+	if v, hasUnit, ok := ParseRate("0.2"); v != 0.2 || hasUnit || !ok {
+		t.Errorf("%v, %v, %v", v, hasUnit, ok)
+	}
+}
+
+// A time in seconds may have a unit.
+func TestSeconds(t *testing.T) {
+	for text, want := range map[string]float64{"10": 10, "0.5": 0.5, "500ms": 0.5, "2m": 120, "1h30m": 5400, "": -1, "half": -1, "-1": -1, "3h": -1, "1ms": -1} {
+		var got float64
+		cmd := &cobra.Command{}
+		AddSeconds(cmd, &got, "seconds", 0.1, 7200, "how long")
+		err := cmd.ParseFlags([]string{"--seconds", text})
+		switch {
+		case want < 0 && (err == nil || !strings.Contains(err.Error(), "want seconds from 0.1 to 7200, or a time with a unit such as 90s or 2m")):
+			t.Errorf("%s: %v", text, err)
+		case want >= 0 && (err != nil || got != want):
+			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
 }
@@ -236,7 +265,7 @@ func newTool() *cobra.Command {
 	var both, either bool
 	get := &cobra.Command{
 		Use: "get NAME [PLACE]", Aliases: []string{"g"}, Short: "Get it", Args: cobra.RangeArgs(1, 2), RunE: func(*cobra.Command, []string) error { return nil },
-		Example: "  # a name\n  tool get <<EOF\n  tool get a \\\n    --long\n  tool get a  # the first\n",
+		Example: "  # a name\n  tool get <<EOF\n  tool get a \\\n    --long\n  tool get a  # the first\n  sudo tool get a --word=left\n",
 	}
 	AddChoice(get, &word, "word", "a word", "left", "right")
 	count = 2
@@ -270,7 +299,8 @@ func TestExplain(t *testing.T) {
 		"get a --wrod left":           "tool get has no flag --wrod: did you mean --word?",
 		"get a --nothing-like-it":     "tool get has no flag --nothing-like-it: tool get --help lists its flags",
 		"get a -z":                    "tool get has no flag -z: tool get --help lists its flags",
-		"get a --text":                "tool get: --text needs a value (a TEXT to get): for example: tool get a",
+		"get a --text":                "tool get: --text needs a value (a TEXT to get): tool get --help shows its flags",
+		"get a --word":                `tool get: --word needs a value (a word: left, right): for example: sudo tool get a --word=left`,
 		"get a --=x":                  `tool get: "--=x" is no flag: flags are like --name=value: for example: tool get a`,
 		"get a --word lfet":           `tool get: --word "lfet": want left or right: did you mean left?`,
 		"get a --count 4":             `tool get: --count "4": want a whole number from 1 to 3`,
@@ -317,6 +347,22 @@ func TestUsage(t *testing.T) {
 		if len(line) > 101 {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
+	}
+}
+
+// TestHelpFits: prose is wrapped anew on a narrow terminal; examples stay lines, which are broken.
+func TestHelpFits(t *testing.T) {
+	c := &cobra.Command{
+		Use: "get", Short: "Get it", Run: func(*cobra.Command, []string) {}, Example: "  tool get --of-a-long-name value --of-another-long-name value",
+		Long: "Gets a thing from the place where\nit is, and puts it where it was.\n\nThe places:\n  left   on the left side of the thing\n",
+	}
+	(&cobra.Command{Use: "tool"}).AddCommand(c)
+	if got := Help(c, screen.Look{Width: 100}); !strings.HasPrefix(got, c.Long+"\nUsage:\n  tool get\n\nExamples:\n"+c.Example+"\n") {
+		t.Errorf("it is changed where it fits:\n%s", got)
+	}
+	want := "Gets a thing from the place\nwhere it is, and puts it where\nit was.\n\nThe places:\n  left   on the left side of\n    the thing\n\nUsage:\n"
+	if got := Help(c, screen.Look{Width: 30}); !strings.HasPrefix(got, want) {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 func Explain(root *cobra.Command) {
 	root.SetFlagErrorFunc(explainFlag)
 	root.SetUsageFunc(writeUsage)
+	root.SetHelpFunc(writeHelp)
 	root.SetHelpCommand(newHelp(root))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -152,9 +153,23 @@ func explainGroups(cmd *cobra.Command) error {
 
 // nextStep names an example of a command, or its help if no line of its help is an example.
 func nextStep(cmd *cobra.Command) string {
+	return findExample(cmd, func(string) bool { return true })
+}
+
+// nextStepOf names an example of a flag, or the help.
+func nextStepOf(cmd *cobra.Command, f *pflag.Flag) string {
+	return findExample(cmd, func(line string) bool {
+		words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '=' })
+		return slices.Contains(words, "--"+f.Name) || f.Shorthand != "" && slices.Contains(words, "-"+f.Shorthand)
+	})
+}
+
+func findExample(cmd *cobra.Command, fits func(line string) bool) string {
 	for line := range strings.Lines(cmd.Example) {
 		line, _, _ = strings.Cut(strings.TrimSpace(line), "  #")
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, cmd.CommandPath()) && !strings.HasSuffix(line, `\`) && !strings.Contains(line, "<<") {
+		line = strings.TrimSpace(line)
+		isWhole := strings.HasPrefix(strings.TrimPrefix(line, "sudo "), cmd.CommandPath()) && !strings.HasSuffix(line, `\`) && !strings.Contains(line, "<<")
+		if isWhole && fits(line) {
 			return "for example: " + line
 		}
 	}
@@ -173,7 +188,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		return unknownFlag(cmd, unknown)
 	case errors.As(err, &missing):
-		return fmt.Errorf("%s: --%s needs a value (%s): %s", cmd.CommandPath(), missing.GetFlag().Name, plainUsage(missing.GetFlag()), nextStep(cmd))
+		return fmt.Errorf("%s: --%s needs a value (%s): %s", cmd.CommandPath(), missing.GetFlag().Name, plainUsage(missing.GetFlag()), nextStepOf(cmd, missing.GetFlag()))
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
 		return fmt.Errorf("%s: --%s %s: %s", cmd.CommandPath(), f.Name, excerpt.Quote(invalid.GetValue()), wanted(f, invalid))

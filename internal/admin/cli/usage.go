@@ -1,13 +1,38 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/screen"
 )
+
+func writeHelp(c *cobra.Command, _ []string) {
+	fmt.Fprint(c.OutOrStdout(), Help(c, ScreenOf(c.OutOrStdout(), func(string) string { return "" }).Look))
+}
+
+// Help returns the help of a command, which fits the screen. It wraps the paragraphs of the description
+// anew where they are too wide. Lines that begin with a space are tables and examples, and stay lines.
+func Help(c *cobra.Command, look screen.Look) string {
+	var parts []string
+	for part := range strings.SplitSeq(strings.TrimSpace(cmp.Or(c.Long, c.Short)), "\n\n") {
+		isProse := !strings.HasPrefix(part, " ") && !strings.Contains(part, "\n ")
+		if fitted := look.Fit(part); isProse && fitted != part {
+			part = strings.Join(screen.Wrap(part, look.Width), "\n")
+		}
+		parts = append(parts, part)
+	}
+	text := strings.Join(parts, "\n\n") + "\n\n"
+	if c.Runnable() || c.HasSubCommands() {
+		text += c.UsageString()
+	}
+	return look.Fit(text)
+}
 
 // writeUsage writes the part of a command's help below its description. The flags fit the screen. It is
 // no template: package text/template would make a program that links it some megabytes larger.

@@ -65,12 +65,13 @@ type whole interface{ int | uint8 | uint16 | uint64 }
 // AddCount gives cmd a flag that takes a whole number of a range, both ends included. value has the
 // number if the command line does not have the flag.
 func AddCount[T whole](cmd *cobra.Command, value *T, name string, least, most T, usage string) {
-	cmd.Flags().Var(&count[T]{value, least, most}, name, usage)
+	cmd.Flags().Var(&count[T]{value, least, most, strings.ReplaceAll(usage, "`", "")}, name, usage)
 }
 
 type count[T whole] struct {
 	value       *T
 	least, most T
+	usage       string
 }
 
 func (c *count[T]) String() string { return fmt.Sprint(*c.value) }
@@ -80,7 +81,7 @@ func (c *count[T]) Set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || n < uint64(c.least) || n > uint64(c.most) {
 		if uint64(c.most) == math.MaxUint64 {
-			return fmt.Errorf("want a whole number, %d or more", c.least)
+			return fmt.Errorf("want a whole number, %d or more (%s)", c.least, c.usage)
 		}
 		return fmt.Errorf("want a whole number from %d to %d", c.least, c.most)
 	}
@@ -108,6 +109,26 @@ func (n *number) Set(s string) error {
 		return fmt.Errorf("want a number from %s to %s", strconv.FormatFloat(n.least, 'f', -1, 64), strconv.FormatFloat(n.most, 'f', -1, 64))
 	}
 	*n.value = v
+	return nil
+}
+
+// AddSeconds gives cmd a flag that takes seconds as a number, or a time with its unit, of a range with
+// both ends included. value has the seconds if the command line does not have the flag.
+func AddSeconds(cmd *cobra.Command, value *float64, name string, least, most float64, usage string) {
+	cmd.Flags().Var(&seconds{number{value, least, most}}, name, usage)
+}
+
+type seconds struct{ number }
+
+func (s *seconds) Type() string { return "seconds" }
+
+func (s *seconds) Set(text string) error {
+	if d, err := time.ParseDuration(text); err == nil {
+		text = strconv.FormatFloat(d.Seconds(), 'g', -1, 64)
+	}
+	if s.number.Set(text) != nil {
+		return fmt.Errorf("want seconds from %v to %v, or a time with a unit such as 90s or 2m", s.least, s.most)
+	}
 	return nil
 }
 
@@ -169,29 +190,49 @@ func (r *rate) String() string {
 
 func (r *rate) Type() string { return "rate" }
 
-// rateUnits has the units of rates in Mb/s, in lower case, with the endings "bit", "bit/s" and "b/s"
-// left out.
-var rateUnits = map[string]float64{"": 1, "m": 1, "g": 1000, "t": 1e6}
-
 func (r *rate) Set(s string) error {
-	const want = "want Mb/s as a whole number, or a number with a unit such as 500M or 2.5Gbit"
-	text := strings.ToLower(strings.TrimSpace(s))
-	for _, ending := range []string{"bit/s", "bits", "bit", "bps", "b/s"} {
-		if cut, ok := strings.CutSuffix(text, ending); ok {
-			text = cut
-			break
-		}
-	}
-	number := strings.TrimRight(text, "mgt ")
-	unit, ok := rateUnits[strings.TrimSpace(strings.TrimPrefix(text, number))]
-	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || !ok || strings.ContainsAny(number, "xpinfe_") {
+	const want = "want Mb/s as a whole number, or a number with a unit of bits such as 500M or 2.5Gbit"
+	v, _, ok := ParseRate(s)
+	switch {
+	case !ok:
 		return errors.New(want)
-	}
-	v *= unit
-	if v < 0 || v != math.Trunc(v) || v > math.MaxUint32 {
+	case v != math.Trunc(v) || v > math.MaxUint32:
 		return fmt.Errorf("%s, at most %d Mb/s", want, uint32(math.MaxUint32))
 	}
 	*r = rate(v)
 	return nil
+}
+
+// rateUnits has the units of rates in bits a second, in lower case and without their endings.
+var rateUnits = map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+// ParseRate reads a rate of bits in Mb/s, such as 500M, 2.5Gbit or 40 Gb/s. A number without a unit is
+// one of Mb/s. B stands for bytes, and a rate of bytes is none.
+func ParseRate(s string) (mbps float64, hasUnit, ok bool) {
+	text := strings.TrimSpace(s)
+	if strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(text, "/s"), "ps"), "B") {
+		return 0, false, false
+	}
+	text, isBits := cutRateEnding(strings.ToLower(text))
+	number := strings.TrimRight(text, "kmgt ")
+	letter := strings.TrimSpace(strings.TrimPrefix(text, number))
+	unit, known := rateUnits[letter]
+	if hasUnit = isBits || letter != ""; !hasUnit {
+		unit = rateUnits["m"]
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !known || v < 0 || strings.ContainsAny(number, "xpinfe_") {
+		return 0, false, false
+	}
+	return v * unit / rateUnits["m"], hasUnit, true
+}
+
+// cutRateEnding cuts the part of a rate's unit that says that it is one of bits.
+func cutRateEnding(text string) (rest string, isBits bool) {
+	for _, ending := range []string{"bit/s", "bits", "bit", "bps", "b/s"} {
+		if cut, ok := strings.CutSuffix(text, ending); ok {
+			return cut, true
+		}
+	}
+	return text, false
 }

@@ -41,14 +41,11 @@ func explainConfig(err error, rules *clientcmd.ClientConfigLoadingRules, loader 
 	case rules.ExplicitPath != "" && errors.Is(missing, fs.ErrNotExist):
 		return fmt.Errorf("kubeconfig %s: %w: name a file that is there with --kubeconfig, or set KUBECONFIG", file, fs.ErrNotExist)
 	case clientcmd.IsEmptyConfig(err):
-		return fmt.Errorf("kubeconfig %s: %w: it names no cluster: set KUBECONFIG, or name a file with --kubeconfig", file, vf.ErrNotFound)
+		return fmt.Errorf("kubeconfig %s names no cluster (%w): set KUBECONFIG, or name a file with --kubeconfig", file, vf.ErrNotFound)
 	case lacksContext(loader, kubeContext):
-		return fmt.Errorf("--context %s: %w: kubeconfig %s has %s", excerpt.Quote(kubeContext), err, file, joinContexts(loader))
+		return fmt.Errorf("--context %s: %w: kubeconfig %s has %s: name one that it has", excerpt.Quote(kubeContext), err, file, joinContexts(loader))
 	}
-	// client-go's text has the file's name, Go types and several lines.
-	text := excerpt.WithoutGoTypes(excerpt.Error(err))
-	text = strings.TrimPrefix(text, fmt.Sprintf("error loading config file %q: ", file))
-	return fmt.Errorf("kubeconfig %s cannot be read: %s: correct it until kubectl --kubeconfig %[1]s get nodes works", file, text)
+	return errors.New("kubeconfig " + excerpt.Kubeconfig(file, err))
 }
 
 // lacksContext reports whether the kubeconfig can be read and has no context of that name.

@@ -222,7 +222,7 @@ func TestOthersAreNoted(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: [":                    "f.yaml: invalid: yaml: line 1",
+		"a: [":                    "f.yaml: invalid: neither YAML nor JSON: line 1",
 		"spec: {}":                "f.yaml:1: invalid: kind is missing: want objects of Kubernetes",
 		"- a":                     "f.yaml:1: invalid: line 1: a list: want an object of Kubernetes",
 		"kind: List\nitems: [{}]": "f.yaml:2: invalid: kind is missing",

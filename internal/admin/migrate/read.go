@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/internal/excerpt"
+	"github.com/culvert-net/culvert/internal/strictyaml"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -117,7 +118,7 @@ func readPart(file string, part []byte, before int) (out []Object) {
 			return out
 		}
 		if err != nil {
-			return append(out, brokenDocument(file, fmt.Errorf("%s: %w: %s", file, vf.ErrInvalid, addLines(excerpt.Error(err), before))))
+			return append(out, brokenDocument(file, fmt.Errorf("%s: %w: neither YAML nor JSON: %s: %s", file, vf.ErrInvalid, addLines(excerpt.Error(err), before), strictyaml.SyntaxAdvice)))
 		}
 		shiftLines(&doc, before)
 		out = append(out, objectsOf(file, &doc)...)
@@ -132,9 +133,10 @@ func shiftLines(n *yaml.Node, by int) {
 	}
 }
 
-// addLines adds to the line number of a message of package yaml.
+// addLines returns a message of package yaml without the package's name, and adds to its line number.
 func addLines(message string, by int) string {
-	const prefix = "yaml: line "
+	const prefix = "line "
+	message = strings.TrimPrefix(message, "yaml: ")
 	number, rest, _ := strings.Cut(strings.TrimPrefix(message, prefix), ":")
 	line, err := strconv.Atoi(number)
 	if err != nil || !strings.HasPrefix(message, prefix) {

@@ -170,7 +170,7 @@ NetworkAttachmentDefinition team/n: works
 
 		"a document that is none": {
 			network("n", `{"type":"sriov"}`) + "kind: Pod\nmetadata: {name: p\n---\n" + network("m", `{"type":"sriov"}`) + "- a\n---\nname: x\n",
-			"NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: yaml: line 7: did not find expected ',' or '}'\n" +
+			"NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: neither YAML nor JSON: line 7: did not find expected ',' or '}': check the indentation, the colons and the quotes up to there, or name another file\n" +
 				"NetworkAttachmentDefinition m: works\ndocument: refused\n  refused: file:16: invalid: line 16: a list: want an object of Kubernetes\n" +
 				"document: refused\n  refused: file:18: invalid: kind is missing: want objects of Kubernetes\n",
 		},
@@ -178,13 +178,13 @@ NetworkAttachmentDefinition team/n: works
 			"kind: List\nitems:\n- kind: NetworkAttachmentDefinition\n  metadata: {name: n, annotations: [a]}\n  spec: {config: '{\"type\":\"sriov\"}'}\n- kind: NetworkAttachmentDefinition\n  metadata: {name: m}\n  spec: {config: '{\"type\":\"sriov\"}'}\n",
 			"NetworkAttachmentDefinition n: refused\n  refused: file:3: invalid: line 4: a list: want a map of texts\nNetworkAttachmentDefinition m: works\n",
 		},
-		"JSON that ends early":    {`{"type": "sriov", `, "document: refused\n  refused: file: invalid: yaml: line 1: "},
+		"JSON that ends early":    {`{"type": "sriov", `, "document: refused\n  refused: file: invalid: neither YAML nor JSON: line 1: "},
 		"a configuration in YAML": {"kind: NetworkAttachmentDefinition\nmetadata: {name: n}\nspec: {config: {type: sriov}}\n", "NetworkAttachmentDefinition n: refused\n  refused: spec.config: want a text that has JSON: write config: '{...}'\n"},
 		"a directive":             {"%YAML 1.1\n# a comment\n---\n" + network("n", `{"type":"sriov"}`) + "...\n---\n" + network("m", `{"type":"sriov"}`), "NetworkAttachmentDefinition n: works\nNetworkAttachmentDefinition m: works\n"},
-		"another line end":        {strings.ReplaceAll(network("n", `{"type":"sriov"}`)+"a: [\n---\n"+network("m", `{"type":"sriov"}`), "\n", "\r\n"), "NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: yaml: line "},
+		"another line end":        {strings.ReplaceAll(network("n", `{"type":"sriov"}`)+"a: [\n---\n"+network("m", `{"type":"sriov"}`), "\n", "\r\n"), "NetworkAttachmentDefinition n: works\ndocument: refused\n  refused: file: invalid: neither YAML nor JSON: line "},
 		"documents of JSON": {
 			"{\n  \"kind\": \"NetworkAttachmentDefinition\",\n  \"metadata\": {\"name\": \"n\"}, \"spec\": {\"config\": \"{\\\"type\\\":\\\"sriov\\\"}\"}\n}\n{\"kind\": \"Pod\", \"metadata\": {\"name\": \"p\", \"annotations\": {\"k8s.v1.cni.cncf.io/networks\": \"n\"}}}\n{\"kind\": 5\n",
-			"NetworkAttachmentDefinition n: works\nPod p: works\ndocument: refused\n  refused: file: invalid: yaml: line 6: ",
+			"NetworkAttachmentDefinition n: works\nPod p: works\ndocument: refused\n  refused: file: invalid: neither YAML nor JSON: line 6: ",
 		},
 		"another apiVersion of a network": {
 			strings.ReplaceAll(network("n", `{"type":"sriov"}`), "/v1", "/v1beta1"),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -15,7 +16,7 @@ import (
 type reader struct{ strictyaml.Reader }
 
 func newReader(name string) *reader {
-	return &reader{strictyaml.Reader{File: name, Twice: ": keep one"}}
+	return &reader{strictyaml.Reader{File: name}}
 }
 
 // value is one value of the file.
@@ -29,7 +30,7 @@ func readDocument(name string, text []byte, want string, secret bool) (*yaml.Nod
 	case err != nil && !errors.As(err, &m) && secret:
 		return nil, fmt.Errorf("%s: not YAML: want %s, each on a line, such as user: root", name, want)
 	case err != nil && !errors.As(err, &m):
-		return nil, fmt.Errorf("%s: not YAML: %s", name, excerpt.Line(err.Error()))
+		return nil, fmt.Errorf("%s: not YAML: %s: %s", name, strings.TrimPrefix(excerpt.Line(err.Error()), "yaml: "), strictyaml.SyntaxAdvice)
 	case err != nil:
 		return nil, err
 	case root == nil:

@@ -266,3 +266,18 @@ REFUSED, and nothing is touched
 		t.Error(got)
 	}
 }
+
+// No line of a plan exceeds the terminal, however long the names are.
+func TestWorstPlanFits(t *testing.T) {
+	long := strings.Repeat("x", 80)
+	p := Plan{Host: strings.Repeat("esxi01.", 30) + "example.com", Notes: []string{"note of " + long + " and " + long}, Refusals: []string{long + " " + long}}
+	p.Steps = []Step{{Lines: []Line{{Op: "~", Text: "virtual machine " + long + ": network adapter of port group " + long}}, Hurts: []string{"virtual machine " + long + " is off meanwhile"}}}
+	for _, width := range []int{100, 60, 40} {
+		look := screen.Look{Width: width}
+		for line := range strings.Lines(look.Fit(Draw(p, look))) {
+			if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("in %d columns: %d columns: %s", width, n, line)
+			}
+		}
+	}
+}

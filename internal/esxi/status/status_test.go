@@ -76,3 +76,28 @@ sriov-a  vmnic2   9000  vf-a (VLAN 100), plain
 		t.Error(got)
 	}
 }
+
+// No line exceeds the terminal, however long the names are. vSphere allows 80 characters.
+func TestWorstScreenFits(t *testing.T) {
+	h := host()
+	long := func(first string) string { return first + strings.Repeat("x", 79) }
+	h.Name, h.Product = strings.Repeat("esxi01.", 30)+"example.com", "VMware ESXi 8.0.2 "+strings.Repeat("build-22380479 ", 8)
+	for i := range h.Ports {
+		h.Ports[i].NIC, h.Ports[i].Driver = strings.Repeat("v", 15), "nmlx5_core_and_more"
+		h.Ports[i].VFs = append(h.Ports[i].VFs, make([]state.VF, 16)...)
+	}
+	for i := range h.VMs {
+		h.VMs[i].Name, h.VMs[i].Unreadable = long("vm "), "the host does not answer, and its datastore is not there"
+		h.VMs[i].VFs[0].PortGroup, h.VMs[i].VFs[0].Port = long("p"), strings.Repeat("v", 15)
+	}
+	h.Switches[0].Name, h.Switches[0].PortGroups = strings.Repeat("s", 32), []string{long("p"), long("q"), long("r")}
+	h.Switches[0].Uplinks = []string{"vmnic2", "vmnic3", "vmnic4", "vmnic5", "vmnic6", "vmnic7", "vmnic8", "vmnic9"}
+	for _, width := range []int{100, 60, 40} {
+		look := screen.Look{Width: width}
+		for line := range strings.Lines(look.Fit(Draw(h, look))) {
+			if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("in %d columns: %d columns: %s", width, n, line)
+			}
+		}
+	}
+}

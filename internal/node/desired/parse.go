@@ -56,7 +56,8 @@ func locateSyntax(file string, err error) error {
 	e := Error{File: file, Text: err.Error()}
 	if m := yamlError.FindStringSubmatch(e.Text); m != nil {
 		e.Line, _ = strconv.Atoi(m[1])
-		e.Text = "not YAML: " + m[2]
+		e.Text = "not YAML: " + strictyaml.NameKey(m[2]) + ": " + strictyaml.SyntaxAdvice
+		return e
 	}
 	e.Text = strictyaml.NameKey(e.Text)
 	return e
@@ -69,12 +70,12 @@ func (r *reader) readSpec(v at) Spec {
 		return s
 	}
 	if f, ok := fields["pfs"]; ok {
-		for _, item := range r.ReadItems(f, "a list of PFs") {
+		for _, item := range r.ReadItems(f, "a list of PFs, such as [{name: enp1s0f0, vfs: 4}]") {
 			s.PFs = append(s.PFs, r.readPF(item))
 		}
 	}
 	if f, ok := fields["pools"]; ok {
-		items := r.ReadItems(f, "a list of pools")
+		items := r.ReadItems(f, "a list of pools, such as [{name: fast, selectors: {pfNames: [enp1s0f0]}}]")
 		for _, item := range items {
 			s.Pools = append(s.Pools, r.readPool(item, hostDialect))
 		}

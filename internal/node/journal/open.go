@@ -175,7 +175,7 @@ func readFile(path string, read func(pages.Source) error) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is no file (%s): move it away", ErrDamaged, info.Mode())
+		return fmt.Errorf("%w: it is no file (%s): name a file, or move it away", ErrDamaged, info.Mode())
 	}
 	// When bbolt opens a file read-only, it takes its lock and reads only the two metas, or
 	// reports that they are missing. Its judgement of the metas does not matter, since package

@@ -66,7 +66,7 @@ func Config(path string) (*rest.Config, error) {
 	}
 	c, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s cannot be read: %s: correct it until kubectl --kubeconfig %[1]s get nodes works", path, excerpt.WithoutGoTypes(excerpt.Error(err)))
+		return nil, errors.New("--kubeconfig " + excerpt.Kubeconfig(path, err))
 	}
 	return c, nil
 }

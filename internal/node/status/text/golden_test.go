@@ -238,13 +238,18 @@ func readWorst[T any](t *testing.T, name string) (out T) {
 // whole in one of the columns or below each other.
 func TestWorstScreensFit(t *testing.T) {
 	st, plan, cluster := readWorst[api.NodeStatus](t, "node.json"), readWorst[api.Plan](t, "plan.json"), readWorst[api.ClusterStatus](t, "cluster.json")
+	var changes []api.VFChange
+	for _, v := range st.VFs {
+		c := api.Change{Op: api.Modify, Attribute: "addresses", From: strings.Repeat("fd00:1111:2222:3333:4444:5555:6666:7777/128 ", 3), To: v.Network}
+		changes = append(changes, api.VFChange{Time: st.Time, Op: api.Modify, Node: v.Node, VF: v.Name, Changes: []api.Change{c}})
+	}
 	held := slices.DeleteFunc(slices.Clone(st.VFs), func(v api.VF) bool { return v.Owner == nil })
 	draws := map[string]func(Options) string{
 		"status": func(o Options) string { return Node(st, o) }, "vf list": func(o Options) string { return VFs(st.VFs, st.Time, o) },
 		"pool list": func(o Options) string { return Pools(st.Pools, o) }, "cluster": func(o Options) string { return Cluster(cluster, o) },
 		"cluster vfs": func(o Options) string { return VFs(cluster.Nodes[0].VFs, cluster.Time, o) }, "plan": func(o Options) string { return Plan(plan, o) },
 		"vm list": func(o Options) string { return Guests(held, o) }, "ledger": func(o Options) string { return Ledger(ledger, o) },
-		"watch":  func(o Options) string { return Watched(st.VFs, nil, st.Time, time.Second, o) },
+		"watch":  func(o Options) string { return Watched(st.VFs, changes, st.Time, time.Second, o) },
 		"doctor": func(o Options) string { return Doctor(doctor, o) },
 	}
 	for i, v := range st.VFs {

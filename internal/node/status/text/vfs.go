@@ -13,12 +13,18 @@ import (
 
 // VFs draws `culvert vf list`: one line for each VF. now is the time of the picture. The VFs of
 // a cluster have their node, and no settings: these are on the node.
-func VFs(vfs []api.VF, now time.Time, o Options) string {
+func VFs(vfs []api.VF, now time.Time, o Options) string { return listVFs(vfs, now, nil, o) }
+
+// listVFs draws VFs as VFs does. With mark, each row begins with the mark of its VF, or a space.
+func listVFs(vfs []api.VF, now time.Time, mark func(api.VF) string, o Options) string {
 	if len(vfs) == 0 {
 		return "No VFs.\n"
 	}
 	inCluster := vfs[0].Node != ""
 	t := vfTable(inCluster, o)
+	if mark != nil {
+		t.Columns[0].Head = "  " + t.Columns[0].Head
+	}
 	odd := 0
 	for _, v := range vfs {
 		cells := screen.Words(v.Name, v.PCI.String(), "", formatOwner(v), v.Network, strings.Join(v.Addresses, " "))
@@ -36,6 +42,9 @@ func VFs(vfs []api.VF, now time.Time, o Options) string {
 		}
 		if inCluster {
 			cells = slices.Insert(cells, 0, screen.Cell{Text: v.Node})
+		}
+		if mark != nil {
+			cells[0] = markCell(cells[0], mark(v))
 		}
 		t.Add(cells...)
 	}
