@@ -10,11 +10,12 @@ DESTDIR ?=
 PODS    ?= 20
 CNI     ?= flannel
 
-# More arguments of the programs that demo, lab, bench, image, deb, rpm and release run. The tests of
+# More arguments of the programs that demo, lab, bench, vuln, image, deb, rpm and release run. The tests of
 # test/promises run the targets in a short form with them.
 DEMO    :=
 LAB     :=
 BENCH   :=
+VULN    :=
 IMAGE   :=
 DEB     :=
 RELEASE :=
@@ -90,7 +91,7 @@ fuzz: bootstrap-fuzz ## every fuzz target for FUZZTIME (10m), one on each core, 
 	@tools/watch fuzz tools/fuzz
 
 vuln: bootstrap-vuln ## govulncheck; it needs to reach vuln.go.dev, or GOVULNDB
-	@tools/watch vuln tools/vuln
+	@tools/watch vuln tools/vuln $(VULN)
 
 build: bootstrap-build ## the programs, to build/bin
 	@echo "building $(notdir $(wildcard cmd/*)) $(VERSION) into $(BIN)"

@@ -177,7 +177,7 @@ func repairLedger(cmd *cobra.Command, file string, yes bool) error {
 	case err != nil:
 		return err
 	case c.Newer():
-		return fmt.Errorf("ledger %s: its format is %s: a newer culvertd wrote it, and only that one may change it: start that one", file, c.Format)
+		return fmt.Errorf("ledger %s: %s: only that one may change it: start that one", file, c.Faults[0])
 	}
 	out := cmd.OutOrStdout()
 	opts := text.Options{Look: cli.ScreenOf(out, os.Getenv).Look}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 )
 
 // connection is one client and its one request.
@@ -46,7 +47,8 @@ func (c *connection) serveRequest(accepting, running context.Context) {
 	}
 	req, err := c.readRequest(accepting)
 	if err != nil {
-		if err := c.writeResponse(response{Error: &api.Error{Code: CodeBadRequest, Message: err.Error()}}); err == nil {
+		refusal := &api.Error{Code: CodeBadRequest, Message: err.Error(), Details: hintOlder(err)}
+		if err := c.writeResponse(response{Error: refusal}); err == nil {
 			c.drainInput()
 		}
 		return
@@ -80,7 +82,11 @@ func (c *connection) readRequest(accepting context.Context) (api.RPCRequest, err
 	}
 	stop := context.AfterFunc(accepting, func() { c.conn.SetReadDeadline(time.Now()) }) //nolint:errcheck // then the connection is closed, which ends the read too
 	c.limit.N = maxRequest + 2
-	err := c.dec.Decode(&req)
+	var raw json.RawMessage // the decoder reads the replies of a dialog, too, which may have new fields
+	err := c.dec.Decode(&raw)
+	if err == nil {
+		err = exactjson.Decode(raw, &req)
+	}
 	switch {
 	case !stop():
 		return req, errors.New("culvertd is stopping; try again in a moment")
@@ -129,7 +135,7 @@ func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRe
 	}
 	if !ok {
 		return response{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
-			Details: "culvert and culvertd may be of different versions"}}
+			Details: olderDaemon}}
 	}
 	v, err := handle(ctx, req.Params)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -48,10 +49,22 @@ func wireError(err error) *api.Error {
 	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
-			return &api.Error{Code: c.code, Message: err.Error()}
+			return &api.Error{Code: c.code, Message: err.Error(), Details: hintOlder(err)}
 		}
 	}
 	return &api.Error{Code: CodeInternal, Message: err.Error()}
+}
+
+// olderDaemon is the next step when culvertd does not know a method or a field. Methods and fields
+// are only added, so the client is the newer one.
+const olderDaemon = "culvertd is older than the program that asks: install the culvertd that came with that program"
+
+// hintOlder returns the next step for a request with an unknown field, and no text for other errors.
+func hintOlder(err error) string {
+	if errors.As(err, new(exactjson.Unknown)) {
+		return olderDaemon
+	}
+	return ""
 }
 
 // remoteError is an error that came over the wire.

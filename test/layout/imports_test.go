@@ -65,7 +65,7 @@ var floors = [][]string{
 
 	// mechanisms, each written once
 	{"internal/screen", "internal/strictyaml"},
-	{"internal/change", "internal/durable", "internal/excerpt", "internal/keylock", "internal/program", "internal/reasons", "internal/share", "internal/suggest"},
+	{"internal/change", "internal/durable", "internal/exactjson", "internal/excerpt", "internal/keylock", "internal/program", "internal/reasons", "internal/share", "internal/suggest"},
 	{"api/v1alpha1"},
 }
 

@@ -149,7 +149,7 @@ func (m *machine) wake() {
 
 // The methods below are the cluster as membership reads and writes it.
 
-func (m *machine) Policies() ([]*v1alpha1.NodePolicy, bool)      { return nil, false }
+func (m *machine) Policies() ([]sources.Policy, bool)            { return nil, false }
 func (m *machine) DevicePluginConfig() (map[string]string, bool) { return nil, false }
 func (m *machine) NodeUID() string                               { return m.uid }
 func (m *machine) ObjectsChanged() <-chan struct{}               { return m.changed }

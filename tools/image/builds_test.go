@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -33,6 +34,47 @@ func TestSameBytesInAnyFolder(t *testing.T) {
 	if !bytes.Equal(here, there) {
 		t.Error("the archives of one tree, built in two folders, differ")
 	}
+	checkLicences(t, here)
+}
+
+// checkLicences checks that an image has the licences of what its programs link.
+func checkLicences(t *testing.T, archive []byte) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(t.TempDir(), "culvert.tar")
+	if err := os.WriteFile(file, archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	untar(t, file, dir)
+	all := ""
+	for _, blob := range globAll(t, filepath.Join(dir, "blobs/sha256/*")) {
+		packed, err := os.Open(blob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := gzip.NewReader(packed); err == nil {
+			for name, body := range files(t, r) {
+				if name == licencesFile {
+					all = body
+				}
+			}
+		}
+		packed.Close()
+	}
+	for _, module := range []string{"std go1.", "k8s.io/client-go ", "go.etcd.io/bbolt ", "sigs.k8s.io/controller-runtime "} {
+		if !strings.Contains(all, "\n"+module) {
+			t.Errorf("the image has no licence of %s", module)
+		}
+	}
+}
+
+func globAll(t *testing.T, pattern string) []string {
+	t.Helper()
+	all, err := filepath.Glob(pattern)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%s: %v", pattern, err)
+	}
+	return all
 }
 
 // goEnvironment returns the environment of this process, with variables for the settings

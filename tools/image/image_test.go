@@ -28,7 +28,7 @@ func built(t *testing.T) (file string, digest v1.Hash) {
 				t.Fatal(err)
 			}
 		}
-		p, err := packImage(bin, arch, labelsOf("v1.2.3", "0123abc", "go1.2.3"))
+		p, err := packImage(bin, arch, []byte("all licences"), labelsOf("v1.2.3", "0123abc", "go1.2.3"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,8 +99,8 @@ func TestArchive(t *testing.T) {
 		got = append(got, contents(t, image)...)
 	}
 	want := []string{
-		"amd64 user 65532 by go1.2.3 from v1.2.3 0123abc", "usr/local/bin/culvert: culvert for amd64", "usr/local/bin/culvertd: culvertd for amd64",
-		"arm64 user 65532 by go1.2.3 from v1.2.3 0123abc", "usr/local/bin/culvert: culvert for arm64", "usr/local/bin/culvertd: culvertd for arm64",
+		"amd64 user 65532 by go1.2.3 from v1.2.3 0123abc", licencesFile + ": all licences", "usr/local/bin/culvert: culvert for amd64", "usr/local/bin/culvertd: culvertd for amd64",
+		"arm64 user 65532 by go1.2.3 from v1.2.3 0123abc", licencesFile + ": all licences", "usr/local/bin/culvert: culvert for arm64", "usr/local/bin/culvertd: culvertd for arm64",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -152,7 +152,7 @@ func TestUpgradeFetchesChangedPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p, err := packImage(bin, "amd64", nil)
+		p, err := packImage(bin, "amd64", nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,8 +172,8 @@ func TestUpgradeFetchesChangedPrograms(t *testing.T) {
 	}
 	before, after := layersWith("one"), layersWith("two")
 	maps.DeleteFunc(after, func(digest v1.Hash, _ bool) bool { return before[digest] })
-	if len(before) != 3 || len(after) != 1 {
-		t.Errorf("an upgrade of one program fetches %d of %d layers, want 1 of 3", len(after), len(before))
+	if len(before) != 4 || len(after) != 1 {
+		t.Errorf("an upgrade of one program fetches %d of %d layers, want 1 of 4", len(after), len(before))
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/culvert-net/culvert/tools/linked"
 	"github.com/culvert-net/culvert/tools/manifests"
 	"github.com/culvert-net/culvert/tools/programs"
 )
@@ -126,13 +127,26 @@ func packImages(ctx context.Context, o options) ([]platform, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := packImage(bin, arch, labelsOf(o.Version, o.Revision, goVersion))
+		licences, err := findLicences(ctx, bin)
+		if err != nil {
+			return nil, fmt.Errorf("find the licences of the programs for %s: %w", arch, err)
+		}
+		p, err := packImage(bin, arch, licences, labelsOf(o.Version, o.Revision, goVersion))
 		if err != nil {
 			return nil, fmt.Errorf("pack the image for %s: %w", arch, err)
 		}
 		images = append(images, p)
 	}
 	return images, nil
+}
+
+// findLicences returns the licences of all that the programs of the image in bin link.
+func findLicences(ctx context.Context, bin string) ([]byte, error) {
+	found, err := findPrograms(bin)
+	if err != nil {
+		return nil, err
+	}
+	return linked.Texts(ctx, ".", found)
 }
 
 // nameImage returns the default name of the image. Sources that are not committed can give many

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -49,21 +50,29 @@ func labelsOf(version, revision, goVersion string) map[string]string {
 	return labels
 }
 
-// packImage makes an image of those programs in bin that an image has. They are in /usr/local/bin,
-// and the image has no other files, not even a shell. Each program is a layer of its own: a node
-// that has the image fetches only the layers of programs that changed.
-func packImage(bin, arch string, labels map[string]string) (platform, error) {
+// licencesFile has the licences of all that the programs of the image link.
+const licencesFile = "usr/share/doc/culvert/LICENSES.linked"
+
+// packImage makes an image of those programs in bin that an image has. They are in /usr/local/bin.
+// The image has their licences and no other files, not even a shell. Each program is a layer of its
+// own: a node that has the image fetches only the layers of programs that changed.
+func packImage(bin, arch string, licences []byte, labels map[string]string) (platform, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	entries, err := os.ReadDir(bin) // sorted by name
+	programs, err := findPrograms(bin)
 	if err != nil {
 		return platform{}, err
 	}
-	var size int64
-	for _, e := range entries {
-		if !slices.Contains(inImage, e.Name()) {
-			continue
+	files := []packed{{licencesFile, 0o644, licences}}
+	for _, program := range programs {
+		body, err := os.ReadFile(program)
+		if err != nil {
+			return platform{}, err
 		}
-		layer, err := packLayer(filepath.Join(bin, e.Name()))
+		files = append(files, packed{"usr/local/bin/" + filepath.Base(program), 0o755, body})
+	}
+	var size int64
+	for _, f := range files {
+		layer, err := packLayer(f)
 		if err != nil {
 			return platform{}, err
 		}
@@ -72,7 +81,7 @@ func packImage(bin, arch string, labels map[string]string) (platform, error) {
 			return platform{}, err
 		}
 		size += compressed
-		image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "tools/image: " + e.Name()}})
+		image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "tools/image: " + path.Base(f.name)}})
 		if err != nil {
 			return platform{}, err
 		}
@@ -90,24 +99,45 @@ func packImage(bin, arch string, labels map[string]string) (platform, error) {
 	return platform{arch: arch, image: image, size: size}, err
 }
 
-// packLayer makes a layer that has one program, in /usr/local/bin.
-func packLayer(program string) (v1.Layer, error) {
-	body, err := os.ReadFile(program)
+// findPrograms returns those programs in bin that an image has, by name.
+func findPrograms(bin string) ([]string, error) {
+	entries, err := os.ReadDir(bin)
 	if err != nil {
 		return nil, err
 	}
+	var found []string
+	for _, e := range entries {
+		if slices.Contains(inImage, e.Name()) {
+			found = append(found, filepath.Join(bin, e.Name()))
+		}
+	}
+	return found, nil
+}
+
+// packed is a file of the image.
+type packed struct {
+	name string // below /
+	mode int64
+	body []byte
+}
+
+// packLayer makes a layer that has one file, and the folders above it.
+func packLayer(f packed) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, dir := range []string{"usr/", "usr/local/", "usr/local/bin/"} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: epoch}); err != nil {
+	for i, c := range f.name {
+		if c != '/' {
+			continue
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: f.name[:i+1], Mode: 0o755, ModTime: epoch}); err != nil {
 			return nil, err
 		}
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/" + filepath.Base(program), Mode: 0o755, Size: int64(len(body)), ModTime: epoch}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.body)), ModTime: epoch}
 	if err := w.WriteHeader(h); err != nil {
 		return nil, err
 	}
-	if _, err := w.Write(body); err != nil {
+	if _, err := w.Write(f.body); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {
@@ -155,15 +185,15 @@ func writeArchive(file, name string, index v1.ImageIndex) error {
 // tarOf packs a folder, in the order of names and without dates.
 func tarOf(dir string, to io.Writer) error {
 	w := tar.NewWriter(to)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		name, err := filepath.Rel(dir, path)
+		name, err := filepath.Rel(dir, file)
 		if err != nil {
 			return err
 		}
-		body, err := os.ReadFile(path)
+		body, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}

@@ -80,6 +80,21 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A vulnerability ends the release, before anything is built. govulncheck gets the database that the
+// publisher names (test/promises.TestVuln has the real one).
+func TestVulnerabilityEndsTheRelease(t *testing.T) {
+	r := release{Top: t.TempDir(), Version: "v0.1.0", VulnDB: "file:///srv/vulndb", Archs: []string{"amd64"}}
+	putText(t, filepath.Join(r.Top, "tools/vuln"), "#!/bin/sh\nprintf %s \"$GOVULNDB\" >asked\nexit 3\n")
+	if err := os.Chmod(filepath.Join(r.Top, "tools/vuln"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := r.makeFiles(t.Context(), nil)
+	asked, readErr := os.ReadFile(filepath.Join(r.Top, "asked"))
+	if err == nil || !strings.Contains(err.Error(), "tools/vuln") || readErr != nil || string(asked) != r.VulnDB {
+		t.Errorf("%v; asked %q, %v", err, asked, readErr)
+	}
+}
+
 // The tree itself has no address for reports, so it makes no release.
 func TestThisTreeHasNoAddress(t *testing.T) {
 	text, err := os.ReadFile("../../SECURITY.md")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api/nodestate"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -33,6 +34,9 @@ func (n *nodePolicies) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the policy: %w", err))
 	}
 	spec, err := desired.FromPolicy(p.Name, p.Spec)
+	if err == nil {
+		err = findUnknownField(req.Object.Raw)
+	}
 	if err != nil {
 		return admission.Denied(err.Error())
 	}
@@ -41,6 +45,17 @@ func (n *nodePolicies) Handle(ctx context.Context, req admission.Request) admiss
 		warnings = []string{"not compared with the nodes' NICs: " + err.Error()}
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// findUnknownField returns an error that names a field of a policy's spec which this controller does
+// not know. The API server's CustomResourceDefinition has it, so that one is newer. Nodes of the
+// controller's version would not follow the policy.
+func findUnknownField(policy []byte) error {
+	var unknown exactjson.Unknown
+	if errors.As(exactjson.DecodeSpec(policy, &v1alpha1.NodePolicySpec{}), &unknown) {
+		return fmt.Errorf("spec: %w: the CustomResourceDefinitions are newer than the controller: upgrade Culvert first", unknown)
+	}
+	return nil
 }
 
 // mostWarnings is how many warnings a response has.

@@ -357,6 +357,7 @@ func TestPoliciesAreRefusedByField(t *testing.T) {
 		`{"pfs":[{"driver":"igb","vfs":2}],"pools":[{"name":"x","selectors":[{"pfNames":["enp1s0#3-4"]}]}]}`: "true [pools[0]: pool culvert.dev/x selects no VF of the selected nodes: correct its selectors] ",
 		`{"nodeSelector":{"nic":"ice"}}`:                                                                     "true [nodeSelector: no node has these labels] ",
 		`{"pools":[{"name":"a-b"},{"name":"a_b"}]}`:                                                          "false [] NodePolicy p: pools[1]: pool culvert.dev/a_b is culvert.dev/a-b as pools[0] to a container (PCIDEVICE_CULVERT_DEV_A_B): give it another name",
+		`{"pools":[{"name":"a","frob":1}]}`:                                                                  `false [] spec: it has the field "frob", which this version of Culvert does not know: the CustomResourceDefinitions are newer than the controller: upgrade Culvert first`,
 		`{"pools":[{"name":"a","selectors":[{"pfNames":["x#9-2"]}]}]}`:                                       `false [] NodePolicy p: pools[0].selectors[0].pfNames[0] "x#9-2": a range counts up: write 2-9`,
 	} {
 		got := (&nodePolicies{client: c}).Handle(t.Context(), request(`{"metadata":{"name":"p"},"spec":`+spec+`}`))

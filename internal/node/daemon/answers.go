@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -15,7 +16,7 @@ func parseParams[T any](raw json.RawMessage) (v T, err error) {
 	if len(raw) == 0 {
 		return v, nil
 	}
-	if err := json.Unmarshal(raw, &v); err != nil {
+	if err := exactjson.Decode(raw, &v); err != nil {
 		return v, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
 	return v, nil

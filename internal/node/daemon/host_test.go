@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -70,6 +71,18 @@ func TestTrialMethods(t *testing.T) {
 		if _, err := s.hostApply(t.Context(), apply); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A newer culvert may send a field that this culvertd does not know. culvertd does nothing then.
+func TestParametersOfANewerProgram(t *testing.T) {
+	s := served(t, t.TempDir())
+	_, err := s.hostApply(t.Context(), json.RawMessage(`{"file": "host.yaml", "content": "pfs: []\n", "frob": true}`))
+	if !errors.Is(err, vf.ErrInvalid) || !errors.Is(err, exactjson.Unknown{Field: "frob"}) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(s.HostFile); err == nil {
+		t.Error("host.yaml was written")
 	}
 }
 

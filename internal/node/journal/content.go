@@ -39,6 +39,7 @@ type Content struct {
 
 	doubts []Problem // found by VerifySandboxes
 	free   int64     // unused bytes of the file
+	newer  string    // what shows that a newer culvertd wrote it
 	large  bool      // an entry exceeds the size that is read
 	own    bool      // some page, in use or not, has an entry in culvertd's format
 	hints  map[vf.ID]Record
@@ -47,9 +48,9 @@ type Content struct {
 // Fault is one thing that is wrong with the file as a whole.
 type Fault string
 
-// Newer reports whether the file is of a format that this culvertd does not know. Such a file
-// has no known fault, and must not be changed.
-func (c Content) Newer() bool { return c.Format != "" && c.Format != "1" && c.Format != format }
+// Newer reports whether a newer culvertd wrote the file: its format, or a field of an entry, is not
+// known here. Such a file has no other fault, and must not be changed.
+func (c Content) Newer() bool { return c.newer != "" }
 
 // Mendable reports whether Mend would change anything. Mend does not change VFs that a repair has
 // marked as lost: they stay so until culvertd takes them over.
@@ -71,8 +72,12 @@ func containsOnly[T any](list []T, is func(T) bool) bool {
 // Problems returns all problems, the worst first.
 func (c Content) Problems() []Problem {
 	var out []Problem
+	means := "culvertd does not open it, since something may be missing from it"
+	if c.Newer() {
+		means = "culvertd does not open it: only the newer one may change it"
+	}
 	for _, f := range c.Faults {
-		out = append(out, Problem{Object: "file", What: string(f), Means: "culvertd does not open it, since something may be missing from it"})
+		out = append(out, Problem{Object: "file", What: string(f), Means: means})
 	}
 	out = append(out, c.Damage...)
 	return append(append(out, Verify(c.Records, c.Addresses)...), c.doubts...)
@@ -125,10 +130,18 @@ func readContent(source pages.Source) (Content, *pages.File) {
 	c.free, c.large = file.Free*int64(file.PageSize), file.Largest > pages.MaxValue
 	of := func(bucket []byte) entries { return file.Items(string(bucket)) }
 	sealed := c.readMeta(of(bucketMeta))
+	if c.Newer() {
+		c.refuseNewer()
+		return c, file
+	}
 	if !sealed {
 		of = resealEntries(of)
 	}
-	c.decodeEntries(of, decodeRecord, decodeAddress)
+	c.decodeEntries(of, decoders{c.decodeRecord, c.decodeAddress, c.decodeSandbox})
+	if c.Newer() {
+		c.refuseNewer()
+		return c, file
+	}
 	if sealed && len(file.Faults) == 0 {
 		c.checkTotal(of)
 	}
@@ -156,14 +169,21 @@ func (c *Content) findStrangeBuckets(names []string) {
 	}
 }
 
+// decoders decode the entries of three buckets.
+type decoders struct {
+	record  func(key, stored []byte) (Record, error)
+	address func(key, stored []byte) (Address, error)
+	sandbox func(key, stored []byte) (Sandbox, error)
+}
+
 // decodeEntries decodes the entries of all buckets but the one about the ledger itself.
-func (c *Content) decodeEntries(of func(bucket []byte) entries, record func(key, stored []byte) (Record, error), address func(key, stored []byte) (Address, error)) {
+func (c *Content) decodeEntries(of func(bucket []byte) entries, decode decoders) {
 	var damaged [7][]Problem
-	c.Records, damaged[0] = decodeRecords(of(bucketRecords), 0, record)
-	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), 0, address)
+	c.Records, damaged[0] = decodeRecords(of(bucketRecords), 0, decode.record)
+	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), 0, decode.address)
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
-	c.Sandboxes, damaged[4], c.doubts = decodeSandboxes(of(bucketSandboxes))
+	c.Sandboxes, damaged[4], c.doubts = decodeSandboxes(of(bucketSandboxes), decode.sandbox)
 	c.Grants, damaged[5] = decodeGrants(of(bucketLast), openLast)
 	c.PFLeases, damaged[6] = decodePFLeases(of(bucketLast))
 	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)
@@ -221,7 +241,8 @@ func (c *Content) readMeta(all entries) (sealed bool) {
 	case err != nil:
 		c.addFault("its format, %q: %s", have, err)
 	case c.Format != format:
-		c.addFault("its format is %q, this culvertd reads %q and 1: a newer culvertd wrote it", c.Format, format)
+		c.noteNewer("its format is %s, and this culvertd reads formats 1 and %s", excerpt.Quote(c.Format), format)
+		return true
 	}
 	for key, stored := range values {
 		body, err := unsealEntry(bucketMeta, []byte(key), stored)
@@ -234,7 +255,7 @@ func (c *Content) readMeta(all entries) (sealed bool) {
 			c.Boot = string(body)
 		case "format", "total":
 		case freshKeyOf(key):
-			admin, err := openEntry[vf.Admin](bucketMeta, []byte(key), stored)
+			admin, err := openExact[vf.Admin](c, "entry", bucketMeta, []byte(key), stored)
 			if err != nil {
 				c.Damage = append(c.Damage, newDamage("VFs that are taken over may keep what the driver gives to new ones otherwise",
 					"entry "+key, "it is damaged: %s", err))

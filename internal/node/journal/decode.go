@@ -59,6 +59,11 @@ func damagedRecord(id vf.ID, rec Record, err error) Record {
 // decodeRecord returns a record that can be trusted, or an error that says why it cannot.
 func decodeRecord(key, stored []byte) (Record, error) {
 	rec, err := openEntry[Record](bucketRecords, key, stored)
+	return checkRecord(key, rec, err)
+}
+
+// checkRecord returns a record that was decoded, with an error if it cannot be trusted.
+func checkRecord(key []byte, rec Record, err error) (Record, error) {
 	if rec.Phase == reserved {
 		rec.Phase = vf.PhaseConfiguring
 	}
@@ -105,6 +110,11 @@ func decodeAddresses(all entries, count int, decode func(key, stored []byte) (Ad
 // decodeAddress returns an address that can be trusted, or an error that says why it cannot.
 func decodeAddress(key, stored []byte) (Address, error) {
 	a, err := openEntry[Address](bucketAddresses, key, stored)
+	return checkAddress(key, a, err)
+}
+
+// checkAddress returns an address that was decoded, with an error if it cannot be trusted.
+func checkAddress(key []byte, a Address, err error) (Address, error) {
 	if err == nil && string(a.entryKey()) != string(key) {
 		err = fmt.Errorf("it says that it is about address %s of network %s", a.Addr, a.Network)
 	}

@@ -183,26 +183,6 @@ func TestFormat1IsSealed(t *testing.T) {
 	}
 }
 
-// Open refuses a ledger of a newer culvertd, and Inspect reports it as newer, so that no repair
-// replaces it.
-func TestNewerFormatIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	l, err := Open(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(l.Update(func(tx *Tx) error { return tx.storeEntry(bucketMeta, keyFormat, []byte("3")) }), l.Close())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), `its format is "3"`) || !strings.Contains(err.Error(), "newer culvertd") {
-		t.Errorf("got %v", err)
-	}
-	if c, err := Inspect(path); err != nil || !c.Newer() {
-		t.Errorf("newer %t, %v", c.Newer(), err)
-	}
-}
-
 // An older culvertd may have died while a VF was reserved. The record is read as Configuring, which
 // Replay undoes.
 func TestReservedReadsAsConfiguring(t *testing.T) {

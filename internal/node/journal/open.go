@@ -40,8 +40,8 @@ var ErrBusy = errors.New("another culvertd has it open")
 var ErrDamaged = errors.New("damaged")
 
 // Open opens the ledger at path, and makes it if there is none. It does not guess: for a file
-// that is damaged or has an unknown format it returns ErrDamaged, with the problem and the next
-// step, and leaves the file as it is. Single records that cannot be read are no obstacle: they
+// that is damaged it returns ErrDamaged, and for one of a newer culvertd ErrNewer, with the problem
+// and the next step. It leaves the file as it is. Single records that cannot be read are no obstacle: they
 // are returned as Damaged, and their VFs are not given out.
 func Open(path string, opts Options) (*Ledger, error) {
 	if opts.Now == nil {
@@ -214,6 +214,9 @@ func readSound(path string, source pages.Source) (Content, error) {
 	c, file := readContent(source)
 	if len(c.Faults) == 0 {
 		return c, nil
+	}
+	if c.Newer() {
+		return c, fmt.Errorf("%w: %s: nothing was changed in it: start the newer culvertd again; to stay with this one, let the newer one first end what only it knows (docs/upgrade.md)", ErrNewer, c.newer)
 	}
 	if err := c.checkOrigin(path, source, file); err != nil {
 		return c, fmt.Errorf("%w: %s: %w", ErrDamaged, c.Faults[0], err)

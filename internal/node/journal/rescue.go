@@ -319,6 +319,6 @@ func (r Rescue) fillEntries(tx *Tx) error {
 // Content returns the content of the open ledger, as Inspect does for a file.
 func (t *Tx) Content() Content {
 	c := Content{Format: format, Boot: t.Boot(), Fresh: map[string]vf.Admin{}}
-	c.decodeEntries(func(bucket []byte) entries { return t.entriesFrom(bucket, nil) }, t.memos.records.decodeEntry, t.memos.addresses.decodeEntry)
+	c.decodeEntries(func(bucket []byte) entries { return t.entriesFrom(bucket, nil) }, decoders{t.memos.records.decodeEntry, t.memos.addresses.decodeEntry, decodeSandbox})
 	return c
 }

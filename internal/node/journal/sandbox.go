@@ -144,6 +144,11 @@ func (t *Tx) DeleteSandbox(id string) error { return t.deleteEntry(bucketSandbox
 
 func decodeSandbox(key, stored []byte) (Sandbox, error) {
 	s, err := openEntry[Sandbox](bucketSandboxes, key, stored)
+	return checkSandbox(key, s, err)
+}
+
+// checkSandbox returns a sandbox that was decoded, with an error if it cannot be trusted.
+func checkSandbox(key []byte, s Sandbox, err error) (Sandbox, error) {
 	switch {
 	case err != nil:
 	case s.ID != string(key):
@@ -161,10 +166,10 @@ const keepSandboxes = 1 << 20
 // VerifySandboxes finds in the others. A damaged sandbox has lost the configuration that other
 // projects' plugins need for their DEL. decodeSandboxes returns the first keepSandboxes bytes
 // whole, and outlines of the rest.
-func decodeSandboxes(all entries) (out []Sandbox, damaged, doubts []Problem) {
+func decodeSandboxes(all entries, decode func(key, stored []byte) (Sandbox, error)) (out []Sandbox, damaged, doubts []Problem) {
 	kept := 0
 	for key, stored := range all {
-		s, err := decodeSandbox(key, stored)
+		s, err := decode(key, stored)
 		if err != nil {
 			s = Sandbox{ID: string(key), Damage: err.Error()}
 			damaged = append(damaged, newDamage("when it ends its VFs come back, and its default network is deleted as that is configured then; what other networks have is not",

@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/change"
 	"github.com/culvert-net/culvert/internal/network/ipam/blocks"
+	"github.com/culvert-net/culvert/internal/node/sources"
 )
 
 // objects are the informers of cluster objects with the wanted state of a node and its
@@ -44,7 +45,7 @@ func (c *Client) watchObjects() error {
 	pods := len(c.informer)
 	o := objects{rest: group, changed: change.NewWake()}
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
-	o.policies = c.newInformer(group, "nodepolicies", "", fields.Everything(), &v1alpha1.NodePolicy{}, dropManagedFields)
+	o.policies = c.newInformer(group, "nodepolicies", "", fields.Everything(), &nodePolicy{}, dropManagedFields)
 	everyPool := func(*metav1.ListOptions) {}
 	o.pools = c.newInformerOf(listLean[v1alpha1.AddressPool](group, "addresspools", everyPool, nil, c.thinPool), "addresspools", &v1alpha1.AddressPool{}, c.thinPool)
 	o.self = c.newInformer(c.core, "nodes", "", named(c.node), &clusterNode{}, stripObject)
@@ -115,7 +116,7 @@ func (c *Client) ObjectsChanged() <-chan struct{} { return c.objects.changed }
 // Policies returns the NodePolicies that select this node. known is false until the API server has
 // listed them, and while the cluster has no Node object for this node, which has the labels. A Node
 // may be deleted by mistake; the kubelet makes it again.
-func (c *Client) Policies() (selected []*v1alpha1.NodePolicy, known bool) {
+func (c *Client) Policies() (selected []sources.Policy, known bool) {
 	if !c.objects.policies.HasSynced() || !c.objects.self.HasSynced() {
 		return nil, false
 	}
@@ -124,8 +125,8 @@ func (c *Client) Policies() (selected []*v1alpha1.NodePolicy, known bool) {
 		return nil, false
 	}
 	for _, v := range c.objects.policies.GetStore().List() {
-		if p, ok := v.(*v1alpha1.NodePolicy); ok && labels.SelectorFromSet(p.Spec.NodeSelector).Matches(node) {
-			selected = append(selected, p)
+		if p, ok := v.(*nodePolicy); ok && labels.SelectorFromSet(p.Spec.NodeSelector).Matches(node) {
+			selected = append(selected, sources.Policy{NodePolicy: &p.NodePolicy, Unknown: p.unknown})
 		}
 	}
 	return selected, true

@@ -140,6 +140,34 @@ func TestNetworks(t *testing.T) {
 	told(t, c, are("d/b 3 a/b"))
 }
 
+// The API server may have a newer CustomResourceDefinition than culvertd. A field of the spec that
+// culvertd does not know is named, and hides neither the rest of the policy nor other policies, also
+// in an event of a watch.
+func TestPolicyWithAnUnknownField(t *testing.T) {
+	s, config := newAPI(t)
+	s.add("nodepolicies", "", "known", nil, map[string]any{"spec": map[string]any{"priority": 3, "pools": []any{map[string]any{"name": "fast"}}}})
+	newer := map[string]any{"spec": map[string]any{"pools": []any{map[string]any{"name": "fast", "frob": true}}}}
+	s.add("nodepolicies", "", "listed", nil, newer)
+	s.add("nodes", "", "n1", nil, nil)
+	c := start(t, config)
+	are := func(want string) func() bool {
+		return func() bool {
+			policies, _ := c.Policies()
+			var all []string
+			for _, p := range policies {
+				all = append(all, fmt.Sprint(p.Name, " ", len(p.Spec.Pools), " ", p.Unknown))
+			}
+			slices.Sort(all)
+			return strings.Join(all, "; ") == want
+		}
+	}
+	const refused = ` 1 it has the field "frob", which this version of Culvert does not know: upgrade culvertd on this node, or remove the field`
+	told(t, c, are("known 1 <nil>; listed"+refused))
+	s.add("nodepolicies", "", "watched", nil, newer)
+	s.add("nodepolicies", "", "listed", nil, map[string]any{"spec": map[string]any{"pools": []any{map[string]any{"name": "fast"}}}})
+	told(t, c, are("known 1 <nil>; listed 1 <nil>; watched"+refused))
+}
+
 // A policy is for the nodes that have its labels, as they are at the moment. Without a Node object the
 // labels are not known, so the policies that select the node are not either.
 func TestPoliciesOfTheNode(t *testing.T) {

@@ -211,7 +211,10 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(appsV1.WithKind("DaemonSetList"), &daemonSetList{})
 	s.AddKnownTypeWithName(coreV1.WithKind("Service"), &clusterService{})
 	s.AddKnownTypeWithName(discoveryV1.WithKind("EndpointSlice"), &endpointSlice{})
-	_ = v1alpha1.AddToScheme(s) // never fails
+	s.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodePolicy"), &nodePolicy{})
+	s.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodePolicyList"), &nodePolicyList{})
+	s.AddKnownTypes(v1alpha1.GroupVersion, &v1alpha1.NodeState{}, &v1alpha1.NodeStateList{}, &v1alpha1.AddressPool{}, &v1alpha1.AddressPoolList{})
+	metav1.AddToGroupVersion(s, v1alpha1.GroupVersion)
 	metav1.AddToGroupVersion(s, appsV1)
 	metav1.AddToGroupVersion(s, coreV1)
 	metav1.AddToGroupVersion(s, discoveryV1)

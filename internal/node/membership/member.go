@@ -31,7 +31,7 @@ import (
 
 // cluster is kube.Client, by which a node reads its cluster.
 type cluster interface {
-	Policies() (selected []*v1alpha1.NodePolicy, known bool)
+	Policies() (selected []sources.Policy, known bool)
 	DevicePluginConfig() (data map[string]string, known bool)
 	AddressPools() (pools []*v1alpha1.AddressPool, known bool)
 	Networks() []api.NetworkDefinition

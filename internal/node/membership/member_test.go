@@ -46,10 +46,13 @@ type fakeCluster struct {
 	confirmed time.Time
 }
 
-func (c *fakeCluster) Policies() ([]*v1alpha1.NodePolicy, bool) {
+func (c *fakeCluster) Policies() (all []sources.Policy, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.policies, !c.unheard["policies"]
+	for _, p := range c.policies {
+		all = append(all, sources.Policy{NodePolicy: p})
+	}
+	return all, !c.unheard["policies"]
 }
 
 func (c *fakeCluster) DevicePluginConfig() (map[string]string, bool) {

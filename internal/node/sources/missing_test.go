@@ -40,7 +40,7 @@ func TestI9UnreadHostFileHoldsPoliciesBack(t *testing.T) {
 	f.Read()
 	expect("there is no host.yaml, and the policies are not known", 0, true)
 	write("pools: [{nam: a}]\n")
-	sources.SetPolicies([]*v1alpha1.NodePolicy{policy})
+	sources.SetPolicies(asRead(policy))
 	sources.Merge()
 	expect("a mistake in host.yaml", 0, true)
 	write("pools: [{name: a}]\n")
@@ -65,7 +65,7 @@ func TestI9MissingPools(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", step, err, want)
 		}
 	}
-	set := func(policies ...*v1alpha1.NodePolicy) { sources.SetPolicies(policies); sources.Merge() }
+	set := func(policies ...*v1alpha1.NodePolicy) { sources.SetPolicies(asRead(policies...)); sources.Merge() }
 	expect("at the start", "not known yet")
 	sources.Merge()
 	expect("after host.yaml was read", "not known yet")

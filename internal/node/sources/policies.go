@@ -20,7 +20,7 @@ func (s *Set) PolicyStates() []v1alpha1.PolicyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []v1alpha1.PolicyState
-	for _, p := range slices.SortedFunc(slices.Values(s.policies), func(a, b *v1alpha1.NodePolicy) int {
+	for _, p := range slices.SortedFunc(slices.Values(s.policies), func(a, b Policy) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Name, b.Name))
 	}) {
 		out = append(out, s.policyState(p))
@@ -28,7 +28,7 @@ func (s *Set) PolicyStates() []v1alpha1.PolicyState {
 	return out
 }
 
-func (s *Set) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
+func (s *Set) policyState(p Policy) v1alpha1.PolicyState {
 	out := v1alpha1.PolicyState{Name: p.Name, Generation: p.Generation}
 	pending := s.pendingReasons(p.Name)
 	for _, c := range s.merged.Conflicts {

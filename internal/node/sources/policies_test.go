@@ -20,9 +20,9 @@ func TestReasonNamesTheHostBond(t *testing.T) {
 	pf := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Name: "enp1s0", MTU: 1500, TotalVFs: 7}
 	sources := NewSet(&Current{}, func() []vf.PF { return []vf.PF{pf} }, func() []api.Problem { return nil })
 	mtu := int32(9000)
-	sources.SetPolicies([]*v1alpha1.NodePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.NodePolicySpec{
+	sources.SetPolicies(asRead(&v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.NodePolicySpec{
 		PFs: []v1alpha1.PFRule{{Name: "enp1s0", VFs: intstr.FromInt32(0), MTU: &mtu}},
-	}}})
+	}}))
 	sources.Merge()
 	for _, tt := range []struct {
 		master *vf.Master
@@ -86,7 +86,7 @@ func TestPolicyStates(t *testing.T) {
 		if tt.problem != "" {
 			problems = []api.Problem{{Object: "PF enp2s0", Reason: "of another PF"}, {Object: "PF enp1s0", Reason: tt.problem}}
 		}
-		s.SetPolicies(tt.policies)
+		s.SetPolicies(asRead(tt.policies...))
 		s.Merge()
 		var got []string
 		for _, p := range s.PolicyStates() {
@@ -107,7 +107,7 @@ func TestRenamedPF(t *testing.T) {
 	s := NewSet(&Current{}, func() []vf.PF { return []vf.PF{pf} }, func() []api.Problem { return nil })
 	p := newPolicy("a", 0)
 	p.Spec.PFs = []v1alpha1.PFRule{{Name: "enp1s0", VFs: intstr.FromInt32(4)}}
-	s.SetPolicies([]*v1alpha1.NodePolicy{p})
+	s.SetPolicies(asRead(p))
 	s.Merge()
 	pf.Name = "lan0"
 	for range 2 {

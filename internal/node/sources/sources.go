@@ -34,7 +34,7 @@ type Set struct {
 	host     desired.Spec
 	hasHost  bool  // host.yaml was read since culvertd started
 	unset    error // why host.yaml cannot be read, unless hasHost
-	policies []*v1alpha1.NodePolicy
+	policies []Policy
 	readable map[string]desired.Policy // the last readable content of each policy, by name
 	unread   map[string]error          // why a policy cannot be read as it is now
 	plugin   devicePlugin
@@ -72,14 +72,25 @@ func (s *Set) SetHostUnread(err error) {
 	}
 }
 
+// Policy is a NodePolicy as culvertd read it from the API server.
+type Policy struct {
+	*v1alpha1.NodePolicy
+	// Unknown is the reason why this culvertd cannot follow it: it has a field that only a newer
+	// version knows. It is nil for other policies.
+	Unknown error
+}
+
 // SetPolicies replaces the policies that select the node.
-func (s *Set) SetPolicies(policies []*v1alpha1.NodePolicy) {
+func (s *Set) SetPolicies(policies []Policy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.readable
 	s.known, s.policies, s.readable, s.unread = true, policies, map[string]desired.Policy{}, map[string]error{}
 	for _, p := range policies {
 		spec, err := desired.FromPolicy(p.Name, p.Spec)
+		if p.Unknown != nil {
+			err = p.Unknown
+		}
 		if err == nil {
 			s.readable[p.Name] = desired.Policy{Name: p.Name, Priority: p.Spec.Priority, Spec: spec}
 			continue

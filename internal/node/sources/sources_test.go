@@ -1,6 +1,8 @@
 package sources
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +15,44 @@ import (
 func newPolicy(name string, priority int32, pools ...v1alpha1.Pool) *v1alpha1.NodePolicy {
 	return &v1alpha1.NodePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1alpha1.NodePolicySpec{Priority: priority, Pools: pools},
+	}
+}
+
+// asRead returns policies as culvertd reads those of its own version.
+func asRead(policies ...*v1alpha1.NodePolicy) (out []Policy) {
+	for _, p := range policies {
+		out = append(out, Policy{NodePolicy: p})
+	}
+	return out
+}
+
+// The policy of a newer version has a field that this culvertd does not know. culvertd does not
+// follow the rest of it: the NodeState says why, and its last readable content stays.
+func TestPolicyOfANewerVersion(t *testing.T) {
+	s, current := newSet()
+	first, second := newPolicy("p", 0, v1alpha1.Pool{Name: "one"}), newPolicy("p", 0, v1alpha1.Pool{Name: "two"})
+	newer := errors.New("it has the field \"frob\", which this version of Culvert does not know")
+	s.SetPolicies([]Policy{{NodePolicy: first, Unknown: newer}})
+	s.Merge()
+	if err := s.MissingPools(); err == nil || !strings.Contains(err.Error(), "frob") {
+		t.Errorf("the policy was never readable: %v", err)
+	}
+	s.SetPolicies(asRead(first))
+	s.SetPolicies([]Policy{{NodePolicy: second, Unknown: newer}})
+	s.Merge()
+	states := s.PolicyStates()
+	if len(states) != 1 || states[0].Applied || !strings.Contains(states[0].Reason, newer.Error()) {
+		t.Errorf("%+v", states)
+	}
+	c := s.Conditions(states)[0]
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "NodePolicy p: "+newer.Error()) {
+		t.Errorf("%+v", c)
+	}
+	if pools := current.Spec().Pools; len(pools) != 1 || pools[0].Name != "one" {
+		t.Errorf("pools %+v", pools)
+	}
+	if p := s.Problems(); len(p) != 1 || p[0].Object != "NodePolicy p" || p[0].Reason != newer.Error() {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -58,7 +98,7 @@ func TestPreviewHostChangesNothing(t *testing.T) {
 	s, current := newSet()
 	s.InCluster = true
 	s.SetHost(hostPool("a"))
-	s.SetPolicies([]*v1alpha1.NodePolicy{newPolicy("p", 0, v1alpha1.Pool{Name: "tenants"})})
+	s.SetPolicies(asRead(newPolicy("p", 0, v1alpha1.Pool{Name: "tenants"})))
 	s.Merge()
 	before := current.Spec()
 	if diff := cmp.Diff([]string{"x/b", "culvert.dev/tenants"}, poolNames(s.PreviewHost(hostPool("b")))); diff != "" {
@@ -88,7 +128,7 @@ func TestProblemsOfPolicies(t *testing.T) {
 		}},
 		{"a priority settles it", []*v1alpha1.NodePolicy{newPolicy("b", 1, pool("vfio-pci")), newPolicy("a", 0, pool("netdevice"))}, nil},
 	} {
-		s.SetPolicies(tt.policies)
+		s.SetPolicies(asRead(tt.policies...))
 		s.Merge()
 		checkProblems(t, tt.name, s.Problems(), tt.want)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/network/ipam"
@@ -87,7 +88,7 @@ func New(p Parts) *Handler {
 // shim sends.
 func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (any, error) {
 	var r api.CNIRequest
-	if err := json.Unmarshal(params, &r); err != nil {
+	if err := exactjson.Decode(params, &r); err != nil {
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
 	}
 	stdout, err := h.Run(ctx, NewCall(r, ParseArguments(r.Args)), ask)

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -74,7 +75,7 @@ func New(p Parts, l ledger) *Handler { return &Handler{p, l} }
 // XML is an rpc.Handler: an api.GuestXMLRequest in, an api.GuestXML out.
 func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) {
 	var r api.GuestXMLRequest
-	if err := json.Unmarshal(params, &r); err != nil {
+	if err := exactjson.Decode(params, &r); err != nil {
 		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
 	t, way, err := checkRequest(r)
@@ -231,7 +232,7 @@ func renderXML(def guest.Definition, way guest.Way, failover, apart string, rec 
 // out.
 func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, error) {
 	var r api.GuestDetachRequest
-	if err := json.Unmarshal(params, &r); err != nil {
+	if err := exactjson.Decode(params, &r); err != nil {
 		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
 	mine, err := h.listHeld(func(o vf.Owner) bool {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/guest"
 	"github.com/culvert-net/culvert/internal/node/attach"
@@ -274,7 +275,7 @@ func (h *Handler) PortDeleted(ctx context.Context, params json.RawMessage) (any,
 // readReport returns the XML of a report.
 func readReport(params json.RawMessage) ([]byte, error) {
 	var r api.GuestReport
-	if err := json.Unmarshal(params, &r); err != nil {
+	if err := exactjson.Decode(params, &r); err != nil {
 		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
 	return r.XML, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/exactjson"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/keylock"
 	"github.com/culvert-net/culvert/internal/network/config"
@@ -112,7 +113,7 @@ func New(c Config) *Handler {
 // sends.
 func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask cni.Ask) (any, error) {
 	var r api.CNIRequest
-	if err := json.Unmarshal(params, &r); err != nil {
+	if err := exactjson.Decode(params, &r); err != nil {
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
 	}
 	c := newCall(r, ask)
