@@ -183,4 +183,11 @@ func TestReadmeHasTheNeedsOfTargets(t *testing.T) {
 	if len(rows) < 5 {
 		t.Errorf("the README has %d rows of targets", len(rows))
 	}
+	screen, _, _ := strings.Cut(string(readme), "\n## Beside ")
+	screen = strings.Join(strings.Fields(strings.ReplaceAll(screen, "`", "")), " ")
+	out, _ := roomy.bootstrap(t, "-n", "-for", "demo")
+	line, _, _ := strings.Cut(strings.TrimPrefix(out, "bootstrap: "), "\n")
+	if !strings.Contains(screen, line+". ") {
+		t.Errorf("README.md: %q is not on its first screen", line)
+	}
 }
