@@ -133,11 +133,11 @@ func TestBootstrapKnowsTheMakefile(t *testing.T) {
 // A machine without the memory or the disk for a target hears so before anything is installed.
 func TestBootstrapNamesWhatIsShort(t *testing.T) {
 	for says, m := range map[string]bareMachine{
-		"this machine has less than 5 GiB of memory: 2048 MiB are free. Nothing was installed.": {freeKiB: 2 << 20, freeMB: 1 << 20},
+		"this machine has less than 3 GiB of memory: 2048 MiB are free. Nothing was installed.": {freeKiB: 2 << 20, freeMB: 1 << 20},
 		"this machine has less than 6 GB of disk: 3000 MB are free for ":                        {freeKiB: 1 << 26, freeMB: 3000},
 	} {
 		out, err := m.bootstrap(t, "-for", "demo")
-		if err == nil || !strings.Contains(out, says) || !strings.HasPrefix(out, "bootstrap: make demo needs 5 GiB of memory and 6 GB of disk; ") {
+		if err == nil || !strings.Contains(out, says) || !strings.HasPrefix(out, "bootstrap: make demo needs 3 GiB of memory and 6 GB of disk; ") {
 			t.Errorf("%v: %q is not in %s", err, says, out)
 		}
 		if said, err := os.ReadFile(m.installed); err == nil {
