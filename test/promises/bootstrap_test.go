@@ -21,13 +21,14 @@ type bareMachine struct {
 	goScript  string // the program go, if there is one
 	installed string // the file that apt-get would write
 	refused   string // the packages that apt-get installs from the backports alone
+	seconds   int    // that apt-get takes
 }
 
 // bootstrap runs the script on the machine, and returns its output.
 func (m *bareMachine) bootstrap(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	bin, tools := t.TempDir(), t.TempDir()
-	for _, name := range []string{"bash", "dirname", "awk", "cat", "env"} {
+	for _, name := range []string{"bash", "dirname", "awk", "cat", "env", "wc"} {
 		path, err := exec.LookPath(name)
 		if err == nil {
 			err = os.Symlink(path, filepath.Join(bin, name))
@@ -50,8 +51,10 @@ func (m *bareMachine) bootstrap(t *testing.T, args ...string) (string, error) {
 		filepath.Join(bin, "df"):           fmt.Sprintf("#!/bin/sh\necho Filesystem\necho x x x %d x x\n", m.freeMB),
 		filepath.Join(bin, "id"):           "#!/bin/sh\necho 0\n",
 		filepath.Join(bin, "apt-get"): "#!/bin/sh\n[ $1 != indextargets ] || { echo 'Packages|main|bookworm-backports|http://mirror.invalid'; exit; }\n" +
-			"case \"$*\" in *' -t '*) ;; *\"${REFUSED:-nothing}\"*) exit 100 ;; esac\necho \"$@\" >>" + m.installed + "\n",
-		filepath.Join(bin, "go"): m.goScript,
+			"case \"$*\" in *' -t '*) ;; *\"${REFUSED:-nothing}\"*) exit 100 ;; esac\n" +
+			": >>$SLEPT\nwhile [ $(wc -l <$SLEPT) -lt $SECONDS_LONG ]; do :; done\necho \"$@\" >>" + m.installed + "\n",
+		filepath.Join(bin, "sleep"): map[bool]string{true: "#!/bin/sh\necho >>$SLEPT\n"}[m.seconds > 0],
+		filepath.Join(bin, "go"):    m.goScript,
 	} {
 		if body == "" {
 			continue
@@ -61,7 +64,8 @@ func (m *bareMachine) bootstrap(t *testing.T, args ...string) (string, error) {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "bash"), append([]string{filepath.Join(tools, "bootstrap")}, args...)...)
-	cmd.Env = []string{"PATH=" + bin, "HOME=" + t.TempDir(), "MEMINFO=" + filepath.Join(tools, "meminfo"), "REFUSED=" + m.refused}
+	cmd.Env = []string{"PATH=" + bin, "HOME=" + t.TempDir(), "MEMINFO=" + filepath.Join(tools, "meminfo"), "REFUSED=" + m.refused,
+		fmt.Sprint("SECONDS_LONG=", m.seconds), "SLEPT=" + filepath.Join(tools, "slept")}
 	if m.forced {
 		cmd.Env = append(cmd.Env, "FORCE=1")
 	}
@@ -147,6 +151,15 @@ func TestBootstrapNamesWhatIsShort(t *testing.T) {
 		if out, _ := m.bootstrap(t, "-n", "-for", "demo"); !strings.Contains(out, "going on with less than ") || !strings.Contains(out, "qemu-system-x86") {
 			t.Errorf("with FORCE: %s", out)
 		}
+	}
+}
+
+// apt-get says nothing for a minute where it unpacks a large package on a busy machine.
+func TestBootstrapShowsThatAptRuns(t *testing.T) {
+	m := bareMachine{freeKiB: 1 << 26, freeMB: 1 << 20, seconds: 25}
+	out, _ := m.bootstrap(t, "-for", "build")
+	if want := "bootstrap: apt-get has been running for 10 s\nbootstrap: apt-get has been running for 20 s\n"; !strings.Contains(out, want) {
+		t.Errorf("%q is not in %s", want, out)
 	}
 }
 
