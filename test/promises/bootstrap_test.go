@@ -52,7 +52,7 @@ func (m *bareMachine) bootstrap(t *testing.T, args ...string) (string, error) {
 		filepath.Join(bin, "id"):           "#!/bin/sh\necho 0\n",
 		filepath.Join(bin, "apt-get"): "#!/bin/sh\n[ $1 != indextargets ] || { echo 'Packages|main|bookworm-backports|http://mirror.invalid'; exit; }\n" +
 			"case \"$*\" in *' -t '*) ;; *\"${REFUSED:-nothing}\"*) exit 100 ;; esac\n" +
-			": >>$SLEPT\ntries=0\nwhile [ $(wc -l <$SLEPT) -lt $SECONDS_LONG ] && [ $((tries += 1)) -lt 5000 ]; do :; done\necho \"$@\" >>" + m.installed + "\n",
+			": >>$SLEPT\ntries=0\nwhile [ $(wc -l <$SLEPT) -lt $SECONDS_LONG ] && [ $((tries += 1)) -lt 500 ]; do :; done\necho \"$@\" >>" + m.installed + "\n",
 		filepath.Join(bin, "sleep"): map[bool]string{true: "#!/bin/sh\necho >>$SLEPT\n"}[m.seconds > 0],
 		filepath.Join(bin, "go"):    m.goScript,
 	} {
