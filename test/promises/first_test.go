@@ -87,3 +87,36 @@ func TestFirstBuildOfAToolIsWatched(t *testing.T) {
 		}
 	}
 }
+
+// With GOTOOLCHAIN=go1.24.0+auto, Go 1.23 fetched the newest Go there is to build the linter.
+func TestToolsAreBuiltByTheGoOfTheTree(t *testing.T) {
+	for _, tool := range []string{"lint", "vuln"} {
+		dir := t.TempDir()
+		scripts := map[string]string{"tools/go": `#!/bin/sh
+case $1 in
+env) [ $2 != GOVERSION ] || echo go1.24.0 ;;
+install)
+	echo "$GOTOOLCHAIN" >` + dir + `/toolchain
+	for program in golangci-lint govulncheck; do
+		printf '#!/bin/sh\n' >"$GOBIN/$program" && chmod +x "$GOBIN/$program"
+	done
+	;;
+esac
+`}
+		for _, name := range []string{"tools/" + tool, "tools/versions"} {
+			body, err := os.ReadFile(filepath.Join(top, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			scripts[name] = string(body)
+		}
+		writeScripts(t, dir, scripts)
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "tools", tool))
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"))
+		out, err := cmd.CombinedOutput()
+		got, _ := os.ReadFile(filepath.Join(dir, "toolchain"))
+		if err != nil || string(got) != "go1.24.0\n" {
+			t.Errorf("tools/%s: %v: GOTOOLCHAIN was %q: %s", tool, err, got, out)
+		}
+	}
+}
