@@ -197,7 +197,7 @@ func repairLedger(cmd *cobra.Command, file string, yes bool) error {
 		fmt.Fprintf(out, "The kernel could not be asked which VFs there are (%v).\n", err)
 	}
 	rescue := journal.Mend(c, boot, made)
-	rescue.By = kernel.Peer{PID: os.Getpid(), UID: uint32(os.Getuid())}.User("/proc")
+	rescue.By = kernel.Peer{PID: os.Getpid(), UID: uint32(os.Getuid())}.NameUser("/proc")
 	opts := text.Options{Look: screen.Look{Width: 100}}
 	fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), opts), text.LedgerRepair(rescue.Did, opts))
 	if !yes && !askPerson(cmd, "Write it? The damaged file stays beside it. [y/N] ") {

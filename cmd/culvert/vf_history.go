@@ -69,14 +69,14 @@ A VF that is gone has a name by its PF's MAC address: 90:e2:ba:00:00:01#3.`,
 			return err
 		}
 		if out.String() == cli.JSONL {
-			for _, e := range h.EventsOf(st, events) {
+			for _, e := range h.SelectEvents(st, events) {
 				if err := cli.EncodeLine(cmd.OutOrStdout(), cli.JSONL, e); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		spans := h.Spans(st, events)
+		spans := h.MakeSpans(st, events)
 		return out.writeValue(cmd, spans, func(o text.Options) string { return text.History(spans, o) })
 	}
 	return cmd

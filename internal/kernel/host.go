@@ -36,23 +36,23 @@ func (p Peer) String() string {
 // noLogin is the login UID of a process that no login began (audit, AUDIT_UID_UNSET).
 const noLogin = "4294967295"
 
-// User names the user that the process runs as, and the user who logged in where that is another one,
+// NameUser names the user that the process runs as, and the user who logged in where that is another one,
 // as with sudo: "root, logged in as alice". procRoot is where the process has its folder. A user
 // without a name on this host, or in culvertd's container, is "user 1000".
-func (p Peer) User(procRoot string) string {
+func (p Peer) NameUser(procRoot string) string {
 	uid := strconv.FormatUint(uint64(p.UID), 10)
-	name := userName(uid)
+	name := lookUpUser(uid)
 	if p.PID == 0 {
 		return name
 	}
 	login, err := readLine(filepath.Join(procRoot, strconv.Itoa(p.PID), "loginuid"))
 	if err == nil && login != uid && login != noLogin {
-		name += ", logged in as " + userName(login)
+		name += ", logged in as " + lookUpUser(login)
 	}
 	return name
 }
 
-func userName(uid string) string {
+func lookUpUser(uid string) string {
 	u, err := user.LookupId(uid)
 	if err != nil {
 		return "user " + uid

@@ -60,8 +60,8 @@ func (s *Server) streamEvents(ctx context.Context, raw json.RawMessage, send fun
 
 // command is what culvertd records of an administrator's command.
 type command struct {
-	line string // as culvert takes it
-	vfs  []vf.PCIAddr
+	line string                  // as culvert takes it
+	vfs  map[vf.PCIAddr]vf.Owner // that it was about, with the owners that had them before
 }
 
 // recordCommand serves a method by answer, and writes an event about the administrator's command.
@@ -87,7 +87,7 @@ func (s *Server) nameUser(client *net.UnixConn) string {
 	if err != nil {
 		return "an unknown user"
 	}
-	return peer.User(s.ProcRoot)
+	return peer.NameUser(s.ProcRoot)
 }
 
 // writeCommand writes an event for each VF that the command was about, or one about the host.
@@ -96,7 +96,7 @@ func (s *Server) writeCommand(c command, by string) error {
 	return s.node.Ledger.Update(func(tx *journal.Tx) error {
 		events := []journal.Event{{Type: journal.Normal, Reason: reasons.CommandRun, Object: "host", Text: text}}
 		if len(c.vfs) > 0 {
-			events = eventsOf(tx, c.vfs, text)
+			events = makeEvents(tx, c.vfs, text)
 		}
 		var errs []error
 		for _, e := range events {
@@ -107,14 +107,18 @@ func (s *Server) writeCommand(c command, by string) error {
 	})
 }
 
-// eventsOf returns an event for each of the VFs that has a record.
-func eventsOf(tx *journal.Tx, vfs []vf.PCIAddr, text string) (out []journal.Event) {
+// makeEvents returns an event for each of the VFs that has a record.
+func makeEvents(tx *journal.Tx, vfs map[vf.PCIAddr]vf.Owner, text string) (out []journal.Event) {
 	for _, r := range tx.Records() {
-		for _, pci := range vfs {
-			if r.PCI == pci {
-				out = append(out, r.MakeEvent(journal.Normal, reasons.CommandRun, text))
-			}
+		owner, isOne := vfs[r.PCI]
+		if !isOne {
+			continue
 		}
+		e := r.MakeEvent(journal.Normal, reasons.CommandRun, text)
+		if e.Owner.IsZero() {
+			e.Owner = owner
+		}
+		out = append(out, e)
 	}
 	return out
 }
@@ -144,7 +148,7 @@ func describeRebase(params json.RawMessage, _ any) *command {
 	if err != nil || req.Accept == nil {
 		return nil
 	}
-	return &command{"vf rebase " + req.VF.String(), []vf.PCIAddr{req.VF}}
+	return &command{"vf rebase " + req.VF.String(), map[vf.PCIAddr]vf.Owner{req.VF: {}}}
 }
 
 // describeGuestXML describes culvert vm attach and culvert vm xml, by which a guest gets a VF.
@@ -154,7 +158,7 @@ func describeGuestXML(params json.RawMessage, result any) *command {
 	if err != nil || !ok || out.VF.IsZero() {
 		return nil
 	}
-	return &command{fmt.Sprintf("vm attach %s --device %s", out.Guest.Name, req.Device), []vf.PCIAddr{out.VF}}
+	return &command{fmt.Sprintf("vm attach %s --device %s", out.Guest.Name, req.Device), map[vf.PCIAddr]vf.Owner{out.VF: {}}}
 }
 
 // describeGuestDetach describes culvert vm detach.
@@ -164,9 +168,9 @@ func describeGuestDetach(params json.RawMessage, result any) *command {
 	if err != nil || !ok || len(out.VFs) == 0 {
 		return nil
 	}
-	c := &command{line: strings.TrimSpace("vm detach " + req.Guest + " " + req.Device)}
+	c := &command{strings.TrimSpace("vm detach " + req.Guest + " " + req.Device), map[vf.PCIAddr]vf.Owner{}}
 	for _, v := range out.VFs {
-		c.vfs = append(c.vfs, v.VF)
+		c.vfs[v.VF] = v.Guest
 	}
 	return c
 }
@@ -236,7 +240,7 @@ func (s *Server) writeTroubles(seen *pfTroubles, now time.Time) {
 // findTroubles returns the troubles of a PF: of its link if it has VFs, and of its errors.
 func findTroubles(pf vf.PF, faults []api.Problem) trouble.Set {
 	out := trouble.Set{}
-	if t, is := trouble.OfLink(pf.Up, pf.Carrier, pf.Flapping); is && len(pf.VFs) > 0 {
+	if t, is := trouble.JudgeLink(pf.Up, pf.Carrier, pf.Flapping); is && len(pf.VFs) > 0 {
 		out.Add("link", t)
 	}
 	for _, p := range faults {

@@ -121,7 +121,7 @@ func decodeEvents(all entries) ([]Event, []Problem) {
 	for key, stored := range all {
 		e, err := openEntry[Event](bucketEvents, key, stored)
 		if err != nil {
-			wrong = append(wrong, damagedEvent(key, err))
+			wrong = append(wrong, reportDamagedEvent(key, err))
 			e = Event{Seq: seqOf(key), Type: Warning, Reason: reasons.Damaged, Object: "ledger", Text: "this event cannot be read: " + err.Error()}
 		}
 		out = append(out, e)
@@ -133,7 +133,7 @@ func decodeEvents(all entries) ([]Event, []Problem) {
 func checkEvents(all entries) (_ []Event, wrong []Problem) {
 	for key, stored := range all {
 		if _, err := unsealEntry(bucketEvents, key, stored); err != nil {
-			wrong = append(wrong, damagedEvent(key, err))
+			wrong = append(wrong, reportDamagedEvent(key, err))
 		}
 	}
 	return nil, wrong
@@ -142,7 +142,7 @@ func checkEvents(all entries) (_ []Event, wrong []Problem) {
 // skipEvents does not read the events.
 func skipEvents(entries) ([]Event, []Problem) { return nil, nil }
 
-func damagedEvent(key []byte, err error) Problem {
+func reportDamagedEvent(key []byte, err error) Problem {
 	return newDamage("what happened then is not known any more", fmt.Sprintf("event %d", seqOf(key)), "it is damaged: %s", err)
 }
 

@@ -56,6 +56,10 @@ const (
 // number of kept events was lowered.
 const mostDropped = 64
 
+// fillOfEvents is how full bbolt leaves a page of events that it splits. Events come in the order of
+// their keys, so no later one goes into that page. bbolt's own value, a half, doubles the file.
+const fillOfEvents = 0.95
+
 // MakeEvent returns an event about the record's VF, with the owner that the record names. All events
 // about a VF with a record come from here, so that each names its VF and owner.
 func (r Record) MakeEvent(kind, reason, text string) Event {
@@ -96,7 +100,9 @@ func (r Record) DescribeSettings() string {
 // Event adds an event, with the next sequence number, and drops the oldest if there are more than the
 // ledger keeps.
 func (t *Tx) Event(e Event) error {
-	c := t.tx.Bucket(bucketEvents).Cursor()
+	events := t.tx.Bucket(bucketEvents)
+	events.FillPercent = fillOfEvents
+	c := events.Cursor()
 	last, _ := c.Last()
 	e.Seq, e.Time = seqOf(last)+1, t.now
 	if e.Seq > uint64(t.keepEvents) {

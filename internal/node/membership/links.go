@@ -65,7 +65,7 @@ func findLinkTroubles(out trouble.Set, pfs []api.PF, before trouble.Set) {
 		}
 		object := linkPrefix + pf.Name
 		judged[object] = true
-		if t, is := trouble.OfLink(pf.Up, pf.Carrier, pf.Flapping); is {
+		if t, is := trouble.JudgeLink(pf.Up, pf.Carrier, pf.Flapping); is {
 			out.Add(object, t)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// OfLink returns the trouble of the link of a PF with VFs, and whether it has any.
-func OfLink(up, carrier, flapping bool) (Trouble, bool) {
+// JudgeLink returns the trouble of the link of a PF with VFs, and whether it has any.
+func JudgeLink(up, carrier, flapping bool) (Trouble, bool) {
 	t := Trouble{Begins: reasons.LinkDown, Ends: reasons.LinkUp}
 	switch {
 	case flapping:

@@ -78,12 +78,12 @@ func (h History) admitsPF(id vf.PFID) bool {
 	return (len(h.VFs) == 0 || slices.ContainsFunc(h.VFs, ofVF)) && (h.PF.IsZero() || id == h.PF)
 }
 
-// EventsOf returns the events about VFs and PFs that the filter admits.
-func (h History) EventsOf(st api.NodeStatus, events []api.Event) []api.Event {
-	known := knownVFs(st)
+// SelectEvents returns the events about VFs and PFs that the filter admits.
+func (h History) SelectEvents(st api.NodeStatus, events []api.Event) []api.Event {
+	known := mapVFs(st)
 	out := []api.Event{}
 	for _, e := range events {
-		id, isVF := vfOf(e, known)
+		id, isVF := findSubject(e, known)
 		isShown := isVF && h.admitsVF(id) || !e.PF.IsZero() && h.admitsPF(e.PF)
 		if isShown && h.Admits(e) {
 			out = append(out, e)
@@ -92,8 +92,8 @@ func (h History) EventsOf(st api.NodeStatus, events []api.Event) []api.Event {
 	return out
 }
 
-// knownVFs returns the identities of the node's VFs by their PCI addresses.
-func knownVFs(st api.NodeStatus) map[string]vf.ID {
+// mapVFs returns the identities of the node's VFs by their PCI addresses.
+func mapVFs(st api.NodeStatus) map[string]vf.ID {
 	known := map[string]vf.ID{}
 	for _, v := range st.VFs {
 		known[v.PCI.String()] = v.ID
@@ -101,9 +101,9 @@ func knownVFs(st api.NodeStatus) map[string]vf.ID {
 	return known
 }
 
-// vfOf returns the VF that an event is about. Events that an older culvertd wrote have only its PCI
+// findSubject returns the VF that an event is about. Events that an older culvertd wrote have only its PCI
 // address.
-func vfOf(e api.Event, known map[string]vf.ID) (vf.ID, bool) {
+func findSubject(e api.Event, known map[string]vf.ID) (vf.ID, bool) {
 	if e.VF != (vf.ID{}) {
 		return e.VF, true
 	}
@@ -112,10 +112,10 @@ func vfOf(e api.Event, known map[string]vf.ID) (vf.ID, bool) {
 	return id, isVF && isKnown
 }
 
-// Spans returns who had which VF when, in the order in which the spans began. The events are oldest
+// MakeSpans returns who had which VF when, in the order in which the spans began. The events are oldest
 // first.
-func (h History) Spans(st api.NodeStatus, events []api.Event) []api.Span {
-	b := spanBuilder{open: map[vf.ID]*api.Span{}, known: knownVFs(st), names: map[vf.ID]string{}}
+func (h History) MakeSpans(st api.NodeStatus, events []api.Event) []api.Span {
+	b := spanBuilder{open: map[vf.ID]*api.Span{}, last: map[vf.ID]*api.Span{}, known: mapVFs(st), names: map[vf.ID]string{}}
 	for _, v := range st.VFs {
 		b.names[v.ID] = v.Name
 	}
@@ -136,6 +136,7 @@ func (h History) Spans(st api.NodeStatus, events []api.Event) []api.Span {
 type spanBuilder struct {
 	all   []*api.Span
 	open  map[vf.ID]*api.Span // those that go on
+	last  map[vf.ID]*api.Span // the latest of each VF
 	known map[string]vf.ID    // by PCI address
 	names map[vf.ID]string
 }
@@ -151,7 +152,7 @@ func (b *spanBuilder) addEvent(e api.Event) {
 		}
 		return
 	}
-	id, isVF := vfOf(e, b.known)
+	id, isVF := findSubject(e, b.known)
 	if !isVF {
 		return
 	}
@@ -168,6 +169,10 @@ func (b *spanBuilder) addEvent(e api.Event) {
 	if s != nil && s.Owner != owner {
 		b.endSpan(s, e.Time)
 		s = nil
+	}
+	if last := b.last[id]; s == nil && isEnd && last != nil && last.Owner == owner && !owner.IsZero() {
+		last.Changes = append(last.Changes, e) // of a lease that has just ended
+		return
 	}
 	if s == nil {
 		s = b.beginSpan(id, owner, e)
@@ -190,7 +195,7 @@ func (b *spanBuilder) beginSpan(id vf.ID, owner vf.Owner, e api.Event) *api.Span
 	if isFirst || owner.IsZero() {
 		s.From = e.Time
 	}
-	b.all, b.open[id] = append(b.all, s), s
+	b.all, b.open[id], b.last[id] = append(b.all, s), s, s
 	return s
 }
 

@@ -61,6 +61,7 @@ func newHistory(t *testing.T) *history {
 	h.add(4, 0, vf.PhaseQuarantined, "Quarantined", "a", "vlan is 100, not none")
 	h.add(5, 0, vf.PhaseFree, "Recovered", "a", "clean")
 	h.add(6, 0, vf.PhaseFree, "AttachFailed", "b", "no carrier")
+	h.add(6, 0, vf.PhaseFree, "CommandRun", "b", "root ran culvert vm detach b")
 	h.add(7, 0, vf.PhaseAttached, "Attached", "c", "to c")
 	h.add(8, 1, vf.PhaseAttached, "VFNoCarrier", "d", "no carrier")
 	h.add(9, 1, "", "LeaseEnded", "d", "unplugged")
@@ -75,13 +76,12 @@ func TestSpans(t *testing.T) {
 		"enp1s0f0#0 --00 default/before blue []",
 		"enp1s0f0#0 01-04 default/a blue [DriftMended LinkDown]",
 		"enp1s0f0#0 04-05   [Quarantined Recovered]",
-		"enp1s0f0#0 --06 default/b blue [AttachFailed]",
+		"enp1s0f0#0 06-06 default/b blue [AttachFailed CommandRun]",
 		"enp1s0f0#0 07-- default/c blue []",
 		"enp1s0f0#1 --09 default/d blue [VFNoCarrier LeaseEnded]",
 		"enp1s0f0#2 10--   [Attached]",
 	}
-	want[3] = "enp1s0f0#0 06-06 default/b blue [AttachFailed]"
-	if diff := cmp.Diff(want, describe(History{}.Spans(h.st, h.events))); diff != "" {
+	if diff := cmp.Diff(want, describe(History{}.MakeSpans(h.st, h.events))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for _, tc := range []struct {
@@ -89,10 +89,10 @@ func TestSpans(t *testing.T) {
 		f              Events
 		spans, events  int
 	}{
-		{"one VF", "enp1s0f0#0", "", Events{}, 5, 8},
+		{"one VF", "enp1s0f0#0", "", Events{}, 5, 9},
 		{"a VF by its identity", h.st.VFs[1].ID.String(), "", Events{}, 1, 3},
 		{"one PF", "", "enp1s0f1", Events{}, 0, 0},
-		{"a time", "enp1s0f0#0", "", Events{Since: at(5)}, 3, 3},
+		{"a time", "enp1s0f0#0", "", Events{Since: at(5)}, 3, 4},
 		{"an owner", "", "", Events{Subject: Subject{Owner: "default/a"}}, 1, 4},
 		{"a pod", "", "", Events{Subject: Subject{PodUID: "uid-d"}}, 1, 2},
 		{"a MAC address", "", "", Events{Subject: Subject{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, 1, 2},
@@ -104,7 +104,7 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
-		if spans, events := f.Spans(h.st, h.events), f.EventsOf(h.st, h.events); len(spans) != tc.spans || len(events) != tc.events {
+		if spans, events := f.MakeSpans(h.st, h.events), f.SelectEvents(h.st, h.events); len(spans) != tc.spans || len(events) != tc.events {
 			t.Errorf("%s: %d events, spans %q", tc.name, len(events), describe(spans))
 		}
 	}
