@@ -22,17 +22,16 @@ func newVFHistoryCommand(p *place) *cobra.Command {
 		Use:   "history [VF]",
 		Short: "Show who had which VF when, and what was changed on it",
 		Long: `Shows a row for each time in which an owner had a VF, or in which a VF was in
-quarantine: from when to when, the owner, its network and addresses. CHANGES has
-the settings that the VF got, and what happened meanwhile: repairs, quarantines,
-lost links and errors of the PF, commands of administrators. The events of these
-changes follow below.
+quarantine. CHANGES has the settings that the VF got, and what happened meanwhile:
+repairs, quarantines, lost links and errors of the PF, commands of administrators.
+The events of these changes follow below.
 
 The history is in the ledger of this host. It keeps the last 10,000 events, or as
-many as culvertd's flag --keep-events says, through restarts, reboots and upgrades.
-"earlier" is before the oldest event.
+many as culvertd's flag --keep-events says. It survives restarts, reboots and
+upgrades. "earlier" is before the oldest event.
 
 --since takes a day, a time, or how long ago: 2026-11-24, "2026-11-24 15:04", 2d,
-90m. It shows the rows that end after that. -o jsonl writes the events, one a line.
+90m. It shows the rows that end after that. -o jsonl writes events, one a line.
 A VF that is gone has a name by its PF's MAC address: 90:e2:ba:00:00:01#3.`,
 		Example: `  culvert vf history enp1s0f0#3 --since 7d
   culvert vf history --owner default/a
