@@ -81,7 +81,7 @@ func TestCommandsAreRecorded(t *testing.T) {
 	if err := rpc.Call(t.Context(), socket, api.MethodRebase, params, nil); err != nil {
 		t.Fatal(err)
 	}
-	params.Accept = []vf.Difference{}
+	params.Accept = []vf.Difference{{Attribute: "rings"}}
 	if err := rpc.Call(t.Context(), socket, api.MethodRebase, params, nil); err != nil {
 		t.Fatal(err)
 	}
