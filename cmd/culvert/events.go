@@ -49,7 +49,7 @@ shows the same as a table of owners.`,
 		}
 		events := []api.Event{}
 		err := n.streamEvents(cmd.Context(), req, func(e api.Event) error {
-			if filter.Admits(e) {
+			if filter.AdmitsEvent(e) {
 				events = append(events, e)
 			}
 			return nil
@@ -67,7 +67,7 @@ shows the same as a table of owners.`,
 func followEvents(cmd *cobra.Command, n *node, req api.EventsRequest, filter pick.Events, out output) error {
 	opts := out.textOptions(cmd)
 	err := n.streamEvents(cmd.Context(), req, func(e api.Event) error {
-		if !filter.Admits(e) {
+		if !filter.AdmitsEvent(e) {
 			return nil
 		}
 		if out.IsForPrograms() {

@@ -76,7 +76,7 @@ A VF that is gone has a name by its PF's MAC address: 90:e2:ba:00:00:01#3.`,
 			return nil
 		}
 		spans := h.MakeSpans(st, events)
-		return out.writeValue(cmd, spans, func(o text.Options) string { return text.History(spans, o) })
+		return out.writeValue(cmd, spans, func(o text.Options) string { return text.DrawHistory(spans, o) })
 	}
 	return cmd
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -19,32 +18,17 @@ type Since struct {
 // AddSince gives cmd the flag --since. It takes a time or how long ago that was. If withNumbers, it
 // also takes the number of an event.
 func AddSince(cmd *cobra.Command, value *Since, withNumbers bool, usage string) {
-	cmd.Flags().Var(&since{value, withNumbers, ""}, "since", usage)
-}
-
-type since struct {
-	value       *Since
-	withNumbers bool
-	text        string
-}
-
-func (s *since) String() string { return s.text }
-func (s *since) Type() string   { return "time" }
-
-func (s *since) Set(text string) error {
-	if n, err := strconv.ParseUint(text, 10, 64); err == nil && s.withNumbers {
-		*s.value, s.text = Since{After: n}, text
-		return nil
+	want := `a time, such as 2026-11-24, "2026-11-24 15:04", 2h or 2d`
+	if withNumbers {
+		want += ", or the number of an event"
 	}
-	at, err := parseSince(text, time.Now())
-	if err != nil {
-		if s.withNumbers {
-			return fmt.Errorf("%w, or the number of an event", err)
+	AddParsed(cmd, value, "since", "time", want, usage, func(text string) (Since, error) {
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil && withNumbers {
+			return Since{After: n}, nil
 		}
-		return err
-	}
-	*s.value, s.text = Since{Time: at}, text
-	return nil
+		at, err := parseSince(text, time.Now())
+		return Since{Time: at}, err
+	})
 }
 
 // longestSince bounds how long ago a time may be.
@@ -85,7 +69,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-var errSince = errors.New(`want a time, such as 2026-11-24, "2026-11-24 15:04", 2h or 2d`)
+var errSince = errors.New("neither a time nor a duration")
 
 // AddParsed gives cmd a flag whose value parse reads. want describes the values that it takes.
 func AddParsed[T any](cmd *cobra.Command, value *T, name, kind, want, usage string, parse func(string) (T, error)) {

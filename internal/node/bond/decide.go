@@ -219,7 +219,7 @@ func (p *progress) endMove(err error, now time.Time) (firstFailure bool) {
 func (p *progress) noteMove(e journal.Event, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.events.Note(e, now)
+	return p.events.NoteChange(e, now)
 }
 
 // takeDue returns the merged event for the moves that have no event of their own, if it is due.

@@ -213,7 +213,7 @@ func (s *Server) writeTroubles(seen *pfTroubles, now time.Time) {
 		found := findTroubles(pf, faults)
 		trouble.Emit(seen.known[pf.ID], found, func(kind, reason, text string) {
 			e := journal.Event{Type: kind, Reason: reason, Object: "PF " + pf.Label(), Text: text, PF: pf.ID}
-			if damper.Note(e, now) {
+			if damper.NoteChange(e, now) {
 				events = append(events, e)
 			}
 		})

@@ -17,8 +17,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// attached is a record as an attach of a pod leaves it.
-func attached(i int) journal.Record {
+// makeAttached returns a record as an attach of a pod leaves it.
+func makeAttached(i int) journal.Record {
 	return journal.Record{
 		ID: id(i), PCI: vf.PCIAddr{Bus: 1, Device: 0x10}, Generation: 7, Phase: vf.PhaseAttached,
 		Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.MAC{2, 0, 0, 0, 0, 9}}},
@@ -56,7 +56,7 @@ func eventsOf(t testing.TB, l *journal.Ledger) (all []journal.Event) {
 func TestEventsHaveTheirSubject(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := openKeeping(t, path, 0)
-	rec := attached(3)
+	rec := makeAttached(3)
 	err := l.Update(func(tx *journal.Tx) error {
 		e := rec.MakeEvent(journal.Normal, "Attached", "vf 3")
 		e.Settings = rec.DescribeSettings()
@@ -136,7 +136,7 @@ func TestHistoryAcrossVersions(t *testing.T) {
 		t.Fatalf("an event without a subject is stored as %q", raw)
 	}
 	l = openKeeping(t, path, 0)
-	rec := attached(0)
+	rec := makeAttached(0)
 	if err := l.Update(func(tx *journal.Tx) error { return tx.Event(rec.MakeEvent(journal.Warning, "DriftMended", "x")) }); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func storedEvents(t *testing.T, path string) (out []string) {
 
 // A lease and its events cost a bounded number of bytes.
 func TestBytesOfHistory(t *testing.T) {
-	rec := attached(3)
+	rec := makeAttached(3)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := openKeeping(t, path, 0)
 	free := rec
@@ -198,7 +198,7 @@ func TestBytesOfHistory(t *testing.T) {
 func TestEventsStayOnDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := openKeeping(t, path, 0)
-	rec := attached(3)
+	rec := makeAttached(3)
 	for range 20 {
 		err := l.Update(func(tx *journal.Tx) error {
 			for range journal.DefaultEvents / 20 {
@@ -215,16 +215,16 @@ func TestEventsStayOnDisk(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	before := heap()
+	before := readHeap()
 	l = openKeeping(t, path, 0)
 	defer l.Close()
 	var c journal.Content
 	var page []journal.Event
 	err := l.View(func(tx *journal.Tx) error {
-		c, page = tx.Check(), tx.Events(0, 256)
+		c, page = tx.CheckContent(), tx.Events(0, 256)
 		return nil
 	})
-	grown := heap() - before
+	grown := readHeap() - before
 	info, statErr := os.Stat(path)
 	if err := errors.Join(err, statErr); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestEventsStayOnDisk(t *testing.T) {
 	runtime.KeepAlive(page)
 }
 
-func heap() int64 {
+func readHeap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -326,8 +326,8 @@ func (t *Tx) Content() Content {
 	return c
 }
 
-// Check returns the content of the open ledger, with the damage of the events too.
-func (t *Tx) Check() Content {
+// CheckContent returns the content of the open ledger, with the damage of the events too.
+func (t *Tx) CheckContent() Content {
 	c := t.Content()
 	_, damaged := checkEvents(t.entriesFrom(bucketEvents, nil))
 	c.Damage = append(c.Damage, damaged...)

@@ -32,9 +32,9 @@ type Damper struct {
 	last     journal.Event // of the latest of them
 }
 
-// Note notes a change at a time, with its event. It reports whether the caller must record the event
+// NoteChange notes a change at a time, with its event. It reports whether the caller must record the event
 // as it is.
-func (d *Damper) Note(e journal.Event, now time.Time) bool {
+func (d *Damper) NoteChange(e journal.Event, now time.Time) bool {
 	if rest := now.Sub(d.changed); d.merged == 0 && (rest >= forgetPause || rest < 0) {
 		*d = Damper{pause: mergePause}
 	}

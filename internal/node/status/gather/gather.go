@@ -116,7 +116,7 @@ func findChanged(before, after []journal.Record) map[vf.ID]bool {
 // Ledger returns what is in the ledger besides the events, with all problems.
 func (g *Gatherer) Ledger() (c journal.Content, err error) {
 	err = g.Node.Ledger.View(func(tx *journal.Tx) error {
-		c = tx.Check()
+		c = tx.CheckContent()
 		return nil
 	})
 	return c, err

@@ -19,10 +19,12 @@ type Subject struct {
 	Address       netip.Addr
 }
 
-// Admits reports whether the subject of an event is one to show.
-func (s Subject) Admits(e api.Event) bool { return s.admits(e.Owner, e.PodUID, e.MAC, e.Addresses) }
+// AdmitsEvent reports whether the subject of an event is one to show.
+func (s Subject) AdmitsEvent(e api.Event) bool {
+	return s.admitsOwner(e.Owner, e.PodUID, e.MAC, e.Addresses)
+}
 
-func (s Subject) admits(owner vf.Owner, podUID string, mac vf.MAC, addresses []netip.Addr) bool {
+func (s Subject) admitsOwner(owner vf.Owner, podUID string, mac vf.MAC, addresses []netip.Addr) bool {
 	return (s.Owner == "" || isOwnerOf(&owner, s.Owner)) && (s.PodUID == "" || podUID == s.PodUID) &&
 		(s.MAC.IsZero() || mac == s.MAC) && (!s.Address.IsValid() || slices.Contains(addresses, s.Address))
 }
@@ -33,8 +35,10 @@ type Events struct {
 	Since time.Time
 }
 
-// Admits reports whether the event is one to show.
-func (f Events) Admits(e api.Event) bool { return !e.Time.Before(f.Since) && f.Subject.Admits(e) }
+// AdmitsEvent reports whether the event is one to show.
+func (f Events) AdmitsEvent(e api.Event) bool {
+	return !e.Time.Before(f.Since) && f.Subject.AdmitsEvent(e)
+}
 
 // History says which VFs and spans of a node's history to show; an empty field admits all.
 type History struct {
@@ -85,7 +89,7 @@ func (h History) SelectEvents(st api.NodeStatus, events []api.Event) []api.Event
 	for _, e := range events {
 		id, isVF := findSubject(e, known)
 		isShown := isVF && h.admitsVF(id) || !e.PF.IsZero() && h.admitsPF(e.PF)
-		if isShown && h.Admits(e) {
+		if isShown && h.AdmitsEvent(e) {
 			out = append(out, e)
 		}
 	}
@@ -125,7 +129,7 @@ func (h History) MakeSpans(st api.NodeStatus, events []api.Event) []api.Span {
 	out := []api.Span{}
 	for _, s := range b.all {
 		isLate := s.To.IsZero() || !s.To.Before(h.Since)
-		if isLate && h.admitsVF(s.VF) && h.admits(s.Owner, s.PodUID, s.MAC, s.Addresses) {
+		if isLate && h.admitsVF(s.VF) && h.admitsOwner(s.Owner, s.PodUID, s.MAC, s.Addresses) {
 			out = append(out, *s)
 		}
 	}

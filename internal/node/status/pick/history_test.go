@@ -19,12 +19,12 @@ type history struct {
 	events []api.Event
 }
 
-func at(minute int) time.Time { return time.Date(2026, 11, 24, 10, minute, 0, 0, time.UTC) }
+func atMinute(minute int) time.Time { return time.Date(2026, 11, 24, 10, minute, 0, 0, time.UTC) }
 
-// add adds an event about the VF with an index of the first PF. owner is the name of a pod.
-func (h *history) add(minute, index int, phase vf.Phase, reason, owner, text string) *api.Event {
+// addEvent adds an event about the VF with an index of the first PF. owner is the name of a pod.
+func (h *history) addEvent(minute, index int, phase vf.Phase, reason, owner, text string) *api.Event {
 	v := h.st.VFs[index]
-	e := api.Event{Seq: uint64(len(h.events) + 1), Time: at(minute), Type: "Normal", Reason: reason, Object: "VF " + v.PCI.String(), Text: text, VF: v.ID, Phase: phase}
+	e := api.Event{Seq: uint64(len(h.events) + 1), Time: atMinute(minute), Type: "Normal", Reason: reason, Object: "VF " + v.PCI.String(), Text: text, VF: v.ID, Phase: phase}
 	if owner != "" {
 		e.Owner = vf.Owner{Kind: vf.OwnerPod, UID: "sandbox-" + owner, Name: "default/" + owner, Interface: "net1"}
 		e.PodUID, e.Network, e.MAC = "uid-"+owner, "blue", vf.MAC{2, 0, 0, 0, 0, byte(index)}
@@ -34,7 +34,7 @@ func (h *history) add(minute, index int, phase vf.Phase, reason, owner, text str
 	return &h.events[len(h.events)-1]
 }
 
-func describe(spans []api.Span) (out []string) {
+func describeSpans(spans []api.Span) (out []string) {
 	clock := func(t time.Time) string {
 		if t.IsZero() {
 			return "-"
@@ -54,18 +54,18 @@ func describe(spans []api.Span) (out []string) {
 // newHistory returns a history with each kind of span.
 func newHistory(t *testing.T) *history {
 	h := &history{st: node(t)}
-	h.add(0, 0, vf.PhaseFree, "Detached", "before", "from before")
-	h.add(1, 0, vf.PhaseAttached, "Attached", "a", "to a").Settings = "vlan 100"
-	h.add(2, 0, vf.PhaseAttached, "DriftMended", "a", "vlan is 7, not 100")
-	h.events = append(h.events, api.Event{Seq: 4, Time: at(3), Type: "Warning", Reason: "LinkDown", Object: "PF enp1s0f0", PF: h.st.VFs[0].ID.PF})
-	h.add(4, 0, vf.PhaseQuarantined, "Quarantined", "a", "vlan is 100, not none")
-	h.add(5, 0, vf.PhaseFree, "Recovered", "a", "clean")
-	h.add(6, 0, vf.PhaseFree, "AttachFailed", "b", "no carrier")
-	h.add(6, 0, vf.PhaseFree, "CommandRun", "b", "root ran culvert vm detach b")
-	h.add(7, 0, vf.PhaseAttached, "Attached", "c", "to c")
-	h.add(8, 1, vf.PhaseAttached, "VFNoCarrier", "d", "no carrier")
-	h.add(9, 1, "", "LeaseEnded", "d", "unplugged")
-	old := h.add(10, 2, "", "Attached", "", "vf 2 to pod default/old")
+	h.addEvent(0, 0, vf.PhaseFree, "Detached", "before", "from before")
+	h.addEvent(1, 0, vf.PhaseAttached, "Attached", "a", "to a").Settings = "vlan 100"
+	h.addEvent(2, 0, vf.PhaseAttached, "DriftMended", "a", "vlan is 7, not 100")
+	h.events = append(h.events, api.Event{Seq: 4, Time: atMinute(3), Type: "Warning", Reason: "LinkDown", Object: "PF enp1s0f0", PF: h.st.VFs[0].ID.PF})
+	h.addEvent(4, 0, vf.PhaseQuarantined, "Quarantined", "a", "vlan is 100, not none")
+	h.addEvent(5, 0, vf.PhaseFree, "Recovered", "a", "clean")
+	h.addEvent(6, 0, vf.PhaseFree, "AttachFailed", "b", "no carrier")
+	h.addEvent(6, 0, vf.PhaseFree, "CommandRun", "b", "root ran culvert vm detach b")
+	h.addEvent(7, 0, vf.PhaseAttached, "Attached", "c", "to c")
+	h.addEvent(8, 1, vf.PhaseAttached, "VFNoCarrier", "d", "no carrier")
+	h.addEvent(9, 1, "", "LeaseEnded", "d", "unplugged")
+	old := h.addEvent(10, 2, "", "Attached", "", "vf 2 to pod default/old")
 	old.VF = vf.ID{}
 	return h
 }
@@ -81,7 +81,7 @@ func TestSpans(t *testing.T) {
 		"enp1s0f0#1 --09 default/d blue [VFNoCarrier LeaseEnded]",
 		"enp1s0f0#2 10--   [Attached]",
 	}
-	if diff := cmp.Diff(want, describe(History{}.MakeSpans(h.st, h.events))); diff != "" {
+	if diff := cmp.Diff(want, describeSpans(History{}.MakeSpans(h.st, h.events))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for _, tc := range []struct {
@@ -92,7 +92,7 @@ func TestSpans(t *testing.T) {
 		{"one VF", "enp1s0f0#0", "", Events{}, 5, 9},
 		{"a VF by its identity", h.st.VFs[1].ID.String(), "", Events{}, 1, 3},
 		{"one PF", "", "enp1s0f1", Events{}, 0, 0},
-		{"a time", "enp1s0f0#0", "", Events{Since: at(5)}, 3, 4},
+		{"a time", "enp1s0f0#0", "", Events{Since: atMinute(5)}, 3, 4},
 		{"an owner", "", "", Events{Subject: Subject{Owner: "default/a"}}, 1, 4},
 		{"a pod", "", "", Events{Subject: Subject{PodUID: "uid-d"}}, 1, 2},
 		{"a MAC address", "", "", Events{Subject: Subject{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}}, 1, 2},
@@ -105,7 +105,7 @@ func TestSpans(t *testing.T) {
 			continue
 		}
 		if spans, events := f.MakeSpans(h.st, h.events), f.SelectEvents(h.st, h.events); len(spans) != tc.spans || len(events) != tc.events {
-			t.Errorf("%s: %d events, spans %q", tc.name, len(events), describe(spans))
+			t.Errorf("%s: %d events, spans %q", tc.name, len(events), describeSpans(spans))
 		}
 	}
 	if _, err := NewHistory(h.st, Events{}, "enp1s0f0#99", ""); err == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/internal/screen"
 )
 
-// History draws `culvert vf history`: a table of the spans, and below it the changes in them.
-func History(spans []api.Span, o Options) string {
+// DrawHistory draws `culvert vf history`: a table of the spans, and below it the changes in them.
+func DrawHistory(spans []api.Span, o Options) string {
 	if len(spans) == 0 {
 		return "No history. culvert events shows the events that the ledger has.\n"
 	}
