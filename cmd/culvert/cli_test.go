@@ -55,6 +55,10 @@ func (d *culvertd) serve(t *testing.T) string {
 			}
 			for seq := req.After + 1; seq <= 3; seq++ {
 				e := api.Event{Seq: seq, Time: time.Date(2026, 11, 21, 20, 0, int(seq), 0, time.UTC), Type: "Normal", Reason: "Attached", Object: "VF 0000:01:10.0", Text: "vf 0 of enp1s0f0"}
+				if seq == 2 {
+					e.VF, e.Phase, e.Network, e.Settings = vf.ID{PF: vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 1}}}, vf.PhaseAttached, "blue", "vlan 100"
+					e.Owner = vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"}
+				}
 				if err := send(e); err != nil {
 					return err
 				}
@@ -172,6 +176,15 @@ func TestCommands(t *testing.T) {
 		"events",
 		"events --since 2 -o json",
 		"events -o wide",
+		"events --since 2026-11-22",
+		"events --since 2026-11-21T20:00:03Z -o jsonl",
+		"events --owner default/a",
+		"events --mac 02:00:00:00:00:01 --address 10.56.0.9 --pod-uid u",
+		"vf history enp1s0f0#0",
+		"vf history --owner default/a -o yaml",
+		"vf history --owner default/b --since 2026-11-22",
+		"vf history --pf enp1s0f0 -o jsonl",
+		"vf history enp1s0f0#99",
 		"host validate -",
 		"host validate testdata/bad.yaml",
 		"host validate testdata/none.yaml",

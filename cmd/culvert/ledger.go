@@ -116,6 +116,9 @@ func (n *node) readLedger(ctx context.Context, args []string) (l api.Ledger, err
 		bound, cancel := context.WithTimeout(ctx, statusBound)
 		defer cancel()
 		err := rpc.Call(bound, n.socket, api.MethodLedger, nil, &l)
+		if err == nil && len(l.Events) == 0 { // an older culvertd sends them too
+			l.Events, err = n.listEvents(bound, api.EventsRequest{})
+		}
 		if !errors.Is(err, rpc.ErrNoDaemon) {
 			return l, err
 		}
@@ -194,6 +197,7 @@ func repairLedger(cmd *cobra.Command, file string, yes bool) error {
 		fmt.Fprintf(out, "The kernel could not be asked which VFs there are (%v).\n", err)
 	}
 	rescue := journal.Mend(c, boot, made)
+	rescue.By = kernel.Peer{PID: os.Getpid(), UID: uint32(os.Getuid())}.NameUser("/proc")
 	fmt.Fprint(out, opts.Fit(text.LedgerCheck(status.Ledger(file, c), opts)+text.LedgerRepair(rescue.Did, opts)))
 	if !yes && !askPerson(cmd, "Write it? The damaged file stays beside it. [y/N] ") {
 		return fmt.Errorf("ledger %s: nothing was changed, since the answer was not y: run it again, or give --yes", file)

@@ -71,7 +71,7 @@ func supportParts(cmd *cobra.Command, n *node) []support.Part {
 	return []support.Part{
 		{Name: "versions.txt", About: "programs, kernel, distribution", Read: n.readVersions},
 		{Name: "status.json", About: "culvert status: NICs, VFs with owners and settings, problems", Read: func(ctx context.Context) ([]byte, error) { return encode(n.readStatus(ctx)) }},
-		{Name: "events.json", About: "culvert events: the ledger's events", Read: func(context.Context) ([]byte, error) { return n.readEvents(cmd) }},
+		{Name: "events.json", About: "culvert events: the ledger's events", Read: func(ctx context.Context) ([]byte, error) { return encode(n.listEvents(ctx, api.EventsRequest{})) }},
 		{Name: "ledger.json", About: "culvert ledger dump", Read: func(ctx context.Context) ([]byte, error) { return encode(n.readLedger(ctx, nil)) }},
 		{Name: "doctor.json", About: "culvert doctor: findings about this host", Read: n.readDoctor},
 		{Name: "host.yaml", About: desired.DefaultPath, Read: func(context.Context) ([]byte, error) { return os.ReadFile(desired.DefaultPath) }},
@@ -104,15 +104,6 @@ func (n *node) readVersions(ctx context.Context) ([]byte, error) {
 		b.Write(release)
 	}
 	return b.Bytes(), nil
-}
-
-func (n *node) readEvents(cmd *cobra.Command) ([]byte, error) {
-	events := []api.Event{}
-	err := n.streamEvents(cmd, api.EventsRequest{}, func(e api.Event) error {
-		events = append(events, e)
-		return nil
-	})
-	return encode(events, err)
 }
 
 func (n *node) readDoctor(ctx context.Context) ([]byte, error) {

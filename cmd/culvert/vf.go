@@ -31,7 +31,7 @@ A VF is named by any of
   culvert vf top`,
 	}
 	if !p.wanted { // kubectl's plugin changes nothing, and a cluster's objects have no counters
-		cmd.AddCommand(newVFRebaseCommand(p), newVFTopCommand(p))
+		cmd.AddCommand(newVFHistoryCommand(p), newVFRebaseCommand(p), newVFTopCommand(p))
 	}
 	return cli.Group(cmd, newVFListCommand(p), newVFShowCommand(p), newVFWatchCommand(p))
 }

@@ -112,11 +112,8 @@ func (p *place) whyGuest(cmd *cobra.Command, _, name string) (api.Why, error) {
 	if err != nil {
 		return api.Why{}, err
 	}
-	var events []api.Event
-	if err := p.node.streamEvents(cmd, api.EventsRequest{}, func(e api.Event) error {
-		events = append(events, e)
-		return nil
-	}); err != nil {
+	events, err := p.node.listEvents(cmd.Context(), api.EventsRequest{})
+	if err != nil {
 		return api.Why{}, err
 	}
 	return why.OfGuest(st, events, name)

@@ -81,6 +81,8 @@ and libvirtd can be ordered after it.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.HostFile, "host", desired.DefaultPath, "the file that declares this host's VFs and pools")
+	c.KeepEvents = journal.DefaultEvents
+	cli.AddCount(cmd, &c.KeepEvents, "keep-events", journal.LeastEvents, journal.MostEvents, "how many events the ledger keeps: the history of this host, some 600 bytes an event")
 	f.StringVar(&c.Ledger, "ledger", journal.DefaultPath, "the ledger of the VFs and their owners")
 	f.StringVar(&c.Socket, "socket", rpc.DefaultSocket, "where culvert and culvert-cni reach culvertd")
 	f.BoolVar(&c.Kubernetes, "kubernetes", false, "this host is a node of a cluster: give the pools to its kubelet")

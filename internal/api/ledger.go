@@ -15,7 +15,8 @@ type Ledger struct {
 	Boot      string          `json:"boot"` // ID of the boot under which it was last used
 	Records   []LedgerRecord  `json:"records"`
 	Addresses []LedgerAddress `json:"addresses"`
-	Events    []Event         `json:"events"`
+	// Events are absent in the answer of MethodLedger: MethodEvents streams them.
+	Events []Event `json:"events"`
 	// Sandboxes are the sandboxes of pods whose networks culvertd sets up.
 	Sandboxes []LedgerSandbox `json:"sandboxes,omitempty"`
 	// Problems are all problems of the ledger.

@@ -202,24 +202,6 @@ type Pool struct {
 	Bounded bool `json:"bounded,omitempty"`
 }
 
-// EventsRequest is the parameter of MethodEvents, which answers with a
-// stream of Event, oldest first: the events with a greater Seq than After.
-type EventsRequest struct {
-	After uint64 `json:"after"`
-	// Follow continues the stream with new events, until the caller disconnects.
-	Follow bool `json:"follow,omitempty"`
-}
-
-// Event is one event of a node.
-type Event struct {
-	Seq    uint64    `json:"seq"`
-	Time   time.Time `json:"time"`
-	Type   string    `json:"type"`   // Normal or Warning
-	Reason string    `json:"reason"` // one CamelCase word
-	Object string    `json:"object"`
-	Text   string    `json:"text"`
-}
-
 // ServiceBalancing is how a node balances its pods' connections to Services over VF networks.
 type ServiceBalancing struct {
 	Mechanism string `json:"mechanism"`     // of TCP and UDP: eBPF, nftables or none

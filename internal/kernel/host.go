@@ -3,7 +3,9 @@ package kernel
 import (
 	"fmt"
 	"net"
+	"os/user"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,6 +31,33 @@ func (p Peer) String() string {
 		return "a process of another PID namespace"
 	}
 	return fmt.Sprintf("process %d", p.PID)
+}
+
+// noLogin is the login UID of a process that no login began (audit, AUDIT_UID_UNSET).
+const noLogin = "4294967295"
+
+// NameUser names the user that the process runs as, and the user who logged in where that is another one,
+// as with sudo: "root, logged in as alice". procRoot is where the process has its folder. A user
+// without a name on this host, or in culvertd's container, is "user 1000".
+func (p Peer) NameUser(procRoot string) string {
+	uid := strconv.FormatUint(uint64(p.UID), 10)
+	name := lookUpUser(uid)
+	if p.PID == 0 {
+		return name
+	}
+	login, err := readLine(filepath.Join(procRoot, strconv.Itoa(p.PID), "loginuid"))
+	if err == nil && login != uid && login != noLogin {
+		name += ", logged in as " + lookUpUser(login)
+	}
+	return name
+}
+
+func lookUpUser(uid string) string {
+	u, err := user.LookupId(uid)
+	if err != nil {
+		return "user " + uid
+	}
+	return u.Username
 }
 
 // PeerCredentials asks the kernel for the process at the other end (unix(7), SO_PEERCRED), which

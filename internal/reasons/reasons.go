@@ -66,16 +66,18 @@ const (
 	NotAsWanted = "NotAsWanted"
 	// Normal: the node has reached its wanted state.
 	AsWanted = "AsWanted"
-	// Warning: a PF with VFs has no link. Check its cable and the port of its switch.
+	// Warning: a PF with VFs has no link. Check its cable and the port of its switch. The ledger has this
+	// event too.
 	LinkDown = "LinkDown"
-	// Warning: a PF with VFs loses its link again and again. The kubelet gives no VF of it to a pod.
+	// Warning: a PF with VFs loses its link again and again. The kubelet gives no VF of it to a pod. The
+	// ledger has this event too.
 	LinkFlapping = "LinkFlapping"
-	// Normal: the PF has a steady link again.
+	// Normal: the PF has a steady link again. The ledger has this event too.
 	LinkUp = "LinkUp"
-	// Warning: a PF or one of its VFs had errors of PCIe or of a transmit queue within ten minutes. As
-	// the reason of condition Healthy it has the same meaning.
+	// Warning: a PF or one of its VFs had errors of PCIe or of a transmit queue within ten minutes. The
+	// ledger has this event too. As the reason of condition Healthy it has the same meaning.
 	DeviceErrors = "DeviceErrors"
-	// Normal: the device had no errors for ten minutes.
+	// Normal: the device had no errors for ten minutes. The ledger has this event too.
 	NoDeviceErrors = "NoDeviceErrors"
 	// Warning: a VF has no carrier although its PF has a link. The pod gets this event too: delete it,
 	// so that culvertd binds the VF's driver anew. The ledger has this event too. As the reason of
@@ -103,7 +105,8 @@ const (
 
 // Events of the ledger.
 //
-// "culvert events" on the node shows them, also without Kubernetes. culvertd keeps the last 1,000.
+// "culvert events" and "culvert vf history" on the node show them, also without Kubernetes. culvertd
+// keeps the last 10,000, or as many as its flag --keep-events says.
 const (
 	// Normal: a VF has an owner. The text names it.
 	Attached = "Attached"
@@ -166,6 +169,8 @@ const (
 	LedgerNotCompacted = "LedgerNotCompacted"
 	// Warning: "culvert ledger repair" rebuilt the ledger. Compare it with the VFs of the node.
 	LedgerRepaired = "LedgerRepaired"
+	// Normal: a command of an administrator has changed something. The text has the command and the user.
+	CommandRun = "CommandRun"
 	// Warning: the ledger has an event here that culvertd cannot read.
 	Damaged = "Damaged"
 )

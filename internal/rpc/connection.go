@@ -129,7 +129,7 @@ func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRe
 	}
 	handle, ok := c.server.handlers[req.Method]
 	if with, dialog := c.server.dialogs[req.Method]; dialog {
-		handle, ok = func(ctx context.Context, params json.RawMessage) (any, error) {
+		handle, ok = func(ctx context.Context, params json.RawMessage, _ *net.UnixConn) (any, error) {
 			return with(ctx, params, talk.askClient)
 		}, true
 	}
@@ -137,7 +137,7 @@ func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRe
 		return response{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
 			Details: olderDaemon}}
 	}
-	v, err := handle(ctx, req.Params)
+	v, err := handle(ctx, req.Params, c.conn)
 	if err != nil {
 		return response{Error: wireError(err)}
 	}

@@ -30,11 +30,15 @@ type Ask func(ctx context.Context, method string, params, result any) error
 // once; after it has returned it asks no more.
 type DialogHandler func(ctx context.Context, params json.RawMessage, ask Ask) (any, error)
 
-// Server answers requests. Handle, HandleStream and HandleDialog come before Serve.
+// ClientHandler is a Handler that looks at its client, such as for the user that it runs as. It
+// neither reads from client nor writes to it.
+type ClientHandler func(ctx context.Context, params json.RawMessage, client *net.UnixConn) (any, error)
+
+// Server answers requests. Its methods that begin with Handle come before Serve.
 type Server struct {
 	authorize func(*net.UnixConn) error
 	log       *slog.Logger
-	handlers  map[string]Handler
+	handlers  map[string]ClientHandler
 	streams   map[string]StreamHandler
 	dialogs   map[string]DialogHandler
 	patience  time.Duration // how long a client may take to send its request
@@ -47,11 +51,16 @@ type Server struct {
 // NewServer makes a server that answers a connection only after authorize has
 // returned nil for it.
 func NewServer(authorize func(*net.UnixConn) error, log *slog.Logger) *Server {
-	return &Server{authorize: authorize, log: log, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}, dialogs: map[string]DialogHandler{}, patience: requestTime, Grace: 30 * time.Second}
+	return &Server{authorize: authorize, log: log, handlers: map[string]ClientHandler{}, streams: map[string]StreamHandler{}, dialogs: map[string]DialogHandler{}, patience: requestTime, Grace: 30 * time.Second}
 }
 
 // Handle registers a method with one result.
-func (s *Server) Handle(method string, h Handler) { s.handlers[method] = h }
+func (s *Server) Handle(method string, h Handler) {
+	s.HandleClient(method, func(ctx context.Context, params json.RawMessage, _ *net.UnixConn) (any, error) { return h(ctx, params) })
+}
+
+// HandleClient registers a method with one result, whose handler looks at its client.
+func (s *Server) HandleClient(method string, h ClientHandler) { s.handlers[method] = h }
 
 // HandleStream registers a method with a stream of results.
 func (s *Server) HandleStream(method string, h StreamHandler) { s.streams[method] = h }

@@ -118,6 +118,13 @@ func (b Baseline) Diff(s State) []Difference {
 	return c.out
 }
 
+// DiffAdmin returns how the PF's settings for a VF differ from those of the baseline.
+func (b Baseline) DiffAdmin(have Admin) []Difference {
+	var c comparison
+	c.compareAdmin(b.Admin, have)
+	return c.out
+}
+
 func (c *comparison) compareAdmin(want, have Admin) {
 	c.compareValue("mac", want.MAC, have.MAC)
 	if !want.VLAN.Same(have.VLAN) {

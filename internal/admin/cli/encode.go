@@ -15,6 +15,7 @@ const (
 	Wide  = "wide"
 	JSON  = "json"
 	YAML  = "yaml"
+	JSONL = "jsonl" // one value a line
 )
 
 // Encode writes v as JSON or YAML, with the field names and order that api
@@ -63,10 +64,10 @@ func useBlockStyle(n *yaml.Node) error {
 	return nil
 }
 
-// EncodeLine writes v on one line of JSON, or as one document of YAML, for
+// EncodeLine writes v on one line of JSON (JSON and JSONL), or as one document of YAML, for
 // values that come one by one.
 func EncodeLine(w io.Writer, format string, v any) error {
-	if format == JSON {
+	if format == JSON || format == JSONL {
 		if err := json.NewEncoder(w).Encode(v); err != nil {
 			return fmt.Errorf("encode: %w", err)
 		}

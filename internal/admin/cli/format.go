@@ -32,5 +32,5 @@ func (f *Format) Set(s string) error {
 	return checkWord(s, f.known)
 }
 
-// IsForPrograms reports whether the format is JSON or YAML.
-func (f *Format) IsForPrograms() bool { return f.value == JSON || f.value == YAML }
+// IsForPrograms reports whether the format is JSON, YAML or JSON lines.
+func (f *Format) IsForPrograms() bool { return f.value == JSON || f.value == YAML || f.value == JSONL }

@@ -40,10 +40,7 @@ func (c *Cluster) ReadPod(ctx context.Context, namespace, name string) (why.Fact
 // readNetworksOf reads the networks that a pod asks for, and culvertd's rule about networks of other
 // namespaces.
 func (c *Cluster) readNetworksOf(ctx context.Context, f *why.Facts) error {
-	elements, err := why.Elements(f.Pod)
-	if err != nil {
-		return nil // a cause of its own
-	}
+	elements, _ := why.Elements(f.Pod) // the error is a cause of its own
 	f.Networks, f.Unread = map[string]map[string]string{}, map[string]bool{}
 	for _, e := range elements {
 		var n struct {
@@ -61,7 +58,7 @@ func (c *Cluster) readNetworksOf(ctx context.Context, f *why.Facts) error {
 	}
 	flags := PodNetworks{Global: netannotation.DefaultGlobal()}
 	daemons := 0
-	err = eachObject(ctx, c, "/api/v1/pods", map[string]string{"labelSelector": "app.kubernetes.io/name=" + daemonName}, func(p networkPod) {
+	err := eachObject(ctx, c, "/api/v1/pods", map[string]string{"labelSelector": "app.kubernetes.io/name=" + daemonName}, func(p networkPod) {
 		flags.addDaemon(p, daemons == 0)
 		daemons++
 	})

@@ -22,7 +22,7 @@ func unpack(t *testing.T, raw []byte) map[string]string {
 	files := map[string]string{}
 	for r := tar.NewReader(zip); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files
 		}
 		if err != nil {

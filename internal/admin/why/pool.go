@@ -86,7 +86,7 @@ func (f Facts) describePool(n api.NodeStatus, p api.Pool, need int) (line, next 
 // and why.
 func (f Facts) withoutLink(n api.NodeStatus, p api.Pool) (free int, lines []string) {
 	for _, pf := range n.PFs {
-		why := ""
+		var why string
 		switch {
 		case !slices.Contains(p.PFs, pf.Name):
 			continue

@@ -44,7 +44,7 @@ func cutExplained(message string, explained []string) string {
 	}
 	parts := slices.DeleteFunc(strings.Split(list, ", "), func(part string) bool {
 		m := insufficient.FindStringSubmatch(strings.TrimSuffix(part, "."))
-		return m != nil && slices.Contains(explained, m[1])
+		return len(m) == 2 && slices.Contains(explained, m[1])
 	})
 	if len(parts) == 0 {
 		return ""

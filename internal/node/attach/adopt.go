@@ -59,10 +59,10 @@ func (e *Engine) writeAdoption(id vf.ID, req Request) (rec journal.Record, err e
 		rec.Phase, rec.Lease.Opened = vf.PhaseAttached, true
 		at := lease.SiteOf(choice.PF, rec)
 		rec.Lease.Effective = at.Driver.Effective(rec.Lease.Wanted.Over(rec.Baseline.Admin))
-		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
-			Type: journal.Normal, Reason: reasons.Adopted, Object: "VF " + rec.PCI.String(),
-			Text: fmt.Sprintf("vf %d of %s to %s, which runs with it: no hook reported its start", rec.ID.Index, at.Label, rec.Lease.Owner),
-		}))
+		event := rec.MakeEvent(journal.Normal, reasons.Adopted,
+			fmt.Sprintf("vf %d of %s to %s, which runs with it: no hook reported its start", rec.ID.Index, at.Label, rec.Lease.Owner))
+		event.Settings = rec.DescribeSettings()
+		return errors.Join(tx.Put(rec), tx.Event(event))
 	})
 	return rec, err
 }

@@ -111,7 +111,7 @@ func (p *addresses) noteDuplicates(at lease.Site, rec journal.Record, req Reques
 	text := fmt.Sprintf("%s for %s%s: %s", found, rec.Lease.Owner, lease.OnNetwork(rec), next)
 	p.vfs.Log.Warn("duplicate address", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "net", rec.Lease.Network, "addresses", found.Addresses)
 	err := p.vfs.Ledger.Update(func(tx *journal.Tx) error {
-		return tx.Event(journal.Event{Type: journal.Warning, Reason: reasons.DuplicateAddress, Object: "VF " + rec.PCI.String(), Text: text})
+		return tx.Event(rec.MakeEvent(journal.Warning, reasons.DuplicateAddress, text))
 	})
 	if err != nil {
 		p.vfs.Log.Warn("record the event of a duplicate address", "owner", rec.Lease.Owner, "err", err)

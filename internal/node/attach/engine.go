@@ -139,10 +139,9 @@ func (e *Engine) readBack(ctx context.Context, at lease.Site, rec journal.Record
 
 // putAttached writes that a VF is attached.
 func putAttached(tx *journal.Tx, at lease.Site, rec journal.Record) error {
-	return errors.Join(tx.Put(rec), tx.Event(journal.Event{
-		Type: journal.Normal, Reason: reasons.Attached, Object: "VF " + rec.PCI.String(),
-		Text: fmt.Sprintf("vf %d of %s to %s%s", rec.ID.Index, at.Label, rec.Lease.Owner, lease.OnNetwork(rec)),
-	}))
+	event := rec.MakeEvent(journal.Normal, reasons.Attached, fmt.Sprintf("vf %d of %s to %s%s", rec.ID.Index, at.Label, rec.Lease.Owner, lease.OnNetwork(rec)))
+	event.Settings = rec.DescribeSettings()
+	return errors.Join(tx.Put(rec), tx.Event(event))
 }
 
 // carryOut carries out the steps of an attach. It removes an IPv6 route from the lease if another

@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/trouble"
 	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -56,6 +57,7 @@ type bond struct {
 	hasPrimary               bool // the first member is preferred
 	members                  []member
 	addresses                []netip.Prefix
+	records                  []journal.Record // of the members
 	progress                 *progress
 	decision                 decision // the latest one of Follower.decide
 }
@@ -69,7 +71,7 @@ func newBond(records []journal.Record, where map[vf.PFID]vf.PCIAddr) *bond {
 	}
 	b := &bond{
 		mark: first.BondMark, name: first.Owner.Interface, netns: first.Netns, owner: first.Owner.String(),
-		hasPrimary: first.Bond.Primary != "" && first.Wanted.Interface == vf.MemberName(first.Owner.Interface, 0),
+		records: records, hasPrimary: first.Bond.Primary != "" && first.Wanted.Interface == vf.MemberName(first.Owner.Interface, 0),
 	}
 	for _, r := range records {
 		for _, a := range r.Lease.Wanted.Addresses {
@@ -135,19 +137,21 @@ func (b *bond) describeMove(s step.SetBondActive) journal.Event {
 	for _, a := range s.From {
 		from = append(from, a.String())
 	}
-	return journal.Event{
-		Type: journal.Warning, Reason: reasons.BondFailedOver, Object: "VF " + s.VF.String(),
-		Text: fmt.Sprintf("bond %s of %s sends by VF %s: the PF of VF %s has no carrier, or has it for less than %s", b.name, b.owner, s.VF, strings.Join(from, ", "), holdDown),
-	}
+	return b.makeEvent(s.VF, journal.Warning, reasons.BondFailedOver,
+		fmt.Sprintf("bond %s of %s sends by VF %s: the PF of VF %s has no carrier, or has it for less than %s", b.name, b.owner, s.VF, strings.Join(from, ", "), holdDown))
 }
 
 // describeReturn returns the event of a bond that prefers its first member again.
 func (b *bond) describeReturn() journal.Event {
 	home := b.members[0].pci
-	return journal.Event{
-		Type: journal.Normal, Reason: reasons.BondMovedBack, Object: "VF " + home.String(),
-		Text: fmt.Sprintf("bond %s of %s prefers VF %s again: all PFs of the bond have carrier", b.name, b.owner, home),
-	}
+	return b.makeEvent(home, journal.Normal, reasons.BondMovedBack,
+		fmt.Sprintf("bond %s of %s prefers VF %s again: all PFs of the bond have carrier", b.name, b.owner, home))
+}
+
+// makeEvent returns an event about a member.
+func (b *bond) makeEvent(member vf.PCIAddr, kind, reason, text string) journal.Event {
+	i := slices.IndexFunc(b.records, func(r journal.Record) bool { return r.PCI == member })
+	return b.records[i].MakeEvent(kind, reason, text) // each step is of a member
 }
 
 // progress records how far the Follower has carried out the latest decision about a bond.
@@ -157,7 +161,7 @@ type progress struct {
 	tried  decision
 	next   time.Time // when the Follower tries again
 	failed int       // tries that failed since the last success
-	events damper
+	events trouble.Damper
 }
 
 // never is a pause without an end.
@@ -215,12 +219,12 @@ func (p *progress) endMove(err error, now time.Time) (firstFailure bool) {
 func (p *progress) noteMove(e journal.Event, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.events.noteMove(e, now)
+	return p.events.NoteChange(e, now)
 }
 
 // takeDue returns the merged event for the moves that have no event of their own, if it is due.
 func (p *progress) takeDue(now time.Time) (e journal.Event, isDue bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.events.takeDue(now)
+	return p.events.TakeDue(now, "moves")
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/exactjson"
-	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/status"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -27,55 +26,13 @@ func (s *Server) answerStatus(ctx context.Context, _ json.RawMessage) (any, erro
 	return s.status.Status(ctx)
 }
 
-// answerLedger answers with everything that is in the ledger.
+// answerLedger answers with what is in the ledger besides the events, which MethodEvents streams.
 func (s *Server) answerLedger(context.Context, json.RawMessage) (any, error) {
 	c, err := s.status.Ledger()
 	if err != nil {
 		return nil, err
 	}
 	return status.Ledger(s.Config.Ledger, c), nil
-}
-
-// streamEvents sends the events after a number. If the request says so, it then sends further
-// events as they come.
-func (s *Server) streamEvents(ctx context.Context, raw json.RawMessage, send func(any) error) error {
-	req, err := parseParams[api.EventsRequest](raw)
-	if err != nil {
-		return err
-	}
-	for {
-		changed := s.node.Ledger.Changed()
-		events, err := s.eventsAfter(req.After)
-		if err != nil {
-			return err
-		}
-		for _, e := range events {
-			if err := send(e); err != nil {
-				return err
-			}
-			req.After = e.Seq
-		}
-		if !req.Follow {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		}
-	}
-}
-
-func (s *Server) eventsAfter(seq uint64) ([]api.Event, error) {
-	out := []api.Event{}
-	err := s.node.Ledger.View(func(tx *journal.Tx) error {
-		events := tx.Events(seq)
-		for _, e := range events {
-			out = append(out, api.Event(e))
-		}
-		return nil
-	})
-	return out, err
 }
 
 // rebaseVF takes the baseline of a VF anew, or answers what that would change.

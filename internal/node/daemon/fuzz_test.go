@@ -22,6 +22,12 @@ import (
 // served is a Server over a fake NIC, whose files are in dir.
 func served(t testing.TB, dir string) *Server {
 	t.Helper()
+	return servedOn(t, dir, fake.New(fake.IGB, 1))
+}
+
+// servedOn returns the Server of a node with a kernel.
+func servedOn(t testing.TB, dir string, k *fake.Kernel) *Server {
+	t.Helper()
 	ledger, err := journal.Open(filepath.Join(dir, "ledger.db"), journal.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +38,7 @@ func served(t testing.TB, dir string) *Server {
 		}
 	})
 	log := slog.New(slog.DiscardHandler)
-	n := node.New(node.Config{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log})
+	n := node.New(node.Config{Kernel: k, Ledger: ledger, BootID: "b", Log: log})
 	s := newServer(Config{HostFile: filepath.Join(dir, "host.yaml"), Ledger: filepath.Join(dir, "ledger.db"), Log: log}, n, nil, "b")
 	s.status.Claims = &claims.Reader{Root: fstest.MapFS{}}
 	if err := s.node.Start(t.Context()); err != nil {

@@ -46,9 +46,11 @@ import (
 type Config struct {
 	HostFile string // host.yaml
 	Ledger   string // path of the ledger
-	Socket   string // path of the socket
-	Version  string
-	Log      *slog.Logger
+	// KeepEvents is how many events the ledger keeps; 0 stands for journal.DefaultEvents.
+	KeepEvents int
+	Socket     string // path of the socket
+	Version    string
+	Log        *slog.Logger
 
 	// Metrics is the address where Prometheus reads metrics; empty: nowhere.
 	Metrics string
@@ -105,7 +107,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("--proc %s: %w: name the folder where the host's /proc is", c.ProcRoot, err)
 	}
-	ledger, err := journal.Open(c.Ledger, journal.Options{})
+	ledger, err := journal.Open(c.Ledger, journal.Options{KeepEvents: c.KeepEvents})
 	if err != nil {
 		return err
 	}
@@ -159,6 +161,7 @@ func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
 	}
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	g.Go(func() error { s.followErrors(ctx); return nil })
+	g.Go(func() error { s.followTroubles(ctx); return nil })
 	g.Go(func() error { s.runSegments(ctx); return nil })
 	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceMissing, s.announceReady) })
 	g.Go(func() error { return s.trials.Run(ctx) })
@@ -247,8 +250,8 @@ func authorizePeer(c *net.UnixConn) error {
 func (s *Server) registerMethods(ctx context.Context, srv *rpc.Server) {
 	s.registerCNI(srv)
 	guests := guest.New(guest.Parts{Engine: s.node.Engine, Resets: s.node.Resets, VFs: s.node.VFs, Upkeep: s.node.Upkeep}, s.node.Ledger)
-	srv.Handle(api.MethodGuestXML, guests.XML)
-	srv.Handle(api.MethodGuestDetach, guests.Detach)
+	srv.HandleClient(api.MethodGuestXML, s.recordCommand(guests.XML, describeGuestXML))
+	srv.HandleClient(api.MethodGuestDetach, s.recordCommand(guests.Detach, describeGuestDetach))
 	srv.Handle(api.MethodGuestStart, s.whenMade(guests.Start))
 	srv.Handle(api.MethodGuestStop, guests.Stop)
 	srv.Handle(api.MethodPortCreated, s.whenMade(guests.PortCreated))
@@ -257,11 +260,11 @@ func (s *Server) registerMethods(ctx context.Context, srv *rpc.Server) {
 	srv.HandleStream(api.MethodEvents, s.streamEvents)
 	srv.Handle(api.MethodLedger, s.answerLedger)
 	srv.Handle(api.MethodHostPlan, s.hostPlan)
-	srv.Handle(api.MethodHostApply, s.hostApply)
-	srv.Handle(api.MethodHostTry, s.hostTry)
-	srv.Handle(api.MethodHostConfirm, s.hostConfirm)
-	srv.Handle(api.MethodHostRevert, s.hostRevert)
-	srv.Handle(api.MethodRebase, s.rebaseVF)
+	srv.HandleClient(api.MethodHostApply, s.recordCommand(s.hostApply, describeApply))
+	srv.HandleClient(api.MethodHostTry, s.recordCommand(s.hostTry, describeTry))
+	srv.HandleClient(api.MethodHostConfirm, s.recordCommand(s.hostConfirm, func(json.RawMessage, any) *command { return &command{line: "host confirm"} }))
+	srv.HandleClient(api.MethodHostRevert, s.recordCommand(s.hostRevert, func(json.RawMessage, any) *command { return &command{line: "host revert"} }))
+	srv.HandleClient(api.MethodRebase, s.recordCommand(s.rebaseVF, describeRebase))
 	srv.HandleDialog(api.MethodLendRate, s.lendRate(ctx))
 }
 

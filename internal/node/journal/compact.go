@@ -102,7 +102,7 @@ func readBack(name string) error {
 	if err != nil {
 		return err
 	}
-	if c := Read(io.NewSectionReader(f, 0, size)); len(c.Faults) > 0 {
+	if c, _ := readContent(io.NewSectionReader(f, 0, size), checkEvents); len(c.Faults) > 0 {
 		return fmt.Errorf("%s was read back otherwise than it was written (%s): the disk is broken", name, c.Faults[0])
 	}
 	return nil

@@ -25,7 +25,7 @@ type Content struct {
 	Last      map[string][]netip.Addr // by network, given out lately
 	Grants    []Grant
 	PFLeases  []PFLease
-	Events    []Event
+	Events    []Event // nil in the content of an open ledger: Tx.Events has them
 	Sandboxes []Sandbox
 	Fresh     map[string]vf.Admin // by PF, its settings for VFs that were just made
 
@@ -104,19 +104,22 @@ func Inspect(path string) (c Content, err error) {
 // finds another digest.
 func inspectContent(path string, source pages.Source) (Content, error) {
 	digest := digestFile(source)
-	c, file := readContent(source)
+	c, file := readContent(source, decodeEvents)
 	c.digest = digest
 	return c, c.checkOrigin(path, source, file)
 }
 
-// Read reads the content of a ledger's file. Its memory does not depend on the file's size: it
-// reads pages one by one, and keeps only an outline of large sandboxes.
+// Read reads the content of a ledger's file, with all events. Apart from these its memory does not
+// depend on the file's size: it reads pages one by one, and keeps only an outline of large sandboxes.
 func Read(source pages.Source) Content {
-	c, _ := readContent(source)
+	c, _ := readContent(source, decodeEvents)
 	return c
 }
 
-func readContent(source pages.Source) (Content, *pages.File) {
+// eventReader is decodeEvents, or checkEvents or skipEvents for a caller without use for the events.
+type eventReader func(entries) ([]Event, []Problem)
+
+func readContent(source pages.Source, events eventReader) (Content, *pages.File) {
 	c := Content{Fresh: map[string]vf.Admin{}}
 	file := pages.Read(source)
 	if source.Size() == 0 {
@@ -137,7 +140,7 @@ func readContent(source pages.Source) (Content, *pages.File) {
 	if !sealed {
 		of = resealEntries(of)
 	}
-	c.decodeEntries(of, decoders{c.decodeRecord, c.decodeAddress, c.decodeSandbox})
+	c.decodeEntries(of, decoders{c.decodeRecord, c.decodeAddress, c.decodeSandbox, events})
 	if c.Newer() {
 		c.refuseNewer()
 		return c, file
@@ -169,11 +172,12 @@ func (c *Content) findStrangeBuckets(names []string) {
 	}
 }
 
-// decoders decode the entries of three buckets.
+// decoders decode the entries of three buckets, and read those of a fourth.
 type decoders struct {
 	record  func(key, stored []byte) (Record, error)
 	address func(key, stored []byte) (Address, error)
 	sandbox func(key, stored []byte) (Sandbox, error)
+	events  eventReader
 }
 
 // decodeEntries decodes the entries of all buckets but the one about the ledger itself.
@@ -182,7 +186,7 @@ func (c *Content) decodeEntries(of func(bucket []byte) entries, decode decoders)
 	c.Records, damaged[0] = decodeRecords(of(bucketRecords), 0, decode.record)
 	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), 0, decode.address)
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
-	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
+	c.Events, damaged[3] = decode.events(of(bucketEvents))
 	c.Sandboxes, damaged[4], c.doubts = decodeSandboxes(of(bucketSandboxes), decode.sandbox)
 	c.Grants, damaged[5] = decodeGrants(of(bucketLast), openLast)
 	c.PFLeases, damaged[6] = decodePFLeases(of(bucketLast))

@@ -117,7 +117,7 @@ func TestI6KilledWriter(t *testing.T) {
 // after the first thousand (measured: 512 KiB after 1,000 and after 10,000).
 func TestGrowthIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	l, err := journal.Open(path, journal.Options{NoSync: true})
+	l, err := journal.Open(path, journal.Options{NoSync: true, KeepEvents: journal.LeastEvents})
 	if err != nil {
 		t.Fatal(err)
 	}

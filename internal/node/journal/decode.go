@@ -131,13 +131,29 @@ func decodeEvents(all entries) ([]Event, []Problem) {
 	for key, stored := range all {
 		e, err := openEntry[Event](bucketEvents, key, stored)
 		if err != nil {
-			e.Seq = seqOf(key)
-			wrong = append(wrong, newDamage("what happened then is not known any more", fmt.Sprintf("event %d", e.Seq), "it is damaged: %s", err))
-			e = Event{Seq: e.Seq, Type: Warning, Reason: reasons.Damaged, Object: "ledger", Text: "this event cannot be read: " + err.Error()}
+			wrong = append(wrong, reportDamagedEvent(key, err))
+			e = Event{Seq: seqOf(key), Type: Warning, Reason: reasons.Damaged, Object: "ledger", Text: "this event cannot be read: " + err.Error()}
 		}
 		out = append(out, e)
 	}
 	return out, wrong
+}
+
+// checkEvents finds the events that are not as they were written, and keeps none of them in memory.
+func checkEvents(all entries) (_ []Event, wrong []Problem) {
+	for key, stored := range all {
+		if _, err := unsealEntry(bucketEvents, key, stored); err != nil {
+			wrong = append(wrong, reportDamagedEvent(key, err))
+		}
+	}
+	return nil, wrong
+}
+
+// skipEvents does not read the events.
+func skipEvents(entries) ([]Event, []Problem) { return nil, nil }
+
+func reportDamagedEvent(key []byte, err error) Problem {
+	return newDamage("what happened then is not known any more", fmt.Sprintf("event %d", seqOf(key)), "it is damaged: %s", err)
 }
 
 // decodeLast returns the addresses that were given out lately. A damaged entry affects only the

@@ -19,10 +19,9 @@ func (t *Tx) Forget(id vf.ID, why string) error {
 	}
 	errs := []error{err, t.handOver(r), t.Delete(id), t.FreeAddresses(id)}
 	if owner := r.Lease.Owner; !owner.IsZero() {
-		errs = append(errs, t.Event(Event{
-			Type: Warning, Reason: reasons.LeaseEnded, Object: "VF " + r.PCI.String(),
-			Text: fmt.Sprintf("%s no longer has it: %s", owner, why),
-		}))
+		e := r.MakeEvent(Warning, reasons.LeaseEnded, fmt.Sprintf("%s no longer has it: %s", owner, why))
+		e.Phase = "" // it has none any more
+		errs = append(errs, t.Event(e))
 	}
 	return errors.Join(errs...)
 }

@@ -51,6 +51,8 @@ type Ledger struct {
 	path string // db.Path may still be the name of a compacted file before its rename
 	now  func() time.Time
 
+	keepEvents int
+
 	changed change.Signal
 	memos   *memos
 	broken  atomic.Pointer[error] // why the file cannot be used any more
@@ -72,7 +74,7 @@ func (l *Ledger) Update(f func(*Tx) error) error {
 	var touched []touchedEntry
 	err := l.guardMemory(func() error {
 		return l.db.Update(func(btx *bolt.Tx) error {
-			tx := &Tx{tx: btx, now: l.now(), memos: l.memos}
+			tx := &Tx{tx: btx, now: l.now(), memos: l.memos, keepEvents: l.keepEvents}
 			failed = f(tx)
 			touched = tx.touched
 			return errors.Join(failed, tx.writeTotal())
@@ -142,6 +144,8 @@ type Tx struct {
 	tx    *bolt.Tx
 	now   time.Time
 	memos *memos
+
+	keepEvents int
 
 	changed bool
 	delta   total // of what changed

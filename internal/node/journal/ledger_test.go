@@ -88,7 +88,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	}
 	err = l.View(func(tx *journal.Tx) error {
 		records := tx.Records()
-		events := tx.Events(0)
+		events := tx.Events(0, journal.MostEvents)
 		if len(records)+len(events) != 0 {
 			t.Errorf("left behind: %v %v", records, events)
 		}
@@ -135,10 +135,15 @@ func TestI4AnAddressHasOneHolder(t *testing.T) {
 	}
 }
 
-// The ledger keeps the events in order, and at most keepEvents of them.
+// The ledger keeps the events in order, and at most KeepEvents of them.
 func TestEventsAreBounded(t *testing.T) {
-	l := openEntry(t, filepath.Join(t.TempDir(), "ledger.db"))
-	err := l.Update(func(tx *journal.Tx) error {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l, err := journal.Open(path, journal.Options{NoSync: true, KeepEvents: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	err = l.Update(func(tx *journal.Tx) error {
 		for i := range 1100 {
 			if err := tx.Event(journal.Event{Text: fmt.Sprint(i)}); err != nil {
 				return err
@@ -150,8 +155,8 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = l.View(func(tx *journal.Tx) error {
-		all := tx.Events(0)
-		some := tx.Events(1098)
+		all := tx.Events(0, journal.MostEvents)
+		some := tx.Events(1098, journal.MostEvents)
 		if len(all) != 1000 || all[0].Text != "100" || len(some) != 2 || some[1].Text != "1099" {
 			t.Errorf("%d events from %q, then %v", len(all), all[0].Text, some)
 		}

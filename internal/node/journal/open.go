@@ -28,6 +28,8 @@ type Options struct {
 	// NoSync leaves out fsync, for tests that simulate crashes of the process
 	// and not of the machine.
 	NoSync bool
+	// KeepEvents is how many events the ledger keeps; 0 stands for DefaultEvents.
+	KeepEvents int
 }
 
 // lockBound is how long Open waits for another culvertd to close the file.
@@ -93,7 +95,7 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	l := &Ledger{db: db, path: path, now: opts.Now, memos: newMemos()}
+	l := &Ledger{db: db, path: path, now: opts.Now, memos: newMemos(), keepEvents: cmp.Or(opts.KeepEvents, DefaultEvents)}
 	if err := db.Update(prepareBuckets); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
 	}
@@ -211,7 +213,7 @@ func sourceOf(f *os.File) (pages.Source, error) {
 // readSound returns the content of a file, or an error that says why culvertd cannot work with
 // it.
 func readSound(path string, source pages.Source) (Content, error) {
-	c, file := readContent(source)
+	c, file := readContent(source, checkEvents)
 	if len(c.Faults) == 0 {
 		return c, nil
 	}

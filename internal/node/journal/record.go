@@ -141,19 +141,3 @@ type Address struct {
 	// then, and the address stays held.
 	Damage string `json:"-"`
 }
-
-// Event is one thing that happened, for people.
-type Event struct {
-	Seq    uint64    `json:"seq"`
-	Time   time.Time `json:"time"`
-	Type   string    `json:"type"`   // Normal or Warning, as in Kubernetes
-	Reason string    `json:"reason"` // one CamelCase word, e.g. Attached
-	Object string    `json:"object"` // "VF 0000:01:10.2", "PF enp1s0f0", "pool a/b"
-	Text   string    `json:"text"`
-}
-
-// Kinds of event.
-const (
-	Normal  = "Normal"
-	Warning = "Warning"
-)

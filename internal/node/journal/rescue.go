@@ -28,6 +28,8 @@ type Rescue struct {
 	Content
 	// Did describes the repairs, entry by entry, for people.
 	Did []string
+	// By is the user who repairs the ledger.
+	By string
 }
 
 // Mend makes a sound ledger from the content that was read. It invents nothing: a VF whose record
@@ -281,7 +283,7 @@ func (r Rescue) writeLedger(path string, damaged pages.Source, now time.Time) er
 	if err != nil {
 		return err
 	}
-	l := &Ledger{db: db, path: path, now: func() time.Time { return now }, memos: newMemos()}
+	l := &Ledger{db: db, path: path, now: func() time.Time { return now }, memos: newMemos(), keepEvents: MostEvents}
 	err = db.Update(prepareBuckets)
 	if err == nil {
 		err = l.Update(r.fillEntries)
@@ -312,13 +314,22 @@ func (r Rescue) fillEntries(tx *Tx) error {
 	for _, e := range r.Events {
 		errs = append(errs, tx.putJSON(bucketEvents, seqKey(e.Seq), e))
 	}
-	errs = append(errs, tx.Event(Event{Type: Warning, Reason: reasons.LedgerRepaired, Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
+	errs = append(errs, tx.Event(Event{Type: Warning, Reason: reasons.LedgerRepaired, Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses)), By: r.By}))
 	return errors.Join(errs...)
 }
 
-// Content returns the content of the open ledger, as Inspect does for a file.
+// Content returns the content of the open ledger, as Inspect does for a file. It leaves the events
+// alone: culvertd reads the content often, and their pages would stay in its memory.
 func (t *Tx) Content() Content {
 	c := Content{Format: format, Boot: t.Boot(), Fresh: map[string]vf.Admin{}}
-	c.decodeEntries(func(bucket []byte) entries { return t.entriesFrom(bucket, nil) }, decoders{t.memos.records.decodeEntry, t.memos.addresses.decodeEntry, decodeSandbox})
+	c.decodeEntries(func(bucket []byte) entries { return t.entriesFrom(bucket, nil) }, decoders{t.memos.records.decodeEntry, t.memos.addresses.decodeEntry, decodeSandbox, skipEvents})
+	return c
+}
+
+// CheckContent returns the content of the open ledger, with the damage of the events too.
+func (t *Tx) CheckContent() Content {
+	c := t.Content()
+	_, damaged := checkEvents(t.entriesFrom(bucketEvents, nil))
+	c.Damage = append(c.Damage, damaged...)
 	return c
 }

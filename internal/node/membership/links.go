@@ -6,7 +6,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/trouble"
-	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -66,18 +65,9 @@ func findLinkTroubles(out trouble.Set, pfs []api.PF, before trouble.Set) {
 		}
 		object := linkPrefix + pf.Name
 		judged[object] = true
-		t := trouble.Trouble{Begins: reasons.LinkDown, Ends: reasons.LinkUp}
-		switch {
-		case pf.Flapping:
-			t.Begins, t.Text = reasons.LinkFlapping, vf.DescribeFlapping()+"; the kubelet gives no VF of it to a pod"
-		case !pf.Up:
-			t.Text = "the PF is down, so its VFs cannot send"
-		case !pf.Carrier:
-			t.Text = "no carrier, so its VFs reach only each other: look at the cable and the switch port"
-		default:
-			continue
+		if t, is := trouble.JudgeLink(pf.Up, pf.Carrier, pf.Flapping); is {
+			out.Add(object, t)
 		}
-		out.Add(object, t)
 	}
 	for object, t := range before {
 		if strings.HasPrefix(object, linkPrefix) && !judged[object] {

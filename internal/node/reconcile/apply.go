@@ -168,7 +168,7 @@ func (r *Reconciler) claimVFs(p PFPlan, outside []journal.Record, force bool) (l
 			}
 		}
 		return tx.Event(journal.Event{
-			Type: journal.Normal, Reason: reasons.VFsMade, Object: "PF " + p.PF.Label(),
+			Type: journal.Normal, Reason: reasons.VFsMade, Object: "PF " + p.PF.Label(), PF: p.PF.ID,
 			Text: fmt.Sprintf("sriov_numvfs %d -> %d", p.PF.NumVFs, p.Want.VFs),
 		})
 	})

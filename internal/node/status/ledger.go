@@ -8,7 +8,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Ledger returns a ledger's content for people and programs.
+// Ledger returns a ledger's content for people and programs. Of an open ledger the content has no
+// events.
 func Ledger(file string, c journal.Content) api.Ledger {
 	out := api.Ledger{
 		File: file, Format: c.Format, Boot: c.Boot, Refused: len(c.Faults) > 0,

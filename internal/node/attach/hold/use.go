@@ -79,8 +79,8 @@ func (h *VFs) NoteUse(rec journal.Record, use vf.Use) {
 	}
 	h.uses.Store(anyLease(rec), use)
 	at, _ := h.FindSite(rec)
-	event := journal.Event{Type: journal.Warning, Reason: reasons.UsedOutside, Object: "VF " + rec.PCI.String()}
-	event.Text = fmt.Sprintf("vf %d of %s is used outside Culvert: %s. It is left as it is until that ends", rec.ID.Index, at.Label, use)
+	event := rec.MakeEvent(journal.Warning, reasons.UsedOutside,
+		fmt.Sprintf("vf %d of %s is used outside Culvert: %s. It is left as it is until that ends", rec.ID.Index, at.Label, use))
 	if use == (vf.Use{}) {
 		event.Type, event.Reason = journal.Normal, reasons.UseEnded
 		event.Text = fmt.Sprintf("vf %d of %s is not used outside Culvert any more", rec.ID.Index, at.Label)

@@ -153,7 +153,7 @@ func putLent(tx *journal.Tx, rec journal.Record) error {
 
 func (b *Lender) putLoan(rec journal.Record, reason, text string) error {
 	return b.vfs.Ledger.Update(func(tx *journal.Tx) error {
-		return errors.Join(putLent(tx, rec), tx.Event(journal.Event{Type: journal.Normal, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
+		return errors.Join(putLent(tx, rec), tx.Event(rec.MakeEvent(journal.Normal, reason, text)))
 	})
 }
 

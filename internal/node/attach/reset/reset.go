@@ -135,10 +135,12 @@ func (b *Resetter) FreeVF(at lease.Site, rec journal.Record, reason string, caus
 		text += ": " + cause.Error()
 		kind = journal.Warning
 	}
+	ended := released
+	ended.Phase = vf.PhaseFree // its event names the last owner
 	err := b.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		rec.Owed = withHandedOver(tx, released).Owing()
 		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID),
-			tx.Event(journal.Event{Type: kind, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
+			tx.Event(ended.MakeEvent(kind, reason, text)))
 	})
 	if err == nil {
 		b.vfs.ForgetLease(rec.ID) // not earlier: a retry must still find a call that hung
@@ -249,10 +251,8 @@ func (b *Resetter) QuarantineVF(rec journal.Record, cause error) error {
 		if rec.Lease.Owner.IsZero() {
 			err = tx.FreeAddresses(rec.ID)
 		}
-		return errors.Join(err, tx.Put(rec), tx.Event(journal.Event{
-			Type: journal.Warning, Reason: reasons.Quarantined, Object: "VF " + rec.PCI.String(),
-			Text: fmt.Sprintf("%s, tried again in %s: %s", history, wait, rec.Reason),
-		}))
+		return errors.Join(err, tx.Put(rec), tx.Event(rec.MakeEvent(journal.Warning, reasons.Quarantined,
+			fmt.Sprintf("%s, tried again in %s: %s", history, wait, rec.Reason))))
 	})
 }
 

@@ -159,7 +159,7 @@ func driftEvent(at lease.Site, rec journal.Record, reason string, d []vf.Differe
 	if reason == reasons.Drifted {
 		text += ": start the owner anew, or mend it by hand"
 	}
-	return journal.Event{Type: journal.Warning, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}
+	return rec.MakeEvent(journal.Warning, reason, text)
 }
 
 // isOfPF reports whether a difference is in a setting that the PF holds for a VF.

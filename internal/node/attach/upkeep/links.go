@@ -170,7 +170,7 @@ func without(all, others []vf.Difference) []vf.Difference {
 // link, and another one when the VF has carrier again.
 func (l *links) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last podLink) error {
 	isDark := st.Link != nil && st.Link.Up && !st.Link.Carrier && st.Admin.LinkState != vf.LinkDisable
-	dark, object := l.vfs.Dark.Load(rec), "VF "+rec.PCI.String()
+	dark := l.vfs.Dark.Load(rec)
 	var event journal.Event
 	switch {
 	case isDark && dark.Since.IsZero():
@@ -178,11 +178,11 @@ func (l *links) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last po
 	case isDark && !dark.Reported && last.looked.Sub(dark.Since) >= hold.DarkBound:
 		dark.Reported = true
 		text := describeDark(pf)
-		event = journal.Event{Type: journal.Warning, Reason: reasons.VFNoCarrier, Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, pf.Label(), rec.Lease.Owner, text)}
+		event = rec.MakeEvent(journal.Warning, reasons.VFNoCarrier, fmt.Sprintf("vf %d of %s, which %s has: %s", rec.ID.Index, pf.Label(), rec.Lease.Owner, text))
 		l.reports.emitPodEvent(rec.Lease, reasons.VFNoCarrier, fmt.Sprintf("its VF %s (interface %s%s): %s: restart the pod: culvertd binds the VF's driver anew before the VF has another owner",
 			rec.PCI, rec.Lease.Wanted.Interface, lease.OnNetwork(rec), text))
 	case !isDark && dark.Reported:
-		event = journal.Event{Type: journal.Normal, Reason: reasons.VFCarrier, Object: object, Text: fmt.Sprintf("vf %d of %s, which %s has: its interface has carrier again", rec.ID.Index, pf.Label(), rec.Lease.Owner)}
+		event = rec.MakeEvent(journal.Normal, reasons.VFCarrier, fmt.Sprintf("vf %d of %s, which %s has: its interface has carrier again", rec.ID.Index, pf.Label(), rec.Lease.Owner))
 	}
 	if !isDark {
 		dark = hold.Darkness{}

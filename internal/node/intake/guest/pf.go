@@ -86,7 +86,7 @@ func leasePFs(tx *journal.Tx, who vf.Owner, pfs []vf.PF) error {
 		if leased {
 			l.ID, l.Name, l.Driver = old.ID, old.Name, old.Driver
 		}
-		errs = append(errs, tx.LeasePF(l), tx.Event(journal.Event{Type: journal.Normal, Reason: reasons.PFTaken, Object: "PF " + pf.Label(),
+		errs = append(errs, tx.LeasePF(l), tx.Event(journal.Event{Type: journal.Normal, Reason: reasons.PFTaken, Object: "PF " + pf.Label(), PF: l.ID, Owner: who,
 			Text: fmt.Sprintf("guest %s has it as a whole, so Culvert makes no VFs of it", who.Name)}))
 	}
 	return errors.Join(errs...)
@@ -117,7 +117,7 @@ func endPFLeases(tx *journal.Tx, leases []journal.PFLease) error {
 			continue
 		}
 		errs = append(errs, tx.EndPFLease(l.PCI), tx.Event(journal.Event{Type: journal.Normal, Reason: reasons.PFReturned,
-			Object: "PF " + vf.PF{PCI: l.PCI, Name: l.Name}.Label(), Text: fmt.Sprintf("guest %s does not have it any more", l.Owner.Name)}))
+			Object: "PF " + vf.PF{PCI: l.PCI, Name: l.Name}.Label(), PF: l.ID, Owner: l.Owner, Text: fmt.Sprintf("guest %s does not have it any more", l.Owner.Name)}))
 	}
 	return errors.Join(errs...)
 }

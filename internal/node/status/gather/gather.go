@@ -67,7 +67,8 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	if err != nil {
 		return api.NodeStatus{}, fmt.Errorf("list the NICs: %w", err)
 	}
-	c, err := g.Ledger()
+	var c journal.Content
+	err = g.Node.Ledger.View(func(tx *journal.Tx) error { c = tx.Content(); return nil })
 	if err != nil {
 		return api.NodeStatus{}, err
 	}
@@ -112,10 +113,10 @@ func findChanged(before, after []journal.Record) map[vf.ID]bool {
 	return out
 }
 
-// Ledger returns everything that is in the ledger.
+// Ledger returns what is in the ledger besides the events, with all problems.
 func (g *Gatherer) Ledger() (c journal.Content, err error) {
 	err = g.Node.Ledger.View(func(tx *journal.Tx) error {
-		c = tx.Content()
+		c = tx.CheckContent()
 		return nil
 	})
 	return c, err

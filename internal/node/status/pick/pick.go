@@ -101,8 +101,10 @@ type Filter struct {
 // VFs returns the VFs that the filter admits. An unknown PF or pool is vf.ErrNotFound, so that a
 // typing error does not read as "none".
 func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
-	if f.PF != "" && !slices.ContainsFunc(st.PFs, func(p api.PF) bool { return p.Name == f.PF || slices.Contains(p.AltNames, f.PF) }) {
-		return nil, fmt.Errorf("PF %q: %w: there are %s", f.PF, vf.ErrNotFound, joinNames(PFs(st)))
+	if f.PF != "" {
+		if _, err := findPF(st, f.PF); err != nil {
+			return nil, err
+		}
 	}
 	pool := f.Pool
 	if pool != "" {
@@ -120,6 +122,16 @@ func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
 		return (f.PF == "" || isOfPF(st, v, f.PF)) && (pool == "" || v.Pool == pool) &&
 			(f.Phase == "" || v.Phase == f.Phase) && (f.Owner == "" || isOwnerOf(v.Owner, f.Owner))
 	}), nil
+}
+
+// findPF returns the identity of the PF with a name, which may be an alternative one.
+func findPF(st api.NodeStatus, name string) (vf.PFID, error) {
+	for _, p := range st.PFs {
+		if p.Name == name || slices.Contains(p.AltNames, name) {
+			return p.ID, nil
+		}
+	}
+	return vf.PFID{}, fmt.Errorf("PF %q: %w: there are %s", name, vf.ErrNotFound, joinNames(PFs(st)))
 }
 
 // PFs returns the names of the node's PFs.
