@@ -7,6 +7,10 @@
 //
 // It refuses while SECURITY.md has no address for reports, while CHANGELOG.md has no section for the
 // version, and for sources that are not committed.
+//
+//	tools/go run ./tools/release sizes build/release/v0.1.0 build/release/v0.1.1
+//
+// prints the sizes of the files of two releases, and the bytes that an upgrade fetches.
 package main
 
 import (
@@ -32,11 +36,21 @@ func main() {
 	flag.StringVar(&r.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
 	flag.Parse()
 	r.Archs = strings.Split(archs, ",")
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := r.make(ctx)
-	stop()
-	if err != nil {
+	if err := runArguments(r, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
+}
+
+// runArguments makes the release r, or shows the sizes of two.
+func runArguments(r release, args []string) error {
+	switch {
+	case len(args) == 3 && args[0] == "sizes":
+		return showSizes(os.Stdout, args[1], args[2])
+	case len(args) > 0:
+		return fmt.Errorf("arguments %q: want none, or sizes FOLDER FOLDER", args)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return r.make(ctx)
 }

@@ -11,13 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/test/releases"
 	"github.com/culvert-net/culvert/test/soak"
 )
 
@@ -281,12 +281,11 @@ func TestArchiveKrewAndModules(t *testing.T) {
 // of different names. The releases have the same bytes, and all files that docs/release.md lists.
 func TestSameRelease(t *testing.T) {
 	soak.Only(t, "every program compiled twice, and packed")
-	keys := t.TempDir()
-	if out, err := shell(t, keys, "ssh-keygen -q -t ed25519 -N '' -f key"); err != nil {
-		t.Fatal(err, out)
+	key, err := releases.MakeKey(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	one := makeRelease(t, filepath.Join(t.TempDir(), "one"), filepath.Join(keys, "key"))
-	other := makeRelease(t, filepath.Join(t.TempDir(), "the other"), filepath.Join(keys, "key"))
+	one, other := sumsOfRelease(t, "one", key), sumsOfRelease(t, "the other", key)
 	if diff := cmp.Diff(one, other); diff != "" {
 		t.Errorf("two releases of one commit differ: -one +other:\n%s", diff)
 	}
@@ -302,30 +301,22 @@ func TestSameRelease(t *testing.T) {
 	}
 }
 
-// makeRelease copies the tree to dir, gives it an address and notes, and makes a release there. It
-// returns the sums of the files.
-func makeRelease(t *testing.T, dir, key string) map[string]string {
+// sumsOfRelease makes a release in a folder of that name, and returns the sums of its files.
+func sumsOfRelease(t *testing.T, folder, key string) map[string]string {
 	t.Helper()
-	top, err := filepath.Abs("../..")
+	made, err := releases.Make(t.Context(), releases.Options{
+		Top: "../..", Dir: filepath.Join(t.TempDir(), folder), Key: key, Versions: []string{"v0.1.0"},
+		Flags: "-url https://example.org/v0.1.0 -image registry.example.org/culvert",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := shell(t, top, `mkdir -p "`+dir+`"
-		git ls-files -z -co --exclude-standard | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory "`+dir+`"
-		cd "`+dir+`"
-		sed -i 's/^Address for reports:.*/Address for reports: security@example.org/' SECURITY.md
-		sed -i 's/^## \[Unreleased\]/## [0.1.0] - 2026-11-30/' CHANGELOG.md
-		git init -q; git add --all
-		GIT_AUTHOR_DATE=2026-11-30T12:00:00Z GIT_COMMITTER_DATE=2026-11-30T12:00:00Z git commit -qm release
-		make -s release VERSION=v0.1.0 GOVULNDB=none IMAGE_GO=local RELEASE="-go any -arch `+runtime.GOARCH+` -url https://example.org/v0.1.0 -image registry.example.org/culvert -key `+key+`"`); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	files, err := filepath.Glob(dir + "/build/release/v0.1.0/*")
+	files, err := filepath.Glob(made[0] + "/*")
 	if err != nil || len(files) == 0 {
 		t.Fatal("there are no files", err)
 	}
 	sums := map[string]string{}
-	for _, file := range slices.Sorted(slices.Values(files)) {
+	for _, file := range files {
 		if sums[filepath.Base(file)], err = sumFile(file); err != nil {
 			t.Fatal(err)
 		}
