@@ -28,14 +28,16 @@ func TestKilledBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	child.KillInTheMiddle(t, killedFolder, dir, func() bool { // the process waits for what the pipe has
-		f, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	child.KillInTheMiddle(t, killedFolder, dir, func() bool {
+		in, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0) // fails until the process reads
 		if err == nil {
-			err = f.Close()
+			t.Cleanup(func() { _ = in.Close() }) // until then the process waits for the pipe's end
 		}
-		half, globErr := filepath.Glob(filepath.Join(dir, ".culvert.tar-*.tmp"))
-		return err == nil && globErr == nil && len(half) == 1
+		return err == nil
 	})
+	if half, err := filepath.Glob(filepath.Join(dir, ".culvert.tar-*.tmp")); err != nil || len(half) != 1 {
+		t.Fatalf("%v, %v: the build was not killed in the middle", half, err)
+	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "of before" {
 		t.Errorf("after the kill the archive has %d bytes, %v", len(got), err)
 	}

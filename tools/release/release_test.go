@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/test/promises"
 	"github.com/culvert-net/culvert/test/releases"
 	"github.com/culvert-net/culvert/test/soak"
 )
@@ -97,16 +99,7 @@ func TestSignature(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen here: tools/bootstrap -for test installs it")
 	}
-	page, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, command, found := strings.Cut(string(page), "    ssh-keygen -Y verify ")
-	command, _, _ = strings.Cut(command, "\n\n")
-	if !found {
-		t.Fatal("docs/install.md has no command that verifies a release")
-	}
-	command = "ssh-keygen -Y verify " + command
+	command := pageCommand(t, "ssh-keygen -Y verify ")
 	keys := t.TempDir()
 	if out, err := shell(t, keys, "ssh-keygen -q -t ed25519 -N '' -C throw-away -f key; ssh-keygen -q -t ed25519 -N '' -f other"); err != nil {
 		t.Fatal(err, out)
@@ -137,6 +130,21 @@ func TestSignature(t *testing.T) {
 	if out, err := shell(t, r.dir, command); err == nil || !strings.Contains(out, "culvert.yaml: FAILED") {
 		t.Errorf("a changed file verifies (%v): %s", err, out)
 	}
+}
+
+// pageCommand returns the command of docs/install.md that begins with those words.
+func pageCommand(t *testing.T, begin string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := promises.Commands(string(page))
+	at := slices.IndexFunc(all, func(c string) bool { return strings.HasPrefix(c, begin) })
+	if at < 0 {
+		t.Fatalf("docs/install.md has no command %s", begin)
+	}
+	return all[at]
 }
 
 // filled returns a release whose programs are copies of this test.
