@@ -119,6 +119,9 @@ func followKrew(t *testing.T, made []string) {
 	if err := os.Symlink(filepath.Join(krew, "krew"), filepath.Join(bin, "kubectl-krew")); err != nil {
 		t.Fatal(err)
 	}
+	if out, err := shell(t, home, "git init -q index/default"); err != nil { // krew uninstalls nothing without an index
+		t.Fatal(err, out)
+	}
 	t.Setenv("KREW_ROOT", home)
 	t.Setenv("KREW_NO_UPGRADE_CHECK", "1")
 	t.Setenv("PATH", bin+":"+home+"/bin:"+os.Getenv("PATH"))
@@ -160,6 +163,7 @@ func checkByLintian(t *testing.T, dir string) {
 	out, err := shell(t, t.TempDir(), `for deb in "`+dir+`"/*.deb; do
 			name=$(basename "$deb")
 			dpkg-deb --raw-extract "$deb" "${name%.deb}"
+			grep -q . "${name%.deb}/DEBIAN/conffiles" || rm "${name%.deb}/DEBIAN/conffiles" # dpkg-deb wants no empty one
 			dpkg-deb --root-owner-group -Zgzip -z1 --build "${name%.deb}" "$name" >/dev/null
 		done
 		lintian --allow-root --tag-display-limit 0 ./*.deb || true`)
