@@ -78,15 +78,20 @@ func askToKeep(cmd *cobra.Command, n *node, until time.Time) error {
 			}
 			fmt.Fprintf(out, "%q is no answer. ", answer)
 		case <-cmd.Context().Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), statusBound)
-			defer cancel()
 			fmt.Fprintln(out)
-			return revertHost(ctx, cmd, n)
+			return revertAfterInterrupt(cmd, n)
 		case <-late:
 			fmt.Fprintln(out)
 			return errors.New("host.yaml was not confirmed in time: culvertd goes back to the one before it: culvert status shows when that is done")
 		}
 	}
+}
+
+// revertAfterInterrupt ends the trial though the command's context has ended.
+func revertAfterInterrupt(cmd *cobra.Command, n *node) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), statusBound)
+	defer cancel()
+	return revertHost(ctx, cmd, n)
 }
 
 // readAnswers sends the lines of in without the spaces around them, and closes the channel at the end

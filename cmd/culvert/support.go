@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/admin/doctor"
 	"github.com/culvert-net/culvert/internal/admin/doctor/gather"
 	"github.com/culvert-net/culvert/internal/admin/support"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/durable"
+	"github.com/culvert-net/culvert/internal/kernel"
 	"github.com/culvert-net/culvert/internal/node/desired"
 )
 
@@ -95,13 +95,12 @@ func (n *node) readVersions(ctx context.Context) ([]byte, error) {
 	} else {
 		fmt.Fprintf(&b, "culvertd: %v\n", err)
 	}
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return nil, fmt.Errorf("read the kernel's version: %w", err)
-	}
-	fmt.Fprintf(&b, "Linux %s %s %s\n", unix.ByteSliceToString(name.Release[:]), unix.ByteSliceToString(name.Version[:]), unix.ByteSliceToString(name.Machine[:]))
-	if release, err := os.ReadFile("/etc/os-release"); err == nil {
-		b.Write(release)
+	for _, file := range []string{"/proc/version", "/etc/os-release"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			text = []byte(err.Error() + "\n")
+		}
+		b.Write(text)
 	}
 	return b.Bytes(), nil
 }
@@ -137,5 +136,9 @@ func (n *node) readKernelLog(ctx context.Context) ([]byte, error) {
 			words = append(words, v.PCI.String())
 		}
 	}
-	return support.KernelMessages(words)
+	log, err := kernel.ReadLog()
+	if err != nil {
+		return nil, err
+	}
+	return support.PickMessages(string(log), words), nil
 }

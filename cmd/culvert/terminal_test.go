@@ -64,7 +64,7 @@ func (term *terminal) start(t *testing.T, args ...string) *exec.Cmd {
 
 func (term *terminal) typeKeys(t *testing.T, keys string) {
 	t.Helper()
-	if _, err := io.WriteString(term.keys, keys); err != nil {
+	if _, err := term.keys.WriteString(keys); err != nil {
 		t.Fatal(err)
 	}
 }

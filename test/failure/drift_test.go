@@ -309,7 +309,7 @@ func TestSTATUSSaysWhyNot(t *testing.T) {
 func (w *world) events(reason string) (out []journal.Event) {
 	w.t.Helper()
 	err := w.ledger.View(func(tx *journal.Tx) error {
-		all := tx.Events(0, journal.MostEvents)
+		all := tx.Events(0)
 		for _, e := range all {
 			if strings.HasPrefix(e.Reason, reason) {
 				out = append(out, e)

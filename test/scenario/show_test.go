@@ -171,7 +171,7 @@ func ledger(w *world, _ func(string) string, _ []string) (string, error) {
 func events(w *world, _ func(string) string, _ []string) (string, error) {
 	var b strings.Builder
 	err := w.ledger.View(func(tx *journal.Tx) error {
-		all := tx.Events(0, journal.MostEvents)
+		all := tx.Events(0)
 		for _, e := range all {
 			fmt.Fprintf(&b, "%s %s %s: %s\n", e.Type, e.Reason, e.Object, e.Text)
 		}

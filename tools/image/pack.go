@@ -179,6 +179,11 @@ func writeArchive(file, name string, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
+	return packFolder(dir, file)
+}
+
+// packFolder writes an archive of a folder. The file has its name only when it is whole.
+func packFolder(dir, file string) error {
 	return durable.Write(file, 0o644, func(w io.Writer) error { return tarOf(dir, w) })
 }
 

@@ -44,13 +44,13 @@ var jobs = []job{
 	// With another lab beside it, a cluster's programs time out on slow machines, and do their work
 	// again. The spare jobs run meanwhile.
 	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: allSlots, nodes: 2,
-		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v -skip Calico|CRIO|Tasks ./test/kubernetes")},
+		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v -skip AirGapped|Calico|CRIO|Tasks ./test/kubernetes")},
 	// A cluster of its own, and the build of Calico where the cache does not have it.
 	{name: "kubernetes-calico", level: "kubernetes", needs: splitWords("image parts"), slots: allSlots, nodes: 2, long: true,
 		argv: gotestArgs("kubernetes-calico", "tools/go test -tags kubernetes -count=1 -timeout 60m -v", "-tags kubernetes -count=1 -timeout 90m -v -run Calico ./test/kubernetes")},
-	// A cluster that no other test has used.
+	// Clusters that no other test has used.
 	{name: "kubernetes-tasks", level: "kubernetes", needs: splitWords("image parts"), slots: allSlots, nodes: 2, long: true,
-		argv: gotestArgs("kubernetes-tasks", "tools/go test -tags kubernetes -count=1 -timeout 60m -v", "-tags kubernetes -count=1 -timeout 60m -v -run Tasks ./test/kubernetes")},
+		argv: gotestArgs("kubernetes-tasks", "tools/go test -tags kubernetes -count=1 -timeout 60m -v", "-tags kubernetes -count=1 -timeout 60m -v -run AirGapped|Tasks ./test/kubernetes")},
 	// A cluster of its own, and the build of CRI-O, ten minutes, where the cache does not have it.
 	{name: "kubernetes-crio", level: "kubernetes", needs: splitWords("image parts"), slots: allSlots, nodes: 1, long: true,
 		argv: gotestArgs("kubernetes-crio", "tools/go test -tags kubernetes -count=1 -timeout 60m -v", "-tags kubernetes -count=1 -timeout 90m -v -run CRIO ./test/kubernetes")},

@@ -7,6 +7,10 @@
 //
 // It refuses while SECURITY.md has no address for reports, while CHANGELOG.md has no section for the
 // version, and for sources that are not committed.
+//
+//	tools/go run ./tools/release sizes build/release/v0.1.0 build/release/v0.1.1
+//
+// prints the sizes of the files of two releases, and the bytes that an upgrade fetches.
 package main
 
 import (
@@ -21,23 +25,21 @@ import (
 )
 
 func main() {
-	r, err := parseArgs(os.Args[1:])
+	r, rest, err := parseArgs(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return
 	case err != nil: // package flag has printed it
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = r.make(ctx)
-	stop()
-	if err != nil {
+	if err := runArguments(r, rest); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func parseArgs(args []string) (release, error) {
+// parseArgs reads the flags, and returns the arguments after them.
+func parseArgs(args []string) (release, []string, error) {
 	r := release{Top: ".", Programs: everyProgram}
 	var archs string
 	f := flag.NewFlagSet("release", flag.ContinueOnError)
@@ -51,5 +53,18 @@ func parseArgs(args []string) (release, error) {
 	f.StringVar(&r.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
 	err := f.Parse(args)
 	r.Archs = strings.Split(archs, ",")
-	return r, err
+	return r, f.Args(), err
+}
+
+// runArguments makes the release r, or shows the sizes of two.
+func runArguments(r release, args []string) error {
+	switch {
+	case len(args) == 3 && args[0] == "sizes":
+		return showSizes(os.Stdout, args[1], args[2])
+	case len(args) > 0:
+		return fmt.Errorf("arguments %q: want none, or sizes FOLDER FOLDER", args)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return r.make(ctx)
 }

@@ -35,7 +35,7 @@ func TestPageIsUnderstood(t *testing.T) {
 		if !found {
 			t.Fatalf("make does not run this program:\n%s", recipe)
 		}
-		r, err := parseArgs(strings.Fields(own))
+		r, _, err := parseArgs(strings.Fields(own))
 		if err != nil || r.Version != "v0.1.0" || r.Key != "release-key" || r.Image != "registry.example.org/culvert" || r.URL != "https://example.org/culvert/v0.1.0" {
 			t.Errorf("%s: %v: %+v", command, err, r)
 		}

@@ -278,7 +278,8 @@ func (r release) imageName() string {
 }
 
 // reference returns the image's name for manifests. An image of a registry has its digest there.
-// A node that imported an archive finds the image by its tag only.
+// A node that imported an archive finds the image by its tag. It finds it by its digest only after the
+// import of docs/air-gapped.md.
 func (r release) reference() (string, error) {
 	if r.Image == "" {
 		return r.imageName(), nil

@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/test/promises"
+	"github.com/culvert-net/culvert/test/releases"
 	"github.com/culvert-net/culvert/test/soak"
 )
 
@@ -113,16 +115,7 @@ func TestSignature(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen here: tools/bootstrap -for test installs it")
 	}
-	page, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, command, found := strings.Cut(string(page), "    ssh-keygen -Y verify ")
-	command, _, _ = strings.Cut(command, "\n\n")
-	if !found {
-		t.Fatal("docs/install.md has no command that verifies a release")
-	}
-	command = "ssh-keygen -Y verify " + command
+	command := pageCommand(t, "ssh-keygen -Y verify ")
 	keys := t.TempDir()
 	if out, err := shell(t, keys, "ssh-keygen -q -t ed25519 -N '' -C throw-away -f key; ssh-keygen -q -t ed25519 -N '' -f other"); err != nil {
 		t.Fatal(err, out)
@@ -153,6 +146,21 @@ func TestSignature(t *testing.T) {
 	if out, err := shell(t, r.dir, command); err == nil || !strings.Contains(out, "culvert.yaml: FAILED") {
 		t.Errorf("a changed file verifies (%v): %s", err, out)
 	}
+}
+
+// pageCommand returns the command of docs/install.md that begins with those words.
+func pageCommand(t *testing.T, begin string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := promises.Commands(string(page))
+	at := slices.IndexFunc(all, func(c string) bool { return strings.HasPrefix(c, begin) })
+	if at < 0 {
+		t.Fatalf("docs/install.md has no command %s", begin)
+	}
+	return all[at]
 }
 
 // filled returns a release whose programs are copies of this test.
@@ -299,12 +307,11 @@ func TestArchiveKrewAndModules(t *testing.T) {
 // of different names. The releases have the same bytes, and all files that docs/release.md lists.
 func TestSameRelease(t *testing.T) {
 	soak.Only(t, "every program compiled twice, and packed")
-	keys := t.TempDir()
-	if out, err := shell(t, keys, "ssh-keygen -q -t ed25519 -N '' -f key"); err != nil {
-		t.Fatal(err, out)
+	key, err := releases.MakeKey(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	one := makeRelease(t, filepath.Join(t.TempDir(), "one"), filepath.Join(keys, "key"))
-	other := makeRelease(t, filepath.Join(t.TempDir(), "the other"), filepath.Join(keys, "key"))
+	one, other := sumsOfRelease(t, "one", key), sumsOfRelease(t, "the other", key)
 	if diff := cmp.Diff(one, other); diff != "" {
 		t.Errorf("two releases of one commit differ: -one +other:\n%s", diff)
 	}
@@ -320,30 +327,22 @@ func TestSameRelease(t *testing.T) {
 	}
 }
 
-// makeRelease copies the tree to dir, gives it an address and notes, and makes a release there. It
-// returns the sums of the files.
-func makeRelease(t *testing.T, dir, key string) map[string]string {
+// sumsOfRelease makes a release in a folder of that name, and returns the sums of its files.
+func sumsOfRelease(t *testing.T, folder, key string) map[string]string {
 	t.Helper()
-	top, err := filepath.Abs("../..")
+	made, err := releases.Make(t.Context(), releases.Options{
+		Top: "../..", Dir: filepath.Join(t.TempDir(), folder), Key: key, Versions: []string{"v0.1.0"},
+		Flags: "-url https://example.org/v0.1.0 -image registry.example.org/culvert",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := shell(t, top, `mkdir -p "`+dir+`"
-		git ls-files -z -co --exclude-standard | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory "`+dir+`"
-		cd "`+dir+`"
-		sed -i 's/^Address for reports:.*/Address for reports: security@example.org/' SECURITY.md
-		sed -i 's/^## \[Unreleased\]/## [0.1.0] - 2026-11-30/' CHANGELOG.md
-		git init -q; git add --all
-		GIT_AUTHOR_DATE=2026-11-30T12:00:00Z GIT_COMMITTER_DATE=2026-11-30T12:00:00Z git commit -qm release
-		make -s release VERSION=v0.1.0 GOVULNDB=none IMAGE_GO=local RELEASE="-go any -arch `+runtime.GOARCH+` -url https://example.org/v0.1.0 -image registry.example.org/culvert -key `+key+`"`); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	files, err := filepath.Glob(dir + "/build/release/v0.1.0/*")
+	files, err := filepath.Glob(made[0] + "/*")
 	if err != nil || len(files) == 0 {
 		t.Fatal("there are no files", err)
 	}
 	sums := map[string]string{}
-	for _, file := range slices.Sorted(slices.Values(files)) {
+	for _, file := range files {
 		if sums[filepath.Base(file)], err = sumFile(file); err != nil {
 			t.Fatal(err)
 		}

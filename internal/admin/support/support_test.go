@@ -100,8 +100,8 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 // Only the lines about the host's PFs, PCIe and vfio are taken.
-func TestPickLines(t *testing.T) {
-	got := string(pickLines("igb 0000:01:00.0 enp1s0: up\nusb 1-1: new device\nAER: corrected error\n", append([]string{"0000:01:00.0", ""}, always...)))
+func TestPickMessages(t *testing.T) {
+	got := string(PickMessages("igb 0000:01:00.0 enp1s0: up\nusb 1-1: new device\nAER: corrected error\n", []string{"0000:01:00.0", ""}))
 	if got != "igb 0000:01:00.0 enp1s0: up\nAER: corrected error\n" {
 		t.Errorf("%q", got)
 	}

@@ -146,7 +146,7 @@ func TestGuardOfABondThatLosesAVF(t *testing.T) {
 		t.Errorf("lease %+v", rec.Lease)
 	}
 	events := n.Ledger.View(func(tx *journal.Tx) error {
-		for _, e := range tx.Events(0, journal.MostEvents) {
+		for _, e := range tx.Events(0) {
 			if strings.HasPrefix(e.Reason, "Drift") {
 				t.Errorf("%s: %s", e.Reason, e.Text)
 			}

@@ -37,7 +37,7 @@ func has6(rec journal.Record, address string) bool {
 func duplicateEvents(t *testing.T, n *node.Node) (out []string) {
 	t.Helper()
 	err := n.Ledger.View(func(tx *journal.Tx) error {
-		for _, e := range tx.Events(0, journal.MostEvents) {
+		for _, e := range tx.Events(0) {
 			if e.Reason == "DuplicateAddress" {
 				out = append(out, e.Type+" "+e.Text)
 			}

@@ -154,7 +154,7 @@ func linkChanges(t *testing.T, k machine, n *node.Node, p fake.Profile, rec jour
 	}
 	told := ""
 	err := n.Ledger.View(func(tx *journal.Tx) error {
-		all := tx.Events(0, journal.MostEvents)
+		all := tx.Events(0)
 		for _, e := range all {
 			told += e.Reason + " " + e.Text + "\n"
 		}

@@ -24,7 +24,7 @@ func TestEventsNameTheOwner(t *testing.T) {
 	n.VFs.Wait()
 	var got []journal.Event
 	err = n.Ledger.View(func(tx *journal.Tx) error {
-		for _, e := range tx.Events(0, journal.MostEvents) {
+		for _, e := range tx.Events(0) {
 			if e.Reason == "Attached" || e.Reason == "Detached" {
 				got = append(got, e)
 			}

@@ -90,7 +90,7 @@ func TestI2LostDELEndsTheLease(t *testing.T) {
 	clean(t, n, 14)
 	var events []journal.Event
 	if err := n.Ledger.View(func(tx *journal.Tx) error {
-		events = tx.Events(0, journal.MostEvents)
+		events = tx.Events(0)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

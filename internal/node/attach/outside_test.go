@@ -133,7 +133,7 @@ func TestI2UpkeepThatCannotLookLeavesTheVF(t *testing.T) {
 func usesReported(t *testing.T, n *node.Node) (out []string) {
 	t.Helper()
 	err := n.Ledger.View(func(tx *journal.Tx) error {
-		for _, ev := range tx.Events(0, journal.MostEvents) {
+		for _, ev := range tx.Events(0) {
 			if ev.Reason == "UsedOutside" || ev.Reason == "UseEnded" {
 				out = append(out, ev.Reason)
 			}

@@ -67,7 +67,7 @@ func (w *watchedPod) do(err error) {
 func (w *watchedPod) ledgerEvents(since int) (out []string) {
 	w.t.Helper()
 	w.do(w.n.Ledger.View(func(tx *journal.Tx) error {
-		for _, e := range tx.Events(uint64(since), journal.MostEvents) {
+		for _, e := range tx.Events(uint64(since)) {
 			out = append(out, e.Reason+" "+e.Text)
 		}
 		return nil

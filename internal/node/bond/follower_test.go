@@ -178,7 +178,7 @@ func (w *world) wantSender(what string, sender int) {
 func (w *world) listEvents() (out []string) {
 	w.t.Helper()
 	err := w.n.Ledger.View(func(tx *journal.Tx) error {
-		for _, e := range tx.Events(0, journal.MostEvents) {
+		for _, e := range tx.Events(0) {
 			if strings.HasPrefix(e.Reason, "Bond") {
 				out = append(out, e.Reason)
 			}
@@ -586,7 +586,7 @@ func TestBondOfTwoFlappingWires(t *testing.T) {
 func (w *world) countMoves(without int) (n int) {
 	w.t.Helper()
 	err := w.n.Ledger.View(func(tx *journal.Tx) error {
-		for _, e := range tx.Events(0, journal.MostEvents) {
+		for _, e := range tx.Events(0) {
 			if !strings.HasPrefix(e.Reason, "Bond") {
 				continue
 			}

@@ -33,7 +33,7 @@ func (s *Server) streamEvents(ctx context.Context, raw json.RawMessage, send fun
 		for isLast := false; !isLast; {
 			var events []journal.Event
 			err := s.node.Ledger.View(func(tx *journal.Tx) error {
-				events = tx.Events(req.After, pageOfEvents)
+				events = tx.EventPage(req.After, pageOfEvents)
 				return nil
 			})
 			if err != nil {

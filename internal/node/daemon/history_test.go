@@ -22,7 +22,7 @@ import (
 func eventsWith(t *testing.T, s *Server, reason string) (out []journal.Event) {
 	t.Helper()
 	err := s.node.Ledger.View(func(tx *journal.Tx) error {
-		for _, e := range tx.Events(0, journal.MostEvents) {
+		for _, e := range tx.Events(0) {
 			if e.Reason == reason {
 				out = append(out, e)
 			}

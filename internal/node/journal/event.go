@@ -3,6 +3,7 @@ package journal
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"time"
@@ -118,8 +119,11 @@ func (t *Tx) Event(e Event) error {
 	return t.putJSON(bucketEvents, seqKey(e.Seq), e)
 }
 
-// Events returns the events after a sequence number, oldest first, and at most a number of them.
-func (t *Tx) Events(after uint64, most int) []Event {
+// Events returns the events after a sequence number, oldest first. EventPage returns a part of them.
+func (t *Tx) Events(after uint64) []Event { return t.EventPage(after, math.MaxInt) }
+
+// EventPage returns the events after a sequence number, oldest first, and at most a number of them.
+func (t *Tx) EventPage(after uint64, most int) []Event {
 	events, _ := decodeEvents(func(yield func([]byte, []byte) bool) {
 		n := 0
 		for k, stored := range t.entriesFrom(bucketEvents, seqKey(after+1)) {

@@ -46,7 +46,7 @@ func openKeeping(t testing.TB, path string, keep int) *journal.Ledger {
 
 func eventsOf(t testing.TB, l *journal.Ledger) (all []journal.Event) {
 	t.Helper()
-	if err := l.View(func(tx *journal.Tx) error { all = tx.Events(0, journal.MostEvents); return nil }); err != nil {
+	if err := l.View(func(tx *journal.Tx) error { all = tx.Events(0); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -221,7 +221,7 @@ func TestEventsStayOnDisk(t *testing.T) {
 	var c journal.Content
 	var page []journal.Event
 	err := l.View(func(tx *journal.Tx) error {
-		c, page = tx.CheckContent(), tx.Events(0, 256)
+		c, page = tx.CheckContent(), tx.EventPage(0, 256)
 		return nil
 	})
 	grown := readHeap() - before

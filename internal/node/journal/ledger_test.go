@@ -88,7 +88,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	}
 	err = l.View(func(tx *journal.Tx) error {
 		records := tx.Records()
-		events := tx.Events(0, journal.MostEvents)
+		events := tx.Events(0)
 		if len(records)+len(events) != 0 {
 			t.Errorf("left behind: %v %v", records, events)
 		}
@@ -155,8 +155,8 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = l.View(func(tx *journal.Tx) error {
-		all := tx.Events(0, journal.MostEvents)
-		some := tx.Events(1098, journal.MostEvents)
+		all := tx.Events(0)
+		some := tx.Events(1098)
 		if len(all) != 1000 || all[0].Text != "100" || len(some) != 2 || some[1].Text != "1099" {
 			t.Errorf("%d events from %q, then %v", len(all), all[0].Text, some)
 		}

@@ -85,7 +85,7 @@ func Run(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, "ledger.db")
 	_, err := os.Stat(path)
 	isOther := err == nil
-	if err := tell(ctx, k, faults, dir, isOther); err != nil {
+	if err := tell(ctx, faults, dir, isOther); err != nil {
 		return fmt.Errorf("before it can go on: %w", err)
 	}
 	faults.Fail(nil)
@@ -99,7 +99,7 @@ func Run(ctx context.Context, dir string) error {
 
 // tell gives VFs to the owners of the story. If the directory has the ledger of another life, the
 // one of this life is only needed to bring the kernel there.
-func tell(ctx context.Context, k *fake.Kernel, faults *faulty.Kernel, dir string, isOther bool) (err error) {
+func tell(ctx context.Context, faults *faulty.Kernel, dir string, isOther bool) (err error) {
 	to := dir
 	if isOther {
 		if to, err = os.MkdirTemp(dir, "before"); err != nil {

@@ -192,7 +192,7 @@ func TestP11LibvirtComesAndGoes(t *testing.T) {
 	says(t, f, "")
 	var told []string
 	if err := f.ledger.View(func(tx *journal.Tx) error {
-		events := tx.Events(0, journal.MostEvents)
+		events := tx.Events(0)
 		for _, e := range events {
 			told = append(told, e.Type+" "+e.Reason)
 		}
