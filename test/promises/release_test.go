@@ -114,7 +114,7 @@ func (h *releasedHost) followPackages(t *testing.T) {
 	kept := ""
 	for _, version := range h.versions {
 		in := apt + "cd /root/" + version
-		follow(t, h.node, map[string]step{
+		followSentences(t, h.node, map[string]step{
 			"apt-get install ./culvert_*_amd64.deb": {before: in, prints: []string{"Setting up culvert "}},
 			"apt-get install ./culvert-*_amd64.deb": {before: in, prints: []string{"Setting up culvert-bench ", "Setting up culvert-esxi ", "Unpacking culvert-lab "}},
 		})
@@ -124,7 +124,7 @@ func (h *releasedHost) followPackages(t *testing.T) {
 		kept = h.checkLease(t, version, kept)
 	}
 	h.endLease(t)
-	follow(t, h.node, map[string]step{
+	followSentences(t, h.node, map[string]step{
 		"apt-get purge culvert culvert-bench culvert-esxi culvert-lab": {before: apt, prints: []string{"Purging configuration files for culvert "}},
 	})
 	h.wantLeft(t)
@@ -135,14 +135,14 @@ func (h *releasedHost) followArchive(t *testing.T) {
 	kept := ""
 	for i, version := range h.versions {
 		in := "cd /root/" + version
-		follow(t, h.node, map[string]step{
+		followSentences(t, h.node, map[string]step{
 			"tar -xzf culvert-*-linux-amd64.tar.gz":              {before: in},
 			"cd culvert-*-linux-amd64 && ./culvert host install": {before: in, prints: []string{`(?m)^ *[+~] /usr/local/bin/culvertd`}},
 		})
 		if i == 0 {
 			h.run(t, "systemctl enable --now culvertd")
 		} else {
-			follow(t, h.node, map[string]step{"systemctl restart culvertd": {}})
+			followSentences(t, h.node, map[string]step{"systemctl restart culvertd": {}})
 		}
 		kept = h.checkLease(t, version, kept)
 	}
