@@ -70,9 +70,9 @@ the archive has less, and says so.`,
 func supportParts(cmd *cobra.Command, n *node) []support.Part {
 	return []support.Part{
 		{Name: "versions.txt", About: "programs, kernel, distribution", Read: n.readVersions},
-		{Name: "status.json", About: "culvert status: NICs, VFs with owners and settings, problems", Read: func(ctx context.Context) ([]byte, error) { return encode(n.readStatus(ctx)) }},
-		{Name: "events.json", About: "culvert events: the ledger's events", Read: func(ctx context.Context) ([]byte, error) { return encode(n.listEvents(ctx, api.EventsRequest{})) }},
-		{Name: "ledger.json", About: "culvert ledger dump", Read: func(ctx context.Context) ([]byte, error) { return encode(n.readLedger(ctx, nil)) }},
+		{Name: "status.json", About: "culvert status: NICs, VFs with owners and settings, problems", Read: func(ctx context.Context) ([]byte, error) { return encodeJSON(n.readStatus(ctx)) }},
+		{Name: "events.json", About: "culvert events: the ledger's events", Read: func(ctx context.Context) ([]byte, error) { return encodeJSON(n.listEvents(ctx, api.EventsRequest{})) }},
+		{Name: "ledger.json", About: "culvert ledger dump", Read: func(ctx context.Context) ([]byte, error) { return encodeJSON(n.readLedger(ctx, nil)) }},
 		{Name: "doctor.json", About: "culvert doctor: findings about this host", Read: n.readDoctor},
 		{Name: "host.yaml", About: desired.DefaultPath, Read: func(context.Context) ([]byte, error) { return os.ReadFile(desired.DefaultPath) }},
 		{Name: "journal.txt", About: "the last 5,000 lines of culvertd's log", Read: readJournal},
@@ -80,7 +80,7 @@ func supportParts(cmd *cobra.Command, n *node) []support.Part {
 	}
 }
 
-func encode[T any](value T, err error) ([]byte, error) {
+func encodeJSON[T any](value T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (n *node) readDoctor(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(reportOf(o, doctor.Examine(gather.Facts(ctx, o))), nil)
+	return encodeJSON(reportOf(o, doctor.Examine(gather.Facts(ctx, o))), nil)
 }
 
 // readJournal asks systemd for culvertd's log. In a pod, kubectl logs has it.

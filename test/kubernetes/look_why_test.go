@@ -14,10 +14,10 @@ import (
 // own words are in the answers.
 func TestWhyPodsWait(t *testing.T) {
 	networks(t)
-	apply(t, stuck("many", `annotations: {k8s.v1.cni.cncf.io/networks: first}`, `, resources: {limits: {`+intel+`: 64}}`, toolsImage)+
-		stuck("typo", "", `, resources: {limits: {`+intel+`x: 1}}`, toolsImage)+
-		stuck("lost", `annotations: {k8s.v1.cni.cncf.io/networks: frist}`, "", toolsImage)+
-		stuck("image", "", "", "localhost/none:1")+
+	apply(t, stuckPod("many", `annotations: {k8s.v1.cni.cncf.io/networks: first}`, `, resources: {limits: {`+intel+`: 64}}`, toolsImage)+
+		stuckPod("typo", "", `, resources: {limits: {`+intel+`x: 1}}`, toolsImage)+
+		stuckPod("lost", `annotations: {k8s.v1.cni.cncf.io/networks: frist}`, "", toolsImage)+
+		stuckPod("image", "", "", "localhost/none:1")+
 		pod("runs", "worker01", "first"))
 	for name, want := range map[string]string{
 		"many":  `pod default/many waits since .*! NodeStates: no node has 64 VFs of ` + intel + ` free.*worker01: \d+ of 7 VFs free.*worker02`,
@@ -42,8 +42,8 @@ func TestWhyPodsWait(t *testing.T) {
 
 const toolsImage = "docker.io/centos/tools:latest"
 
-// stuck is a pod with one container.
-func stuck(name, metadata, more, image string) string {
+// stuckPod is a pod with one container.
+func stuckPod(name, metadata, more, image string) string {
 	return fmt.Sprintf(`---
 apiVersion: v1
 kind: Pod

@@ -9,9 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/culvert-net/culvert/internal/screen"
 )
 
 // part is a file of a release, or the image for one architecture.
@@ -38,12 +39,14 @@ func showSizes(w io.Writer, before, after string) error {
 	for _, p := range was {
 		old[p.name] = p
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "%s\t%s\tan upgrade fetches\t  file\n", filepath.Base(before), filepath.Base(after))
+	table := screen.NewTable(">"+filepath.Base(before), ">"+filepath.Base(after), ">AN UPGRADE FETCHES", "FILE")
 	for _, p := range is {
-		fmt.Fprintf(table, "%d\t%d\t%d\t  %s\n", old[p.name].size, p.size, p.countNew(old[p.name]), p.name)
+		table.Add(screen.Words(fmt.Sprint(old[p.name].size), fmt.Sprint(p.size), fmt.Sprint(p.countNew(old[p.name])), p.name)...)
 	}
-	return table.Flush()
+	var b strings.Builder
+	table.Write(&b, screen.Look{})
+	_, err = io.WriteString(w, b.String())
+	return err
 }
 
 // countNew returns the bytes of p that old does not have.

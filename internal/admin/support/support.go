@@ -67,7 +67,7 @@ func Pack(ctx context.Context, out io.Writer, folder string, now time.Time, part
 		_, err := archive.Write(content)
 		return err
 	}
-	err := write("README.txt", describe(folder, now, list))
+	err := write("README.txt", describeArchive(folder, now, list))
 	for _, p := range list {
 		if err == nil && p.Error == "" {
 			err = write(p.Name, contents[p.Name])
@@ -89,7 +89,7 @@ func readPart(ctx context.Context, p Part) ([]byte, Packed) {
 	if more := len(content) - mostBytes; more > 0 {
 		content, packed.Cut = content[more:], more
 	}
-	content, packed.Secrets = redact(content)
+	content, packed.Secrets = redactSecrets(content)
 	packed.Bytes = len(content)
 	return content, packed
 }
@@ -106,8 +106,8 @@ var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`([a-z]+://[^\s/:@]+:)[^\s/@]+@`),
 }
 
-// redact replaces secrets, and counts them.
-func redact(content []byte) (out []byte, n int) {
+// redactSecrets replaces secrets, and counts them.
+func redactSecrets(content []byte) (out []byte, n int) {
 	for _, s := range secrets {
 		n += len(s.FindAllIndex(content, -1))
 		content = s.ReplaceAll(content, []byte("${1}"+removed))
@@ -115,8 +115,8 @@ func redact(content []byte) (out []byte, n int) {
 	return content, n
 }
 
-// describe is the text of README.txt.
-func describe(folder string, now time.Time, list []Packed) []byte {
+// describeArchive is the text of README.txt.
+func describeArchive(folder string, now time.Time, list []Packed) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s, made by culvert support at %s.\n\n", folder, now.UTC().Format(time.RFC3339))
 	b.WriteString("It has no packets, no kubeconfig and no environment. Texts that grant access are replaced by " + removed + ".\nIt does have names of hosts, pods and guests, and MAC and IP addresses: read it before you pass it on.\n\n")

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// unpack returns the files of an archive.
-func unpack(t *testing.T, raw []byte) map[string]string {
+// unpackArchive returns the files of an archive.
+func unpackArchive(t *testing.T, raw []byte) map[string]string {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
@@ -36,7 +36,7 @@ func unpack(t *testing.T, raw []byte) map[string]string {
 	}
 }
 
-func text(s string) func(context.Context) ([]byte, error) {
+func readText(s string) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) { return []byte(s), nil }
 }
 
@@ -46,14 +46,14 @@ func TestPack(t *testing.T) {
 	var raw bytes.Buffer
 	var said []string
 	err := Pack(t.Context(), &raw, "support-host1", time.Unix(0, 0), []Part{
-		{"status.json", "culvertd's status", text(`{"node": "host1"}`)},
-		{"journal.txt", "culvertd's log", text(secret)},
+		{"status.json", "culvertd's status", readText(`{"node": "host1"}`)},
+		{"journal.txt", "culvertd's log", readText(secret)},
 		{"doctor.json", "the doctor's findings", func(context.Context) ([]byte, error) { return nil, errors.New("no culvertd") }},
 	}, func(p Packed) { said = append(said, p.Name) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := unpack(t, raw.Bytes())
+	files := unpackArchive(t, raw.Bytes())
 	readme := files["support-host1/README.txt"]
 	for _, want := range []string{"status.json", "culvertd's status", "doctor.json    not here: no culvertd", "5 texts removed"} {
 		if !strings.Contains(readme, want) {
@@ -79,10 +79,10 @@ func TestPackIsBounded(t *testing.T) {
 	var raw bytes.Buffer
 	long := strings.Repeat("x", mostBytes) + "the end"
 	var packed Packed
-	if err := Pack(t.Context(), &raw, "s", time.Unix(0, 0), []Part{{"log.txt", "", text(long)}}, func(p Packed) { packed = p }); err != nil {
+	if err := Pack(t.Context(), &raw, "s", time.Unix(0, 0), []Part{{"log.txt", "", readText(long)}}, func(p Packed) { packed = p }); err != nil {
 		t.Fatal(err)
 	}
-	if got := unpack(t, raw.Bytes())["s/log.txt"]; len(got) != mostBytes || !strings.HasSuffix(got, "the end") || packed.Cut != 7 {
+	if got := unpackArchive(t, raw.Bytes())["s/log.txt"]; len(got) != mostBytes || !strings.HasSuffix(got, "the end") || packed.Cut != 7 {
 		t.Errorf("%d bytes, %+v", len(got), packed)
 	}
 	if err := Pack(t.Context(), full{}, "s", time.Unix(0, 0), nil, func(Packed) {}); err == nil {
@@ -90,7 +90,7 @@ func TestPackIsBounded(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Pack(ctx, io.Discard, "s", time.Unix(0, 0), []Part{{"a", "", text("")}}, func(Packed) {}); !errors.Is(err, context.Canceled) {
+	if err := Pack(ctx, io.Discard, "s", time.Unix(0, 0), []Part{{"a", "", readText("")}}, func(Packed) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
 }

@@ -33,13 +33,13 @@ func OfGuest(st api.NodeStatus, events []api.Event, name string) (api.Why, error
 		out.Causes = append(out.Causes, causeOf("culvertd", firstProblem(st)))
 	}
 	for _, p := range st.Problems {
-		if p.Object == "libvirt" || concerns(p.Object+": "+p.Reason, out.Object) {
+		if p.Object == "libvirt" || namesObject(p.Object+": "+p.Reason, out.Object) {
 			out.Causes = append(out.Causes, causeOf("culvertd", p))
 		}
 	}
 	found := len(vfs) > 0 || slices.ContainsFunc(st.Problems, func(p api.Problem) bool { return p.Object == out.Object })
 	for _, e := range slices.Backward(events) {
-		if len(out.Causes) < mostEvents && e.Type == "Warning" && concerns(e.Object+" "+e.Text, name) {
+		if len(out.Causes) < mostEvents && e.Type == "Warning" && namesObject(e.Object+" "+e.Text, name) {
 			out.Causes = append(out.Causes, api.Cause{Source: "ledger", Text: fmt.Sprintf("%s: %s", e.Object, e.Text), Since: e.Time, Next: "culvert events"})
 			found = true
 		}

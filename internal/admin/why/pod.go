@@ -60,7 +60,7 @@ func (f Facts) causesOfEnd() []api.Cause {
 	if p.Phase == "Succeeded" {
 		return nil
 	}
-	c := api.Cause{Source: "kubelet", Text: join(p.Reason, p.Message), Next: "its Deployment or other controller creates a new pod; create a bare pod again"}
+	c := api.Cause{Source: "kubelet", Text: joinReason(p.Reason, p.Message), Next: "its Deployment or other controller creates a new pod; create a bare pod again"}
 	switch p.Reason {
 	case "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory":
 		c.Next = "the kubelet does not try such a pod again: " + c.Next + ". A node that was just started refuses pods with devices until its device plugins have registered"
@@ -96,7 +96,7 @@ func (f Facts) causesWhileRunning() (out []api.Cause) {
 			continue
 		}
 		for _, p := range n.Problems {
-			if concerns(p.Object+": "+p.Reason, f.Pod.String()) || slices.ContainsFunc(f.vfs(), func(v api.VF) bool { return p.Object == "PF "+v.PF }) {
+			if namesObject(p.Object+": "+p.Reason, f.Pod.String()) || slices.ContainsFunc(f.vfs(), func(v api.VF) bool { return p.Object == "PF "+v.PF }) {
 				out = append(out, causeOf("NodeState "+n.Node, p))
 			}
 		}
@@ -203,7 +203,7 @@ func (f Facts) containerCauses() (out []api.Cause) {
 	for _, c := range slices.Concat(f.Pod.Status.InitContainerStatuses, f.Pod.Status.ContainerStatuses) {
 		switch w := c.State.Waiting; {
 		case w != nil && !strings.Contains(kubeletNormal, w.Reason):
-			out = append(out, api.Cause{Source: "kubelet", Text: fmt.Sprintf("container %s: %s", c.Name, join(w.Reason, w.Message)), Next: describe})
+			out = append(out, api.Cause{Source: "kubelet", Text: fmt.Sprintf("container %s: %s", c.Name, joinReason(w.Reason, w.Message)), Next: describe})
 		case c.State.Running != nil && !c.Ready && f.Pod.isRunning():
 			out = append(out, api.Cause{Source: "kubelet", Text: fmt.Sprintf("container %s runs and is not ready: its readiness probe fails", c.Name), Next: describe})
 		}
@@ -224,15 +224,15 @@ func (f Facts) vfs() (out []api.VF) {
 	return out
 }
 
-// concerns reports whether a text names a pod: namespace/name, and no longer name that begins or ends
+// namesObject reports whether a text names a pod: namespace/name, and no longer name that begins or ends
 // alike.
-func concerns(text, pod string) bool {
+func namesObject(text, pod string) bool {
 	alone := regexp.MustCompile(`(?:^|[^a-z0-9.-])` + regexp.QuoteMeta(pod) + `(?:$|[^a-z0-9.-]|\.(?:\s|$))`)
 	return alone.MatchString(text)
 }
 
-// join returns "reason: message", or the one that is there.
-func join(reason, message string) string {
+// joinReason returns "reason: message", or the one that is there.
+func joinReason(reason, message string) string {
 	if reason == "" || message == "" {
 		return reason + message
 	}

@@ -79,7 +79,7 @@ func (f Facts) describePool(n api.NodeStatus, p api.Pool, need int) (line, next 
 	} else {
 		parts = append(parts, fmt.Sprintf("%d of %s free", p.VFs.Free, screen.Plural(p.VFs.Total, "VF")))
 	}
-	return strings.Join(append(parts, describeVFs(n, p)...), "; "), more(n, p)
+	return strings.Join(append(parts, describeVFs(n, p)...), "; "), suggestMore(n, p)
 }
 
 // withoutLink returns how many free VFs of a pool are on PFs that the device plugin does not offer,
@@ -159,8 +159,8 @@ func (f Facts) problemsOf(n api.NodeStatus, p api.Pool) string {
 	return ""
 }
 
-// more says how a pool of a node would get more VFs, or "".
-func more(n api.NodeStatus, p api.Pool) string {
+// suggestMore says how a pool of a node would get more VFs, or "".
+func suggestMore(n api.NodeStatus, p api.Pool) string {
 	for _, v := range n.VFs {
 		if v.Pool == p.Name && v.Phase == "quarantined" {
 			return fmt.Sprintf("on node %s: culvert vf show '%s' (docs/troubleshooting.md, \"A VF is quarantined\")", n.Node, v.Name)
