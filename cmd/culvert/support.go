@@ -55,7 +55,7 @@ the archive has less, and says so.`,
 			file = folder + ".tar.gz"
 		}
 		err = durable.Write(file, 0o600, func(w io.Writer) error {
-			return support.Pack(cmd.Context(), w, folder, now, supportParts(cmd, n), func(p support.Packed) { fmt.Fprintln(cmd.ErrOrStderr(), p) })
+			return support.Pack(cmd.Context(), w, folder, now, supportParts(n), func(p support.Packed) { fmt.Fprintln(cmd.ErrOrStderr(), p) })
 		})
 		if err != nil {
 			return fmt.Errorf("write %s: %w", file, err)
@@ -67,7 +67,7 @@ the archive has less, and says so.`,
 }
 
 // supportParts are the files of the archive.
-func supportParts(cmd *cobra.Command, n *node) []support.Part {
+func supportParts(n *node) []support.Part {
 	return []support.Part{
 		{Name: "versions.txt", About: "programs, kernel, distribution", Read: n.readVersions},
 		{Name: "status.json", About: "culvert status: NICs, VFs with owners and settings, problems", Read: func(ctx context.Context) ([]byte, error) { return encodeJSON(n.readStatus(ctx)) }},

@@ -51,34 +51,35 @@ A VF that is gone has a name by its PF's MAC address: 90:e2:ba:00:00:01#3.`,
 				"kubectl -n culvert-system exec culvertd-x7k2p -- culvert vf history")
 		}
 		filter.Since = since.Time
-		word := ""
-		if len(args) > 0 {
-			word = args[0]
-		}
-		st, err := p.node.readStatus(cmd.Context())
-		if err != nil {
-			return err
-		}
-		h, err := pick.NewHistory(st, filter, word, pf)
-		if err != nil {
-			return err
-		}
-		events, err := p.node.listEvents(cmd.Context(), api.EventsRequest{})
-		if err != nil {
-			return err
-		}
-		if out.String() == cli.JSONL {
-			for _, e := range h.SelectEvents(st, events) {
-				if err := cli.EncodeLine(cmd.OutOrStdout(), cli.JSONL, e); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		spans := h.MakeSpans(st, events)
-		return out.writeValue(cmd, spans, func(o text.Options) string { return text.DrawHistory(spans, o) })
+		return showHistory(cmd, &p.node, filter, append(args, "")[0], pf, out)
 	}
 	return cmd
+}
+
+// showHistory writes the events of the VFs that a filter, a word and a PF select: as rows of owners, or as they are.
+func showHistory(cmd *cobra.Command, n *node, filter pick.Events, word, pf string, out output) error {
+	st, err := n.readStatus(cmd.Context())
+	if err != nil {
+		return err
+	}
+	h, err := pick.NewHistory(st, filter, word, pf)
+	if err != nil {
+		return err
+	}
+	events, err := n.listEvents(cmd.Context(), api.EventsRequest{})
+	if err != nil {
+		return err
+	}
+	if out.String() == cli.JSONL {
+		for _, e := range h.SelectEvents(st, events) {
+			if err := cli.EncodeLine(cmd.OutOrStdout(), cli.JSONL, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	spans := h.MakeSpans(st, events)
+	return out.writeValue(cmd, spans, func(o text.Options) string { return text.DrawHistory(spans, o) })
 }
 
 // addSubject gives cmd the flags that select owners of the past.

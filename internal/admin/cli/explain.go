@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -227,26 +226,17 @@ func plainUsage(f *pflag.Flag) string {
 	return usage
 }
 
-// wanted says which values a flag takes, and for a number which number it is. The errors of package
-// strconv name its functions instead.
+// wanted says which values a flag takes. Numbers have bounds (AddCount, AddNumber), whose errors name
+// them.
 func wanted(f *pflag.Flag, err error) string {
-	var number *strconv.NumError
 	switch kind := f.Value.Type(); {
 	case kind == "duration" && !isBounded(f):
 		return "want a time such as 90s or 500ms"
 	case kind == "bool":
 		return "want true or false"
-	case !errors.As(err, &number):
-		if cause := errors.Unwrap(err); cause != nil {
-			return cause.Error()
-		}
-		return err.Error()
-	case errors.Is(number, strconv.ErrRange):
-		return fmt.Sprintf("this number is too large (%s)", plainUsage(f))
-	case strings.HasPrefix(kind, "uint"):
-		return fmt.Sprintf("want a whole number, 0 or more (%s)", plainUsage(f))
-	case strings.HasPrefix(kind, "int"):
-		return fmt.Sprintf("want a whole number (%s)", plainUsage(f))
 	}
-	return fmt.Sprintf("want a number (%s)", plainUsage(f))
+	if cause := errors.Unwrap(err); cause != nil {
+		return cause.Error()
+	}
+	return err.Error()
 }
