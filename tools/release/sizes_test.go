@@ -66,7 +66,7 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	want := []string{
-		"v0.1.0 v0.1.1 AN UPGRADE FETCHES file",
+		"v0.1.0 v0.1.1 AN UPGRADE FETCHES FILE",
 		"217 217 117 culvert-VERSION-image.tar, amd64", // a layer of 100, the configuration and the manifest
 		"13 13 13 culvert_VERSION_amd64.deb",
 		"4 4 0 krew.yaml",
