@@ -97,20 +97,42 @@ func readPart(ctx context.Context, p Part) ([]byte, Packed) {
 // removed stands in the archive for a secret.
 const removed = "(removed)"
 
-// secrets match the texts that grant access: private keys, and the values of keys and headers that
-// are named for them. The first group stays.
-var secrets = []*regexp.Regexp{
-	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
-	regexp.MustCompile(`(?i)((?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}`),
-	regexp.MustCompile(`(?i)((?:token|password|passwd|client-key-data|secret|api-?key)"?\s*[:=]\s*"?)[^\s",}]+`),
-	regexp.MustCompile(`([a-z]+://[^\s/:@]+:)[^\s/@]+@`),
+// A secret is a kind of text that grants access. The first group of its pattern stays. A content
+// without its word, in small letters, has none, which is fast to find out.
+type secret struct {
+	word    string
+	pattern *regexp.Regexp
+}
+
+// secrets are private keys, the values of keys and headers that are named for them, and the passwords
+// of URLs.
+var secrets = []secret{
+	{"private key-----", regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)`)},
+	{"bearer ", regexp.MustCompile(`(?i)(bearer +)[A-Za-z0-9+/=._~-]{8,}`)},
+	{"basic ", regexp.MustCompile(`(?i)(basic +)[A-Za-z0-9+/=._~-]{8,}`)},
+	{"token", namedValue("token")},
+	{"password", namedValue("password")},
+	{"passwd", namedValue("passwd")},
+	{"client-key-data", namedValue("client-key-data")},
+	{"secret", namedValue("secret")},
+	{"apikey", namedValue("apikey")},
+	{"api-key", namedValue("api-key")},
+	{"://", regexp.MustCompile(`([a-z]+://[^\s/:@]+:)[^\s/@]+@`)},
+}
+
+// namedValue matches the value of a key in YAML, JSON, a flag or an assignment.
+func namedValue(key string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(` + key + `"?\s*[:=]\s*"?)[^\s",}]+`)
 }
 
 // redactSecrets replaces secrets, and counts them.
 func redactSecrets(content []byte) (out []byte, n int) {
+	small := bytes.ToLower(content)
 	for _, s := range secrets {
-		n += len(s.FindAllIndex(content, -1))
-		content = s.ReplaceAll(content, []byte("${1}"+removed))
+		if bytes.Contains(small, []byte(s.word)) {
+			n += len(s.pattern.FindAllIndex(content, -1))
+			content = s.pattern.ReplaceAll(content, []byte("${1}"+removed))
+		}
 	}
 	return content, n
 }
