@@ -19,6 +19,7 @@ type Options struct {
 	Key      string   // the SSH key that signs, as MakeKey returns it
 	Versions []string // such as v0.1.0, all of the same sources
 	Flags    string   // further flags of tools/release
+	Arch     string   // as Go calls it; empty: that of this machine
 }
 
 // MakeKey makes an SSH key in dir. Beside it is the file allowed_signers that a publisher gives to
@@ -32,15 +33,18 @@ func MakeKey(ctx context.Context, dir string) (string, error) {
 
 // Make makes the releases in a copy of the tree, and returns the folder of each. The copy has an
 // address for reports and notes, and its one commit has a fixed date. The Go that is there builds the
-// releases, for the architecture of this machine.
+// releases, for one architecture.
 func Make(ctx context.Context, o Options) ([]string, error) {
 	if err := copyTree(ctx, o); err != nil {
 		return nil, err
 	}
+	if o.Arch == "" {
+		o.Arch = runtime.GOARCH
+	}
 	var made []string
 	for _, version := range o.Versions {
 		err := runScript(ctx, o.Dir, fmt.Sprintf("make -s release VERSION=%s GOVULNDB=none IMAGE_GO=local RELEASE='-go any -arch %s -key %s %s'",
-			version, runtime.GOARCH, o.Key, o.Flags))
+			version, o.Arch, o.Key, o.Flags))
 		if err != nil {
 			return nil, err
 		}
