@@ -119,6 +119,8 @@ func TestStuckPods(t *testing.T) {
 	}{
 		"all VFs are held": {events: []Event{insufficient}, nodes: full, state: "waits",
 			want: []string{"no node has a VF of culvert.dev/fast free", "worker01: 0 of 2 VFs free; held by pod default/a, pod prod/b", "end an owner"}, absent: "Insufficient"},
+		"the NodeState is older than the scheduler": {events: []Event{insufficient}, nodes: []api.NodeStatus{nodeWith("worker01", freeVF("enp1s0#0"), heldVF("enp1s0#1", "prod/b"))},
+			want: []string{"no node has a VF", "worker01: 1 of 2 VFs free by its NodeState, and requested by other pods; held by pod prod/b"}, absent: "Insufficient"},
 		"the PF could have more": {events: []Event{insufficient}, nodes: []api.NodeStatus{changeNode(full[0], func(n *api.NodeStatus) {
 			n.PFs = []api.PF{{PF: vf.PF{Name: "enp1s0", Carrier: true, TotalVFs: 7}, VFs: api.Counts{Total: 2}}}
 		})},

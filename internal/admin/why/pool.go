@@ -34,8 +34,12 @@ func (f Facts) shortage(r requestedResource) (api.Cause, bool) {
 			}
 			have = true
 			line, next := f.describePool(n, p, r.count)
-			if line == "" {
+			if line == "" && !f.isInsufficient(r.name) {
 				return api.Cause{}, false
+			}
+			if line == "" { // the scheduler counts the requests of pods that start, and the NodeState is seconds old
+				line = strings.Join(append([]string{fmt.Sprintf("%d of %s free by its NodeState, and requested by other pods", p.VFs.Free, screen.Plural(p.VFs.Total, "VF"))}, describeVFs(n, p)...), "; ")
+				next = suggestMore(n, p)
 			}
 			c.Details = append(c.Details, n.Node+": "+line)
 			c.Next = cmp.Or(c.Next, next)

@@ -31,6 +31,17 @@ func (f Facts) schedulerCauses(explained []string) []api.Cause {
 	return out
 }
 
+// isInsufficient reports whether the scheduler has found too little of a resource.
+func (f Facts) isInsufficient(resource string) bool {
+	causes := f.eventCauses("FailedScheduling")
+	if c, found := findCondition(f.Pod.Status.Conditions, "PodScheduled"); found {
+		causes = append(causes, api.Cause{Text: c.Message})
+	}
+	return slices.ContainsFunc(causes, func(c api.Cause) bool {
+		return regexp.MustCompile(`\d+ Insufficient ` + regexp.QuoteMeta(resource) + `([ .,]|$)`).MatchString(c.Text)
+	})
+}
+
 // cutExplained returns the scheduler's message, such as
 // "0/3 nodes are available: 1 node(s) had untolerated taint {a: }, 2 Insufficient culvert.dev/fast.
 // preemption: ...". It leaves out the parts about preemption and claims, and those about explained
