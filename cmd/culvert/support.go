@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/admin/cli"
 	"github.com/culvert-net/culvert/internal/admin/doctor"
 	"github.com/culvert-net/culvert/internal/admin/doctor/gather"
 	"github.com/culvert-net/culvert/internal/admin/support"
@@ -71,8 +72,8 @@ func supportParts(n *node) []support.Part {
 	return []support.Part{
 		{Name: "versions.txt", About: "programs, kernel, distribution", Read: n.readVersions},
 		{Name: "status.json", About: "culvert status: NICs, VFs with owners and settings, problems", Read: func(ctx context.Context) ([]byte, error) { return encodeJSON(n.readStatus(ctx)) }},
-		{Name: "events.json", About: "culvert events: the ledger's events", Read: func(ctx context.Context) ([]byte, error) { return encodeJSON(n.listEvents(ctx, api.EventsRequest{})) }},
-		{Name: "ledger.json", About: "culvert ledger dump", Read: func(ctx context.Context) ([]byte, error) { return encodeJSON(n.readLedger(ctx, nil)) }},
+		{Name: "events.jsonl", About: "culvert events -o jsonl: the ledger's events, one a line", Read: n.readEvents},
+		{Name: "ledger.json", About: "culvert ledger dump, without the events", Read: n.readRecords},
 		{Name: "doctor.json", About: "culvert doctor: findings about this host", Read: n.readDoctor},
 		{Name: "host.yaml", About: desired.DefaultPath, Read: func(context.Context) ([]byte, error) { return os.ReadFile(desired.DefaultPath) }},
 		{Name: "journal.txt", About: "the last 5,000 lines of culvertd's log", Read: readJournal},
@@ -111,6 +112,20 @@ func (n *node) readDoctor(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return encodeJSON(reportOf(o, doctor.Examine(gather.Facts(ctx, o))), nil)
+}
+
+// readEvents returns the events as JSON lines, so that a cut leaves whole events.
+func (n *node) readEvents(ctx context.Context) ([]byte, error) {
+	var b bytes.Buffer
+	err := n.streamEvents(ctx, api.EventsRequest{}, func(e api.Event) error { return cli.EncodeLine(&b, cli.JSONL, e) })
+	return b.Bytes(), err
+}
+
+// readRecords returns the ledger without its events.
+func (n *node) readRecords(ctx context.Context) ([]byte, error) {
+	l, err := n.readLedger(ctx, nil)
+	l.Events = nil
+	return encodeJSON(l, err)
 }
 
 // readJournal asks systemd for culvertd's log. In a pod, kubectl logs has it.

@@ -47,7 +47,7 @@ func TestSupport(t *testing.T) {
 		}
 		files[path.Base(h.Name)] = string(content)
 	}
-	for name, want := range map[string]string{"README.txt": "host.yaml", "status.json": `"enp1s0f0#0"`, "events.json": `"seq"`, "doctor.json": `"findings"`, "versions.txt": "Linux "} {
+	for name, want := range map[string]string{"README.txt": "host.yaml", "status.json": `"enp1s0f0#0"`, "events.jsonl": `{"seq":`, "doctor.json": `"findings"`, "versions.txt": "Linux "} {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s has no %s: %.300q", name, want, files[name])
 		}

@@ -1,6 +1,6 @@
-// Package support packs what somebody else needs to find a fault on a host: parts that can be read
-// go in, and one archive comes out, whose first file lists what is in it. The CLI names the parts
-// (culvert support). Secrets are taken out of the texts, and what cannot be read is listed, too.
+// Package support packs the files by which other people find a fault on a host. Named parts with a
+// function that reads each go in, and one archive comes out. Its first file lists the parts, also
+// those that could not be read. Pack replaces secrets in the texts. The CLI calls it (culvert support).
 package support
 
 import (
@@ -27,11 +27,11 @@ type Part struct {
 	Read  func(context.Context) ([]byte, error)
 }
 
-// Bounds of one part: how long reading it may take, and how many bytes of it are kept. The end of
-// a longer text is kept, since logs end with the newest line.
+// Bounds of one part: how long reading it may take, and how many bytes of it are kept. Pack keeps the
+// last lines of a longer text, since logs end with the newest line.
 const (
 	readBound = time.Minute
-	mostBytes = 4 << 20
+	mostBytes = 16 << 20
 )
 
 // Packed describes a file of the archive, or says why it is not in it.
@@ -87,6 +87,7 @@ func readPart(ctx context.Context, p Part) ([]byte, Packed) {
 		return nil, packed
 	}
 	if more := len(content) - mostBytes; more > 0 {
+		more += bytes.IndexByte(content[more:], '\n') + 1 // lines stay whole
 		content, packed.Cut = content[more:], more
 	}
 	content, packed.Secrets = redactSecrets(content)

@@ -74,15 +74,16 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// Of a part that is too long the end is kept. A disk that is full, and Ctrl-C, are errors.
+// Pack keeps the last whole lines of a part that is too long. It returns the error of a full disk, and
+// that of Ctrl-C.
 func TestPackIsBounded(t *testing.T) {
 	var raw bytes.Buffer
-	long := strings.Repeat("x", mostBytes) + "the end"
+	long := strings.Repeat("a line\n", mostBytes/7+1) + "the end"
 	var packed Packed
 	if err := Pack(t.Context(), &raw, "s", time.Unix(0, 0), []Part{{"log.txt", "", readText(long)}}, func(p Packed) { packed = p }); err != nil {
 		t.Fatal(err)
 	}
-	if got := unpackArchive(t, raw.Bytes())["s/log.txt"]; len(got) != mostBytes || !strings.HasSuffix(got, "the end") || packed.Cut != 7 {
+	if got := unpackArchive(t, raw.Bytes())["s/log.txt"]; len(got) > mostBytes || !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "the end") || packed.Cut+len(got) != len(long) {
 		t.Errorf("%d bytes, %+v", len(got), packed)
 	}
 	if err := Pack(t.Context(), full{}, "s", time.Unix(0, 0), nil, func(Packed) {}); err == nil {
