@@ -32,19 +32,11 @@ const siteRegistry = "127.0.0.1:5000"
 // registry and chart. Pods keep their VFs. Nothing is fetched from elsewhere.
 func TestAirGapped(t *testing.T) {
 	soak.Only(t, "two releases, and a cluster of its own")
-	keys := t.TempDir()
-	key, err := releases.MakeKey(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := releases.Make(t.Context(), releases.Options{Top: top, Dir: filepath.Join(t.TempDir(), "tree"), Key: key, Versions: []string{"v0.1.0", "v0.1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made, signers := releases.MakeTwo(t, top, "")
 	need(t, airGapped)
 	var carried []*carriedRelease
 	for _, dir := range made {
-		carried = append(carried, carryRelease(t, dir, filepath.Join(keys, "allowed_signers")))
+		carried = append(carried, carryRelease(t, dir, signers))
 	}
 	for _, way := range []airGappedWay{
 		{name: "import and manifest", bring: "Import it on each node", install: "Install by manifest", upgrade: "Upgrade by manifest", remove: "Remove by manifest"},

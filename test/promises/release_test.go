@@ -22,19 +22,11 @@ import (
 // the page names.
 func TestReleaseOnAHost(t *testing.T) {
 	soak.Only(t, "two releases, and ten packages on an emulated node")
-	keys := t.TempDir()
-	key, err := releases.MakeKey(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := releases.Make(t.Context(), releases.Options{Top: top, Dir: filepath.Join(t.TempDir(), "tree"), Key: key, Versions: []string{"v0.1.0", "v0.1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made, signers := releases.MakeTwo(t, top, "")
 	h := &releasedHost{node: host(t, 2)}
 	h.prepare(t)
 	for _, dir := range made {
-		h.carry(t, dir, filepath.Join(keys, "allowed_signers"))
+		h.carry(t, dir, signers)
 	}
 	t.Run("packages", h.followPackages)
 	t.Run("archive", h.followArchive)

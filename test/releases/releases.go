@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"testing"
 )
 
 // Options are the releases to make.
@@ -29,6 +30,22 @@ func MakeKey(ctx context.Context, dir string) (string, error) {
 	err := runScript(ctx, dir, `ssh-keygen -q -t ed25519 -N '' -C throw-away -f release-key
 		echo "culvert $(cat release-key.pub)" >allowed_signers`)
 	return key, err
+}
+
+// MakeTwo makes v0.1.0 and v0.1.1 of the tree at top, signed by a key of its own, with further flags of
+// tools/release. signers is the file allowed_signers of that key.
+func MakeTwo(t testing.TB, top, flags string) (made []string, signers string) {
+	t.Helper()
+	keys := t.TempDir()
+	key, err := MakeKey(t.Context(), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err = Make(t.Context(), Options{Top: top, Dir: filepath.Join(t.TempDir(), "tree"), Key: key, Versions: []string{"v0.1.0", "v0.1.1"}, Flags: flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, filepath.Join(keys, "allowed_signers")
 }
 
 // Make makes the releases in a copy of the tree, and returns the folder of each. The copy has an

@@ -21,20 +21,10 @@ import (
 // test/kubernetes.TestAirGapped have the other files.
 func TestReleasedFiles(t *testing.T) {
 	soak.Only(t, "two releases")
-	keys := t.TempDir()
-	key, err := releases.MakeKey(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := releases.Make(t.Context(), releases.Options{
-		Top: "../..", Dir: filepath.Join(t.TempDir(), "tree"), Key: key, Versions: []string{"v0.1.0", "v0.1.1"}, Flags: "-url https://example.org/culvert",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made, signers := releases.MakeTwo(t, "../..", "-url https://example.org/culvert")
 	t.Run("verify", func(t *testing.T) {
 		for _, dir := range made {
-			out, err := shell(t, dir, "cp "+keys+"/allowed_signers .; "+pageCommand(t, "ssh-keygen -Y verify "))
+			out, err := shell(t, dir, "cp "+signers+" .; "+pageCommand(t, "ssh-keygen -Y verify "))
 			if err != nil || strings.Count(out, ": OK\n") < 18 {
 				t.Errorf("%v\n%s", err, out)
 			}
