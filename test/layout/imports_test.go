@@ -27,7 +27,7 @@ var floors = [][]string{
 	// a person beside culvertd
 	{"internal/admin/verdict"},
 	{"internal/admin/migrate"},
-	{"internal/admin/cli", "internal/admin/clusterview", "internal/admin/doctor/...", "internal/admin/guests", "internal/admin/install", "internal/admin/support"},
+	{"internal/admin/cli", "internal/admin/clusterview", "internal/admin/doctor/...", "internal/admin/guests", "internal/admin/install", "internal/admin/page", "internal/admin/support"},
 	{"internal/admin/why"},
 
 	// a person with an ESXi host
