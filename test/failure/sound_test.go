@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/step"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/status/pick"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -204,6 +206,34 @@ func (w *world) settled() {
 	}
 	if got := len(w.records()); w.pristine != nil && got != len(w.vfs()) {
 		w.t.Errorf("%d VFs, and %d of them in the ledger", len(w.vfs()), got)
+	}
+	w.hasTrueHistory()
+}
+
+// hasTrueHistory checks that the history, which the events of the ledger are, ends for each VF with the
+// owner that its record has.
+func (w *world) hasTrueHistory() {
+	w.t.Helper()
+	var events []api.Event
+	must(w, w.ledger.View(func(tx *journal.Tx) error {
+		for i, e := range tx.Events(0) {
+			events = append(events, api.Event(e))
+			if e.Seq != events[0].Seq+uint64(i) {
+				w.t.Errorf("event %d is the %d. of the history, which begins with %d", e.Seq, i+1, events[0].Seq)
+			}
+		}
+		return nil
+	}))
+	has := map[vf.ID]vf.Owner{}
+	for _, s := range (pick.History{}).MakeSpans(api.NodeStatus{}, events) {
+		if s.To.IsZero() {
+			has[s.VF] = s.Owner
+		}
+	}
+	for _, r := range w.records() {
+		if has[r.ID] != r.Lease.Owner {
+			w.t.Errorf("VF %s is %s: its record names the owner %q, its history %q", r.PCI, r.Phase, r.Lease.Owner, has[r.ID])
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func write(path string, acknowledge io.Writer) error {
 				return err
 			}
 			n = r.Generation + 1
-			errs := []error{tx.Event(journal.Event{Reason: "Written", Text: strings.Repeat("x", int(n*37%900))})}
+			errs := []error{tx.Event(journal.Event{Reason: "Written", Object: strconv.FormatUint(n, 10), Text: strings.Repeat("x", int(n*37%900))})}
 			for i := range 8 { // all or none of them
 				errs = append(errs, tx.Put(journal.Record{ID: id(i), Generation: n, Phase: vf.PhaseMaking, Reason: strings.Repeat("y", int(n*uint64(i)%300))}))
 			}
@@ -109,8 +109,24 @@ func TestI6KilledWriter(t *testing.T) {
 			}
 		}
 		commits = c.Records[0].Generation
+		checkEventsOfCommits(t, c.Events, commits)
 	}
 	t.Logf("%d kills, %d commits", kills, commits)
+}
+
+// checkEventsOfCommits checks that each commit has its one event, as it has its records.
+func checkEventsOfCommits(t *testing.T, events []journal.Event, commits uint64) {
+	t.Helper()
+	kept := min(commits, journal.DefaultEvents)
+	if uint64(len(events)) != kept {
+		t.Fatalf("%d commits, %d events", commits, len(events))
+	}
+	for i, e := range events {
+		want := commits - kept + uint64(i) + 1
+		if e.Seq != want || e.Object != strconv.FormatUint(want, 10) {
+			t.Fatalf("event %d of commit %s, want %d", e.Seq, e.Object, want)
+		}
+	}
 }
 
 // The file does not grow with the number of attachments. After thousands of them, it is as large as

@@ -86,7 +86,9 @@ func TestI6FullDiskWhileOpen(t *testing.T) {
 			r, a := attachment(n)
 			r.ID, r.PCI = id(n), vf.PCIAddr{Bus: uint8(1 + n/32), Device: uint8(n % 32)}
 			a.VF = r.ID
-			return l.Update(func(tx *journal.Tx) error { return errors.Join(tx.Put(r), tx.HoldAddress(a)) })
+			return l.Update(func(tx *journal.Tx) error {
+				return errors.Join(tx.Event(r.MakeEvent(journal.Normal, "Put", "")), tx.Put(r), tx.HoldAddress(a))
+			})
 		}
 		filler := fill(t, dir, pages)
 		n, failures := 0, 0
@@ -130,6 +132,9 @@ func check(t *testing.T, l *journal.Ledger, want int) {
 		c := tx.Content()
 		if len(c.Records) != want || len(c.Addresses) != want {
 			t.Errorf("%d records and %d addresses, want %d", len(c.Records), len(c.Addresses), want)
+		}
+		if events := len(tx.Events(0)); events != want {
+			t.Errorf("%d events, want %d: one for each change that succeeded", events, want)
 		}
 		return nil
 	})
