@@ -3,8 +3,10 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -45,6 +47,38 @@ func measured(t *testing.T, out string, names ...string) {
 // TestSmoke runs each benchmark once, except those that take long.
 func TestSmoke(t *testing.T) {
 	measured(t, runPart(t, "smoke"), "Attach", "AttachFloor", "Detach", "DetachFloor", "AttachBond", "AttachParallel", "ShimExec", "Memory")
+}
+
+// TestAgainst measures this commit against itself, in turns. The figures say nothing.
+func TestAgainst(t *testing.T) {
+	soak.Only(t, "it builds a second culvertd and measures both")
+	if programs != "" {
+		t.Skip("in a node")
+	}
+	cmd := exec.CommandContext(t.Context(), "../../tools/bench", "--against", "HEAD", "bond")
+	cmd.Env = append(os.Environ(), "ROUNDS=4")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "turn 2 of 2") || !strings.Contains(string(out), "\nverdict: ") || strings.Contains(string(out), "missing\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A comparison that cannot be made is refused before anything is built.
+func TestAgainstIsRefused(t *testing.T) {
+	if programs != "" {
+		t.Skip("in a node")
+	}
+	for args, want := range map[string]string{
+		"--against":               "git knows no such commit",
+		"--against nonsense fast": "--against nonsense: git knows no such commit",
+		"--against HEAD memory":   "--against does not measure memory: name fast, whole, create or bond",
+	} {
+		out, err := exec.CommandContext(t.Context(), "../../tools/bench", strings.Fields(args)...).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("tools/bench %s: %v\n%s", args, err, out)
+		}
+	}
 }
 
 // TestSmokeClusterIP does the same with the benchmark of ClusterIPs.
