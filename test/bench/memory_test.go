@@ -14,8 +14,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/rpc"
 	"github.com/culvert-net/culvert/test/child"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 const (
@@ -179,6 +181,36 @@ func TestMemoryOfABurst(t *testing.T) {
 		float64(have.rss)/mib, maxMemory/mib, float64(have.own)/mib, maxBurst/mib)
 	if have.rss > maxMemory || have.own > maxBurst {
 		t.Error("too much memory with 256 VFs: docs/design/0005-budgets.md has how to find what takes it")
+	}
+}
+
+// TestMemoryWithAFullHistory runs rounds until the ledger has all events that it keeps, and measures
+// culvertd while its 256 VFs are attached. The pages of the ledger are counted apart: the kernel can
+// drop them.
+func TestMemoryWithAFullHistory(t *testing.T) {
+	soak.Only(t, "10,000 events")
+	if programs != "" {
+		t.Skip("in a node")
+	}
+	dir := t.TempDir()
+	cmd, socket := startFakenodeIn(t, buildFakenode(t), dir)
+	for events := 0; events < journal.DefaultEvents; events += 2 * 256 {
+		burst(t, socket, "ADD")
+		burst(t, socket, "DEL")
+	}
+	burst(t, socket, "ADD")
+	have, err := memory(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := mappedMemory(cmd.Process.Pid, "ledger.db")
+	if err != nil || mapped == 0 {
+		t.Fatalf("the ledger has %d mapped bytes, %v", mapped, err)
+	}
+	endFakenode(t, cmd)
+	t.Logf("%.1f MiB resident, %.1f of them pages of the ledger, %.1f no pages of files", float64(have.rss)/mib, float64(mapped)/mib, float64(have.own)/mib)
+	if have.rss-mapped > maxMemory || have.own > maxBurst {
+		t.Errorf("at most %d MiB besides the ledger's pages and %d without pages of files are allowed", maxMemory/mib, maxBurst/mib)
 	}
 }
 
