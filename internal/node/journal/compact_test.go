@@ -135,7 +135,7 @@ func TestI6BloatedLedgerIsCompacted(t *testing.T) {
 // event.
 func TestI6BloatedLedgerOnAFullDisk(t *testing.T) {
 	path, before := bloated(t, 24*mib)
-	dir := disk(t, 40*mib)
+	dir := mountDisk(t, 40*mib)
 	moved := filepath.Join(dir, "ledger.db")
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -144,7 +144,7 @@ func TestI6BloatedLedgerOnAFullDisk(t *testing.T) {
 	if err := os.WriteFile(moved, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, dir, 3)
+	fillDisk(t, dir, 3)
 	l, err := journal.Open(moved, journal.Options{})
 	if err != nil {
 		t.Fatal(err)

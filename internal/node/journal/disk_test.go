@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// disk mounts a file system of some size; it needs root.
-func disk(t *testing.T, size int) string {
+// mountDisk mounts a file system of some size; it needs root.
+func mountDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
@@ -28,8 +28,8 @@ func disk(t *testing.T, size int) string {
 	return dir
 }
 
-// fill leaves room for some pages on a disk.
-func fill(t *testing.T, dir string, pages int) (filler string) {
+// fillDisk leaves room for some pages on a disk.
+func fillDisk(t *testing.T, dir string, pages int) (filler string) {
 	t.Helper()
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -48,9 +48,9 @@ func fill(t *testing.T, dir string, pages int) (filler string) {
 // free space.
 func TestFullDiskAtFirstOpen(t *testing.T) {
 	for pages := range 12 {
-		dir := disk(t, 1<<20)
+		dir := mountDisk(t, 1<<20)
 		path := filepath.Join(dir, "ledger.db")
-		filler := fill(t, dir, pages)
+		filler := fillDisk(t, dir, pages)
 		l, err := journal.Open(path, journal.Options{})
 		if err != nil {
 			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {
@@ -79,7 +79,7 @@ func TestFullDiskAtFirstOpen(t *testing.T) {
 // the reason. The records stay, and the ledger works again when there is room.
 func TestI6FullDiskWhileOpen(t *testing.T) {
 	for pages := range 8 {
-		dir := disk(t, 4<<20)
+		dir := mountDisk(t, 4<<20)
 		path := filepath.Join(dir, "ledger.db")
 		l := openEntry(t, path)
 		put := func(n int) error {
@@ -90,7 +90,7 @@ func TestI6FullDiskWhileOpen(t *testing.T) {
 				return errors.Join(tx.Event(r.MakeEvent(journal.Normal, "Put", "")), tx.Put(r), tx.HoldAddress(a))
 			})
 		}
-		filler := fill(t, dir, pages)
+		filler := fillDisk(t, dir, pages)
 		n, failures := 0, 0
 		for failures < 5 && n < 2000 {
 			err := put(n)
@@ -102,7 +102,7 @@ func TestI6FullDiskWhileOpen(t *testing.T) {
 				t.Fatalf("%d records: %v", n, err)
 			}
 			failures++
-			check(t, l, n)
+			checkCounts(t, l, n)
 		}
 		if failures == 0 {
 			t.Fatal("the disk never was full")
@@ -116,7 +116,7 @@ func TestI6FullDiskWhileOpen(t *testing.T) {
 			}
 			n++
 		}
-		check(t, l, n)
+		checkCounts(t, l, n)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
@@ -126,7 +126,7 @@ func TestI6FullDiskWhileOpen(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, l *journal.Ledger, want int) {
+func checkCounts(t *testing.T, l *journal.Ledger, want int) {
 	t.Helper()
 	err := l.View(func(tx *journal.Tx) error {
 		c := tx.Content()
@@ -145,7 +145,7 @@ func check(t *testing.T, l *journal.Ledger, want int) {
 
 // A file system that cannot be written is an error that says so.
 func TestReadOnlyDisk(t *testing.T) {
-	dir := disk(t, 1<<20)
+	dir := mountDisk(t, 1<<20)
 	path := filepath.Join(dir, "ledger.db")
 	if err := openEntry(t, path).Close(); err != nil {
 		t.Fatal(err)
