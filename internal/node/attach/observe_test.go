@@ -22,7 +22,7 @@ type seen struct {
 	said []string
 }
 
-func (s *seen) note(what string, took time.Duration, err error) {
+func (s *seen) noteCall(what string, took time.Duration, err error) {
 	if took < 0 {
 		s.t.Errorf("%s took %s", what, took)
 	}
@@ -33,19 +33,19 @@ func (s *seen) note(what string, took time.Duration, err error) {
 }
 
 func (s *seen) ObserveOperation(operation string, took time.Duration, err error) {
-	s.note(operation, took, err)
+	s.noteCall(operation, took, err)
 }
 
 func (s *seen) ObserveStep(operation, step string, took time.Duration, err error) {
 	if !slices.Contains(holds.StepsOf(operation), step) {
 		s.t.Errorf("step %s of %s is not among StepsOf", step, operation)
 	}
-	s.note(operation+" "+step, took, err)
+	s.noteCall(operation+" "+step, took, err)
 }
 
-func (s *seen) ObserveRetry(err error) { s.note("retry", 0, err) }
+func (s *seen) ObserveRetry(err error) { s.noteCall("retry", 0, err) }
 
-func (s *seen) expect(what string, want ...string) {
+func (s *seen) wantCalls(what string, want ...string) {
 	s.t.Helper()
 	if !slices.Equal(s.said, want) {
 		s.t.Errorf("%s: observed %q, want %q", what, s.said, want)
@@ -63,21 +63,21 @@ func TestDurationsAreObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.expect("an attach", "attach reserve", "attach configure", "attach read_back", "attach record", "attach")
+	s.wantCalls("an attach", "attach reserve", "attach configure", "attach read_back", "attach record", "attach")
 	if _, err := n.Engine.Attach(t.Context(), attach.Request{Owner: rec.Lease.Owner, VF: vf.PCIAddr{Bus: 99}}); err == nil || errors.Is(err, t.Context().Err()) {
 		t.Errorf("got %v", err)
 	}
-	s.expect("a refused attach", "attach reserve failed", "attach failed")
+	s.wantCalls("a refused attach", "attach reserve failed", "attach failed")
 	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
-	s.expect("a detach", "detach lock", "detach intent", "detach reset", "detach record", "detach")
+	s.wantCalls("a detach", "detach lock", "detach intent", "detach reset", "detach record", "detach")
 	late := everything(t)
 	late.Late = func(context.Context) (ipam.Config, error) { return ipam.Config{}, errors.New("no lease") }
 	if _, err := n.Engine.Attach(t.Context(), late); err == nil {
 		t.Error("the plugin gave no address")
 	}
-	s.expect("an attach whose plugin fails", "attach reserve", "attach configure", "attach plugin failed", "attach undo", "attach failed")
+	s.wantCalls("an attach whose plugin fails", "attach reserve", "attach configure", "attach plugin failed", "attach undo", "attach failed")
 }
 
 // A retry of a VF in quarantine is reported with its outcome, and no other release is a retry.
@@ -99,7 +99,7 @@ func TestRetriesAreObserved(t *testing.T) {
 	if err := n.Resets.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal(err)
 	}
-	s.expect("a detach into quarantine", "detach lock", "detach intent", "detach reset failed", "detach record", "detach")
+	s.wantCalls("a detach into quarantine", "detach lock", "detach intent", "detach reset failed", "detach record", "detach")
 	retry := func() {
 		records, err := n.Records()
 		if err != nil {
@@ -115,8 +115,8 @@ func TestRetriesAreObserved(t *testing.T) {
 		}
 	}
 	retry()
-	s.expect("a retry that fails", "retry failed")
+	s.wantCalls("a retry that fails", "retry failed")
 	fail = false
 	retry()
-	s.expect("a retry that cleans the VF", "retry")
+	s.wantCalls("a retry that cleans the VF", "retry")
 }

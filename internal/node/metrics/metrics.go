@@ -54,7 +54,7 @@ func NewNode() *Node {
 			"How long each step of each "+operation+" of a VF took.", "step", "result")
 	}
 	n.syncs = n.newHistogram("culvert_ledger_sync_duration_seconds", syncBuckets, "How long it took to write and sync each transaction of the ledger.").WithLabelValues()
-	n.events = n.newCounter("culvert_events_total", "Events that culvertd has written to the ledger since it started.", "type", "reason")
+	n.events = n.newCounter("culvert_events_total", "Events that culvertd has written to the ledger since it started, by their reasons (docs/reference/events.md).", "type", "reason")
 	for _, e := range reasons.LedgerEvents() {
 		n.events.WithLabelValues(e.Type, e.Reason)
 	}

@@ -123,30 +123,30 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	s := scrape{out: out}
-	s.send(ready, oneIf(n.Ready))
-	s.send(problems, len(n.Problems))
-	s.send(build, 1, n.Version)
+	s.sendInt(ready, oneIf(n.Ready))
+	s.sendInt(problems, len(n.Problems))
+	s.sendInt(build, 1, n.Version)
 	if n.Services != nil {
-		s.send(services, n.Services.Services, n.Services.Mechanism)
-		s.send(backends, n.Services.Backends)
-		s.send(noRoom, len(n.Services.NoRoom))
+		s.sendInt(services, n.Services.Services, n.Services.Mechanism)
+		s.sendInt(backends, n.Services.Backends)
+		s.sendInt(noRoom, len(n.Services.NoRoom))
 	}
 	if n.Ledger != nil {
-		s.total(ledgerBytes, n.Ledger.Bytes)
-		s.total(ledgerFree, n.Ledger.Free)
-		s.send(findings, n.Ledger.Findings)
+		s.sendTotal(ledgerBytes, n.Ledger.Bytes)
+		s.sendTotal(ledgerFree, n.Ledger.Free)
+		s.sendInt(findings, n.Ledger.Findings)
 	}
 	for _, a := range n.Addresses {
-		s.total(addresses, uint64(a.Used), a.Pool, "used")
-		s.total(addresses, uint64(a.Free), a.Pool, "free")
+		s.sendTotal(addresses, uint64(a.Used), a.Pool, "used")
+		s.sendTotal(addresses, uint64(a.Free), a.Pool, "free")
 	}
 	byPF, byPool := countVFs(n.VFs)
 	for _, pf := range n.PFs {
-		s.sendPF(pf, byPF.of(pf.Name))
+		s.sendPF(pf, byPF.findTally(pf.Name))
 	}
 	for _, p := range n.Pools {
 		for _, state := range states {
-			s.send(poolVFs, byPool.of(p.Name).states[state], p.Name, string(state))
+			s.sendInt(poolVFs, byPool.findTally(p.Name).states[state], p.Name, string(state))
 		}
 	}
 	for _, v := range n.VFs {
@@ -157,11 +157,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 // scrape sends the metrics of one scrape.
 type scrape struct{ out chan<- prometheus.Metric }
 
-func (s scrape) send(m metric, value int, labels ...string) {
+func (s scrape) sendInt(m metric, value int, labels ...string) {
 	s.sendFloat(m, float64(value), boundLabels(labels...))
 }
 
-func (s scrape) total(m metric, value uint64, labels ...string) {
+func (s scrape) sendTotal(m metric, value uint64, labels ...string) {
 	s.sendFloat(m, float64(value), boundLabels(labels...))
 }
 
@@ -199,8 +199,8 @@ type tally struct {
 func countVFs(all []api.VF) (byPF, byPool tallies) {
 	byPF, byPool = tallies{}, tallies{}
 	for _, v := range all {
-		byPF.add(v.PF, v)
-		byPool.add(v.Pool, v)
+		byPF.addVF(v.PF, v)
+		byPool.addVF(v.Pool, v)
 	}
 	return byPF, byPool
 }
@@ -208,7 +208,7 @@ func countVFs(all []api.VF) (byPF, byPool tallies) {
 // tallies are the counts of PFs or pools by name.
 type tallies map[string]*tally
 
-func (all tallies) add(name string, v api.VF) {
+func (all tallies) addVF(name string, v api.VF) {
 	t := all[name]
 	if t == nil {
 		t = &tally{states: map[status.State]int{}, used: map[string]int{}}
@@ -226,8 +226,8 @@ func (all tallies) add(name string, v api.VF) {
 	}
 }
 
-// of returns the counts of a PF or pool; they are 0 for one without VFs.
-func (all tallies) of(name string) tally {
+// findTally returns the counts of a PF or pool; they are 0 for one without VFs.
+func (all tallies) findTally(name string) tally {
 	if t := all[name]; t != nil {
 		return *t
 	}
@@ -245,28 +245,28 @@ func kindOf(v api.VF) string {
 // sendPF sends the metrics of a PF with its VFs.
 func (s scrape) sendPF(pf api.PF, t tally) {
 	for _, f := range vf.Faults() {
-		s.send(faulty, oneIf(slices.Contains(pf.Faults, f)), pf.Name, string(f))
+		s.sendInt(faulty, oneIf(slices.Contains(pf.Faults, f)), pf.Name, string(f))
 	}
-	s.send(dark, t.dark, pf.Name)
-	s.send(differences, t.differences, pf.Name)
+	s.sendInt(dark, t.dark, pf.Name)
+	s.sendInt(differences, t.differences, pf.Name)
 	for _, state := range states {
 		if state != status.Used {
-			s.send(vfs, t.states[state], pf.Name, string(state), "")
+			s.sendInt(vfs, t.states[state], pf.Name, string(state), "")
 			continue
 		}
 		for _, kind := range kinds {
-			s.send(vfs, t.used[kind], pf.Name, string(state), kind)
+			s.sendInt(vfs, t.used[kind], pf.Name, string(state), kind)
 		}
 	}
 	if pf.MTU > 0 { // else its link could not be read
-		s.send(carrier, oneIf(pf.Up && pf.Carrier), pf.Name)
-		s.send(flapping, oneIf(pf.Flapping), pf.Name)
-		s.total(losses, uint64(pf.CarrierLosses), pf.Name)
+		s.sendInt(carrier, oneIf(pf.Up && pf.Carrier), pf.Name)
+		s.sendInt(flapping, oneIf(pf.Flapping), pf.Name)
+		s.sendTotal(losses, uint64(pf.CarrierLosses), pf.Name)
 	}
-	s.total(pcieErrors, pf.Errors.Correctable, pf.Name, "correctable")
-	s.total(pcieErrors, pf.Errors.Nonfatal, pf.Name, "nonfatal")
-	s.total(pcieErrors, pf.Errors.Fatal, pf.Name, "fatal")
-	s.total(timeouts, pf.Errors.TxTimeouts, pf.Name)
+	s.sendTotal(pcieErrors, pf.Errors.Correctable, pf.Name, "correctable")
+	s.sendTotal(pcieErrors, pf.Errors.Nonfatal, pf.Name, "nonfatal")
+	s.sendTotal(pcieErrors, pf.Errors.Fatal, pf.Name, "fatal")
+	s.sendTotal(timeouts, pf.Errors.TxTimeouts, pf.Name)
 }
 
 // sendTraffic sends the counters of a VF with an owner. A VF without counters has no metric.

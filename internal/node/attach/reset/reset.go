@@ -88,7 +88,7 @@ func (b *Resetter) endLease(ctx context.Context, rec journal.Record, why ending)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished
 	defer cancel()
 	at, _ := b.vfs.FindSite(now)
-	return b.release(ctx, at, now, why)
+	return b.releaseFor(ctx, at, now, why)
 }
 
 // ReleaseVF writes that the VF is being released, resets it, reads back and writes that it is
@@ -96,10 +96,10 @@ func (b *Resetter) endLease(ctx context.Context, rec journal.Record, why ending)
 // caller has locked the VF. The error is the ledger's: a failed reset leads to quarantine and is
 // no error. cause is the reason of the release; it is nil if the owner gave the VF back.
 func (b *Resetter) ReleaseVF(ctx context.Context, at lease.Site, rec journal.Record, reason string, cause error) error {
-	return b.release(ctx, at, rec, ending{reason: reason, cause: cause})
+	return b.releaseFor(ctx, at, rec, ending{reason: reason, cause: cause})
 }
 
-func (b *Resetter) release(ctx context.Context, at lease.Site, rec journal.Record, why ending) error {
+func (b *Resetter) releaseFor(ctx context.Context, at lease.Site, rec journal.Record, why ending) error {
 	begun, isRetry := rec.Phase == vf.PhaseConfiguring, rec.Attempts > 0
 	rec.Phase = vf.PhaseReleasing
 	err := b.vfs.Ledger.Update(func(tx *journal.Tx) error {
