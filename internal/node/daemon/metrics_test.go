@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +16,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/intake/pod"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/reasons"
+	"github.com/culvert-net/culvert/internal/rpc"
+	"github.com/culvert-net/culvert/test/rpcserver"
 )
 
 // serveMetrics answers with the node's metrics until culvertd stops, and refuses an
@@ -61,11 +66,13 @@ func TestMethodMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := s.answerMetrics(t.Context(), nil)
-	if err != nil {
+	socket := rpcserver.Socket(t)
+	rpcserver.Serve(t, socket, func(srv *rpc.Server) { s.registerMethods(t.Context(), srv) })
+	var answer api.Metrics
+	if err := rpc.Call(t.Context(), socket, api.MethodMetrics, nil, &answer); err != nil {
 		t.Fatal(err)
 	}
-	text := answer.(api.Metrics).Text
+	text := answer.Text
 	for _, line := range []string{
 		"culvert_ready 0\n", `culvert_events_total{reason="LinkDown",type="Warning"} 1`, `culvert_events_total{reason="Quarantined",type="Warning"} 0`,
 		"culvert_ledger_sync_duration_seconds_count ", "culvert_ledger_bytes ", "culvert_ledger_free_bytes ", "culvert_ledger_findings 0\n",
@@ -77,6 +84,36 @@ func TestMethodMetrics(t *testing.T) {
 	}
 	if strings.Contains(text, "culvert_ledger_bytes 0\n") || strings.Contains(text, "culvert_ledger_sync_duration_seconds_count 0\n") {
 		t.Errorf("the ledger has a size and was written:\n%s", text)
+	}
+}
+
+// A node of a cluster counts its requests to the API server, and the addresses in its blocks.
+func TestMetricsOfAClusterNode(t *testing.T) {
+	dir := t.TempDir()
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": "`+server.URL+`"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := served(t, dir)
+	s.Kubernetes, s.KubeletDir, s.Cluster = true, dir, ClusterConfig{Kubeconfig: kubeconfig, NodeName: "n1", DevicePlugin: "kube-system/plugin", PodNetworks: pod.Never}
+	if err := s.joinKubernetes(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.cluster.HasPod(t.Context(), "default", "a", ""); err == nil {
+		t.Error("the answer of a proxy is none")
+	}
+	var text strings.Builder
+	if err := s.metrics.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	if line := `culvert_api_requests_total{resource="pods",result="refused",verb="get"} 1`; !strings.Contains(text.String(), line) {
+		t.Errorf("no %s in\n%s", line, text.String())
+	}
+	if s.status.Addresses == nil {
+		t.Error("the status does not count the node's addresses")
 	}
 }
 
