@@ -160,7 +160,8 @@ func TestMetricsUnderTheUnit(t *testing.T) {
 }
 
 // The timer writes the metrics into the folder of node_exporter, which belongs to another user, under
-// the confined unit. It is installed and not enabled, and the log has no line about its runs.
+// the confined unit. It is installed and not enabled, and the log has no line about its runs. The test
+// takes more than 5 s, since the timer waits so long.
 func TestMetricsTimer(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
