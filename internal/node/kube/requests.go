@@ -48,7 +48,7 @@ type requestCounter struct {
 // RoundTrip is http.RoundTripper.
 func (c requestCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	resource, named := resourceOf(r.URL.Path)
-	answer, err := c.next.RoundTrip(r) //nolint:bodyclose // the caller does
+	answer, err := c.next.RoundTrip(r)
 	c.count(verbOf(r, named), resource, resultOf(answer, err))
 	return answer, err
 }
