@@ -156,5 +156,33 @@ func TestMetricsUnderTheUnit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	mentions(t, string(out), "200 OK", "\nculvert_ready 1\n", `culvert_vfs{pf="enp1s0",state="free"} 7`)
+	mentions(t, string(out), "200 OK", "\nculvert_ready 1\n", `culvert_vfs{kind="",pf="enp1s0",state="free"} 7`)
+}
+
+// The timer writes the metrics into the folder of node_exporter, which belongs to another user, under
+// the confined unit. It is installed and not enabled, and the log has no line about its runs. The test
+// takes more than 5 s, since the timer waits so long.
+func TestMetricsTimer(t *testing.T) {
+	n := nodes[0]
+	leavesNothing(t, n)
+	out, err := n.Script(t.Context(), "have the timer write the metrics", `
+		folder=/var/lib/prometheus/node-exporter
+		systemctl is-enabled culvert-metrics.timer || true
+		[ ! -e "$folder" ]
+		mkdir -p "$folder"
+		chown nobody "$folder"
+		trap 'systemctl disable --now --quiet culvert-metrics.timer; rm -r /var/lib/prometheus' EXIT
+		systemctl enable --now --quiet culvert-metrics.timer
+		for i in $(seq 300); do [ -e $folder/culvert.prom ] && break; sleep 0.1; done
+		stat --format '%U %a' $folder/culvert.prom
+		ls -A $folder
+		grep culvert_vfs $folder/culvert.prom
+		journalctl --quiet --unit culvert-metrics.service`)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	mentions(t, string(out), "disabled\n", "root 644\nculvert.prom\n", `culvert_vfs{kind="",pf="enp1s0",state="free"} 7`)
+	if strings.Contains(string(out), "Started") || strings.Contains(string(out), "Finished") {
+		t.Errorf("the log has lines about each run:\n%s", out)
+	}
 }

@@ -193,6 +193,8 @@ func (w *world) listEvents() (out []string) {
 
 func TestBondFollowsTheWires(t *testing.T) {
 	w := newWorld(t, "")
+	var failovers atomic.Int32
+	w.f.FailedOver = func() { failovers.Add(1) }
 	before := w.k.String()
 	w.wantSender("all wires are in", 0)
 	if after := w.k.String(); after != before {
@@ -214,6 +216,9 @@ func TestBondFollowsTheWires(t *testing.T) {
 	w.wantSender("both are pulled", 0)
 	w.k.Cable(w.pfs[1], true)
 	w.wantSender("the second is in again", 1)
+	if got := failovers.Load(); got != 3 {
+		t.Errorf("%d fail-overs were counted, want 3", got)
+	}
 	if diff := cmp.Diff([]string{"BondFailedOver", "BondFailedOver", "BondFailedOver"}, w.listEvents()); diff != "" {
 		t.Error(diff)
 	}
@@ -437,6 +442,8 @@ func TestBondsThatWaitForOthers(t *testing.T) {
 // not while the wire flaps.
 func TestBondReturnsToItsPrimary(t *testing.T) {
 	w := newWorld(t, "enp2s0")
+	var failovers atomic.Int32
+	w.f.FailedOver = func() { failovers.Add(1) }
 	w.wantSender("all wires are in", 1)
 	w.k.Cable(w.pfs[1], false)
 	w.wantSender("the primary's wire is pulled", 0)
@@ -454,6 +461,9 @@ func TestBondReturnsToItsPrimary(t *testing.T) {
 	w.wantSender("the wire stays in", 1)
 	if diff := cmp.Diff([]string{"BondFailedOver", "BondMovedBack"}, w.listEvents()); diff != "" {
 		t.Error(diff)
+	}
+	if got := failovers.Load(); got != 1 {
+		t.Errorf("%d fail-overs were counted, want 1: the move back is none", got)
 	}
 }
 
