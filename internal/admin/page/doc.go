@@ -23,6 +23,7 @@
 //	    event: rows         []NodeRow: those that changed
 //	    event: node         api.NodeStatus of N, at first and when it changed
 //	    event: rates        []api.VFFlow of N: the traffic of each VF since the event before
+//	    event: alive        {"time": "..."}: the source was read then, also if nothing changed
 //	    event: failure      {"error": "..."}: the source cannot be read; it is tried again, and the last
 //	                        picture stays until the next overview
 //

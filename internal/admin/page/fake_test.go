@@ -208,18 +208,29 @@ func (b browser) open(t *testing.T, path string) *events {
 	return &events{t, bufio.NewReader(resp.Body), func() { _ = resp.Body.Close() }}
 }
 
-// next waits for the next event and decodes its data.
+// next waits for the next event that is not alive, and decodes its data.
 func (e *events) next(want string, into any) {
+	e.t.Helper()
+	for e.nextOf(want, into) == "alive" {
+	}
+}
+
+// nextOf waits for an event of that name, or for alive.
+func (e *events) nextOf(want string, into any) string {
 	e.t.Helper()
 	name, err := e.from.ReadString('\n')
 	data, errData := e.from.ReadString('\n')
 	empty, errEnd := e.from.ReadString('\n')
+	if err == nil && want != "alive" && name == "event: alive\n" {
+		return "alive"
+	}
 	if err := errors.Join(err, errData, errEnd); err != nil || name != "event: "+want+"\n" || empty != "\n" {
 		e.t.Fatalf("%q %.300q %q (%v), want the event %s", name, data, empty, err, want)
 	}
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), into); err != nil {
 		e.t.Fatal(err)
 	}
+	return want
 }
 
 // wait waits until ok.

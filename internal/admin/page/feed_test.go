@@ -31,6 +31,13 @@ func TestStreamSendsDifferences(t *testing.T) {
 	if e.next("overview", &o); len(o.Nodes) != 3 {
 		t.Fatal(o)
 	}
+	var since alive
+	for range 2 { // nothing changes, and the page sees that the picture is new
+		before := since
+		if e.nextOf("alive", &since); !since.Time.After(before.Time) {
+			t.Errorf("alive at %s and %s", before.Time, since.Time)
+		}
+	}
 	f.change(func() { f.nodes[1].Version = "v2" })
 	var rows []NodeRow
 	if e.next("rows", &rows); len(rows) != 1 || rows[0].Name != "node1" || rows[0].Version != "v2" {

@@ -71,7 +71,15 @@ func (v *viewer) show(p *picture) error {
 	if err := v.showOverview(before, p, recovered); err != nil {
 		return err
 	}
-	return v.showNode(before.nodes[v.node], p.nodes[v.node])
+	if err := v.showNode(before.nodes[v.node], p.nodes[v.node]); err != nil {
+		return err
+	}
+	return v.send("alive", alive{p.overview.Time})
+}
+
+// alive is the data of the event of that name.
+type alive struct {
+	Time time.Time `json:"time"`
 }
 
 // showOverview sends the whole overview, or the rows and the summary that changed.
