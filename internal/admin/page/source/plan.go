@@ -134,7 +134,9 @@ func readPresent(all []v1alpha1.NodePolicy) map[string]desired.Policy {
 // replacePolicies returns the policies that select a node, and those that would if the cluster had the
 // file's. isAffected is false if the file changes nothing of that.
 func replacePolicies(s *v1alpha1.NodeState, present map[string]desired.Policy, file []policy, node map[string]string) (now, next []desired.Policy, isAffected bool) {
-	inFile := func(name string) bool { return slices.ContainsFunc(file, func(p policy) bool { return p.Name == name }) }
+	inFile := func(name string) bool {
+		return slices.ContainsFunc(file, func(p policy) bool { return p.Name == name })
+	}
 	for _, on := range s.Status.Policies {
 		p, ok := present[on.Name]
 		if !ok {
