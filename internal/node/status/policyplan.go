@@ -99,7 +99,7 @@ func guessRecords(shown api.NodeStatus, pfs []vf.PF, is desired.Spec) (out []jou
 			case v.Phase == api.PhaseUnmanaged:
 				continue
 			case r.Phase == vf.PhaseFree:
-				r.Baseline.Name, r.Baseline.MTU = "netdevice", is.MTUOfVF(pf, seen.ID.Index, seen)
+				r.Baseline.Name, r.Baseline.MTU = "netdevice", cmp.Or(is.MTUOfVF(pf, seen.ID.Index, seen), pf.MTU)
 			}
 			out = append(out, r)
 		}
