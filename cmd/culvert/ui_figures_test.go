@@ -130,4 +130,3 @@ func readMemory(t *testing.T, cmd *exec.Cmd, line string) (mib int) {
 	}
 	return mib / 1024
 }
-

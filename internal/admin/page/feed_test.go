@@ -137,7 +137,7 @@ func TestDataFollowsTheSource(t *testing.T) {
 	if _, text := b.get(t, "/data/find?q=ns/"); strings.Count(text, `"node":`) != mostFound {
 		t.Errorf("%d found", strings.Count(text, `"node":`))
 	}
-	for path, want := range map[string]int{"/data/plans": 502, "/data/node?name=none": 404, "/data/node": 404, "/data/none": 404} {
+	for path, want := range map[string]int{"/favicon.ico": 204, "/data/plans": 502, "/data/node?name=none": 404, "/data/node": 404, "/data/none": 404} {
 		if code, text := b.get(t, path); code != want {
 			t.Errorf("%s: %d %s", path, code, text)
 		}

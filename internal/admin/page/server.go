@@ -104,6 +104,7 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc("GET /data/"+path, s.answer(read))
 	}
 	mux.HandleFunc("GET /stream", s.stream)
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers ask for it
 	return mux
 }
 
