@@ -141,7 +141,7 @@ func run(ctx context.Context, t *testing.T, socket string, args ...string) (out 
 }
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "culvert" { // TestProgram runs this binary as culvert
+	if name := filepath.Base(os.Args[0]); name == "culvert" || name == pluginName { // tests run this binary as culvert
 		main()
 		return
 	}

@@ -32,6 +32,7 @@ boots machines that have both.`,
 		Example: `  culvert status                       # this node, and its problems
   culvert status --cluster             # all of a Kubernetes cluster
   culvert vf list                      # the VFs and their owners
+  culvert ui                           # the same as a page in the browser
   culvert doctor                       # check that this host is fit for VFs
   culvert host plan ./host.yaml        # the effect of a change
   culvert lab up                       # try it without hardware
@@ -49,7 +50,10 @@ boots machines that have both.`,
 		cmd.PersistentFlags().BoolVar(&p.wanted, "cluster", false, "ask the cluster of the kubeconfig, not this node's culvertd")
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(p), newWhyCommand(p), newSupportCommand(n), newMetricsCommand(n), newNetCommand(), newMigrateCommand(), newVersionCommand(),
+	ui := newUICommand(p)
+	p.addClusterFlags(ui)
+	ui.Flags().BoolVar(&p.wanted, "cluster", false, "show the cluster of the kubeconfig, not this host")
+	root.AddCommand(ui, newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(p), newWhyCommand(p), newSupportCommand(n), newMetricsCommand(n), newNetCommand(), newMigrateCommand(), newVersionCommand(),
 		newProgramCommand(program.Lab, "Boot nodes with emulated SR-IOV NICs"), newProgramCommand(program.Bench, "Measure what Virtual Functions gain"),
 		newProgramCommand(program.ESXi, "Give VFs to the virtual machines of an ESXi host"))
 	cli.Explain(root)

@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-// page runs the commands of docs/migrate.md in a shell.
-type page struct {
+// migrationPage runs the commands of docs/migrate.md in a shell.
+type migrationPage struct {
 	*testing.T
 	s        *apiserver.Server
 	dir      string
@@ -25,13 +25,13 @@ type page struct {
 }
 
 // newPage starts an API server, with the programs that the page uses in PATH.
-func newPage(t *testing.T) *page {
+func newPage(t *testing.T) *migrationPage {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/migrate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &page{T: t, s: apiserver.New(t), dir: t.TempDir(), sections: map[string]string{}}
+	p := &migrationPage{T: t, s: apiserver.New(t), dir: t.TempDir(), sections: map[string]string{}}
 	for _, section := range strings.Split(string(text), "\n## ") {
 		title, rest, _ := strings.Cut(section, "\n")
 		p.sections[title] = rest
@@ -57,7 +57,7 @@ func newPage(t *testing.T) *page {
 	return p
 }
 
-func (p *page) file(name, text string) {
+func (p *migrationPage) file(name, text string) {
 	p.Helper()
 	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
 		p.Fatal(err)
@@ -65,7 +65,7 @@ func (p *page) file(name, text string) {
 }
 
 // sh runs a command as a reader types it.
-func (p *page) sh(command string) (string, error) {
+func (p *migrationPage) sh(command string) (string, error) {
 	cmd := exec.CommandContext(p.Context(), "sh", "-c", command)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "PATH="+p.dir+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "kubeconfig"), "KUBECACHEDIR="+p.dir)
@@ -73,7 +73,7 @@ func (p *page) sh(command string) (string, error) {
 	return string(out), err
 }
 
-func (p *page) must(command string) string {
+func (p *migrationPage) must(command string) string {
 	p.Helper()
 	out, err := p.sh(command)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *page) must(command string) string {
 }
 
 // apply makes the objects that the installation of a peer would make.
-func (p *page) apply(text string) {
+func (p *migrationPage) apply(text string) {
 	p.Helper()
 	p.file("peers.yaml", text)
 	apiserver.Eventually(p.T, "the peers' objects", func() error {
@@ -96,7 +96,7 @@ func (p *page) apply(text string) {
 
 // files writes the files that the page shows: each block of YAML has documents whose first line
 // names the file.
-func (p *page) files(section string) {
+func (p *migrationPage) files(section string) {
 	p.Helper()
 	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(p.sections[section], -1) {
 		for _, doc := range regexp.MustCompile(`(?m)^ *---\n`).Split(m[1], -1) {
@@ -114,7 +114,7 @@ var elsewhere = []string{"delete -f dist", "rollout status", "/etc/cni/net.d", "
 
 // follow runs the commands of a section, unchanged, and returns the output of each. Before the
 // check it brings the nodes to the state that culvertd would report.
-func (p *page) follow(section string) map[string]string {
+func (p *migrationPage) follow(section string) map[string]string {
 	p.Helper()
 	p.files(section)
 	out := map[string]string{}
@@ -140,7 +140,7 @@ func (p *page) follow(section string) map[string]string {
 
 // typesServed waits until the API server serves Culvert's types. A reader, who types more slowly,
 // need not wait.
-func (p *page) typesServed() {
+func (p *migrationPage) typesServed() {
 	p.Helper()
 	apiserver.Eventually(p.T, "Culvert's types", func() error {
 		if out, err := p.sh("kubectl get nodepolicies,nodestates,addresspools,network-attachment-definitions"); err != nil {
@@ -151,7 +151,7 @@ func (p *page) typesServed() {
 }
 
 // requireLeft runs culvert migrate check, which must fail with that text.
-func (p *page) requireLeft(text string) {
+func (p *migrationPage) requireLeft(text string) {
 	p.Helper()
 	if said, err := p.sh("culvert migrate check"); err == nil || !strings.Contains(said, text) {
 		p.Errorf("culvert migrate check: %v: there is no %q in:\n%s", err, text, said)
@@ -166,7 +166,7 @@ const nodeState = `{apiVersion: culvert.dev/v1alpha1, kind: NodeState, metadata:
 
 // nodesCatchUp simulates a culvertd that becomes ready, takes over the VFs and then applies the
 // policies. It runs the check at each step.
-func (p *page) nodesCatchUp() {
+func (p *migrationPage) nodesCatchUp() {
 	p.Helper()
 	p.makeReady()
 	p.requireLeft("node worker01: its culvertd has not reported its VFs yet")
@@ -181,7 +181,7 @@ func (p *page) nodesCatchUp() {
 }
 
 // makeReady makes a node with a pod of culvertd that is ready.
-func (p *page) makeReady() {
+func (p *migrationPage) makeReady() {
 	p.Helper()
 	p.apply(`{apiVersion: v1, kind: Node, metadata: {name: worker01, labels: {kubernetes.io/os: linux}}}`)
 	p.apply(`{apiVersion: v1, kind: Pod, metadata: {name: culvertd-x, namespace: culvert-system, labels: {app.kubernetes.io/name: culvertd}}, spec: {nodeName: worker01, containers: [{name: c, image: i}]}}`)
@@ -189,7 +189,7 @@ func (p *page) makeReady() {
 }
 
 // ready sets the status of a pod to ready, as a kubelet does.
-func (p *page) ready(namespace, name string) {
+func (p *migrationPage) ready(namespace, name string) {
 	p.Helper()
 	p.must(fmt.Sprintf(`kubectl -n %s patch pod %s --subresource status --type merge -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'`, namespace, name))
 }

@@ -46,7 +46,8 @@ the rest, such as the settings of a VF.`,
   culvert status --node worker01
   culvert vf list --owner default/a    # what a pod has
   culvert pool list
-  culvert why pod/db-0                 # what a pod waits for`,
+  culvert why pod/db-0                 # what a pod waits for
+  culvert ui                           # all of it as a page in the browser`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl culvert"},
 		Version:           version,
 		SilenceUsage:      true,
@@ -56,7 +57,7 @@ the rest, such as the settings of a VF.`,
 	root.CompletionOptions.DisableDefaultCmd = true // kubectl has the completion
 	p := &place{wanted: true}
 	p.addFlags(root)
-	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newWhyCommand(p), newVersionCommand())
+	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newWhyCommand(p), newUICommand(p), newVersionCommand())
 	renameHelp(root)
 	cli.Explain(root)
 	return root

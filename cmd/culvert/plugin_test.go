@@ -31,6 +31,12 @@ func apiServer(t *testing.T, pods string) (kubeconfig string) {
 		"pools": [{"name": "culvert.dev/a", "deviceType": "netdevice"}]}}`
 	mux := http.NewServeMux()
 	mux.HandleFunc("/apis/culvert.dev/v1alpha1/nodestates", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("watch") {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done() // nothing changes
+			return
+		}
 		items := one + "," + two
 		switch r.URL.Query().Get("fieldSelector") {
 		case "metadata.name=worker02":

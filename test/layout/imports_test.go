@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"test/..."},
 
 	// a person beside culvertd
-	{"internal/admin/verdict"},
+	{"internal/admin/page/source", "internal/admin/verdict"},
 	{"internal/admin/migrate"},
 	{"internal/admin/cli", "internal/admin/clusterview", "internal/admin/doctor/...", "internal/admin/guests", "internal/admin/install", "internal/admin/page", "internal/admin/support"},
 	{"internal/admin/why"},

@@ -96,6 +96,9 @@ func Contexts(file string) []string {
 	return names
 }
 
+// group is the path of Culvert's objects.
+const group = "/apis/culvert.dev/v1alpha1/"
+
 // Objects has Culvert's objects of a cluster.
 type Objects struct {
 	States   []v1alpha1.NodeState
@@ -113,7 +116,6 @@ type Objects struct {
 func (c *Cluster) Read(ctx context.Context, node string) (Objects, error) {
 	var out Objects
 	var err error
-	const group = "/apis/culvert.dev/v1alpha1/"
 	which := map[string]string{}
 	if node != "" {
 		which["fieldSelector"] = "metadata.name=" + node
@@ -124,8 +126,23 @@ func (c *Cluster) Read(ctx context.Context, node string) (Objects, error) {
 	if node != "" && len(out.States) == 0 {
 		return Objects{}, fmt.Errorf("node %s: %w: there is no NodeState of that name in cluster %s: status without --node lists the nodes", node, vf.ErrNotFound, c.Name)
 	}
-	if out.Daemons, err = c.listDaemons(ctx); err != nil || node != "" {
+	if node != "" {
+		out.Daemons, err = c.listDaemons(ctx)
 		return out, err
+	}
+	shared, err := c.ReadShared(ctx)
+	if err != nil {
+		return Objects{}, err
+	}
+	shared.States = out.States
+	return shared, nil
+}
+
+// ReadShared lists Culvert's objects that belong to no single node, and the pods of culvertd. Errors
+// are as for Read.
+func (c *Cluster) ReadShared(ctx context.Context) (out Objects, err error) {
+	if out.Daemons, err = c.listDaemons(ctx); err != nil {
+		return Objects{}, err
 	}
 	if out.Policies, err = listObjects[v1alpha1.NodePolicy](ctx, c, group+"nodepolicies", nil); err != nil {
 		return Objects{}, c.explainError("nodepolicies.culvert.dev", err)
@@ -149,6 +166,12 @@ func listObjects[T any](ctx context.Context, c *Cluster, path string, params map
 // eachObject calls visit with one object after the other, so that only a page of them is in
 // memory.
 func eachObject[T any](ctx context.Context, c *Cluster, path string, params map[string]string, visit func(T)) error {
+	_, err := eachWithVersion(ctx, c, path, params, visit)
+	return err
+}
+
+// eachWithVersion is eachObject, and returns the version of the list, from which a watch goes on.
+func eachWithVersion[T any](ctx context.Context, c *Cluster, path string, params map[string]string, visit func(T)) (version string, err error) {
 	for next := ""; ; {
 		req := c.rest.Get().AbsPath(path).Param("limit", page)
 		if next != "" {
@@ -159,26 +182,37 @@ func eachObject[T any](ctx context.Context, c *Cluster, path string, params map[
 		}
 		answer := req.Do(ctx)
 		if err := answer.Error(); err != nil { // Raw's error does not have the API server's message
-			return err
+			return "", err
 		}
 		raw, err := answer.Raw()
 		if err != nil {
-			return err
+			return "", err
 		}
 		var got struct {
 			metav1.ListMeta `json:"metadata"`
 			Items           []T `json:"items"`
 		}
 		if err := json.Unmarshal(raw, &got); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return "", fmt.Errorf("%s: %w", path, err)
 		}
 		for _, o := range got.Items {
 			visit(o)
 		}
 		if next = got.Continue; next == "" {
-			return nil
+			return got.ResourceVersion, nil
 		}
 	}
+}
+
+// grantOf returns the command that gives a user the right to list a resource in all namespaces.
+func grantOf(resource string) string {
+	switch resource {
+	case "nodes": // view has no objects of the cluster itself
+		return "kubectl create clusterrole list-nodes --verb=get,list,watch --resource=nodes && kubectl create clusterrolebinding NAME --clusterrole=list-nodes --user=USER"
+	case "events", "pods":
+		return "kubectl create clusterrolebinding NAME --clusterrole=view --user=USER"
+	}
+	return "kubectl create clusterrolebinding NAME --clusterrole=culvert-view --user=USER"
 }
 
 // explainError says what to do about an error of the API server.
@@ -187,8 +221,7 @@ func (c *Cluster) explainError(resource string, err error) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("list %s in cluster %s: %w: Culvert is not installed there: kubectl apply --server-side -f culvert.yaml (docs/kubernetes.md)", resource, c.Name, vf.ErrNotFound)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("list %s in cluster %s: %w: an administrator gives the right: "+
-			"kubectl create clusterrolebinding NAME --clusterrole=culvert-view --user=USER", resource, c.Name, err)
+		return fmt.Errorf("list %s in cluster %s: %w: an administrator gives the right: %s", resource, c.Name, err, grantOf(resource))
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("cluster %s does not accept the credentials of the kubeconfig: %w: log in again or renew them, until kubectl get nodes works", c.Name, err)
 	}

@@ -137,3 +137,18 @@ func TestDaemons(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// The next step for a right that is missing is a role that has it.
+func TestGrants(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"MESSAGE","reason":"Forbidden","code":403}`)
+	})
+	if _, err := c.ListEvents(t.Context(), "", 1); err == nil || !strings.Contains(err.Error(), "MESSAGE") || !strings.Contains(err.Error(), "--clusterrole=view ") {
+		t.Errorf("events: %v", err)
+	}
+	if _, err := c.NodeLabels(t.Context()); err == nil || !strings.Contains(err.Error(), "--resource=nodes") {
+		t.Errorf("nodes: %v", err)
+	}
+}

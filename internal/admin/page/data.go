@@ -8,12 +8,17 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Source is the host or the cluster that the page shows. Its methods read, and change nothing.
+// Source is the host or the cluster that the page shows. Its methods read, and change nothing. The server
+// calls them while Follow runs, some of them at once.
 type Source interface {
+	// Follow keeps the source up to date until ctx ends, while a page is open. It calls changed whenever
+	// the overview or a node may have changed.
+	Follow(ctx context.Context, changed func()) error
 	// ReadOverview returns all nodes in short.
 	ReadOverview(ctx context.Context) (Overview, error)
-	// ReadNode returns one node whole; vf.ErrNotFound if there is none of that name.
-	ReadNode(ctx context.Context, name string) (api.NodeStatus, error)
+	// ReadNodes calls visit with each node, or with the one of that name, until visit returns false. The
+	// error is vf.ErrNotFound if there is none of that name.
+	ReadNodes(ctx context.Context, name string, visit func(api.NodeStatus) bool) error
 	// ReadHistory returns the owners that a VF of a node had, and its events, oldest first.
 	ReadHistory(ctx context.Context, node, vf string) (History, error)
 	// ReadEvents returns at most limit events of a node, or of all nodes if node is empty, newest first.
@@ -30,10 +35,10 @@ type Overview struct {
 	// Cluster is false for a host.
 	Cluster  bool                `json:"cluster"`
 	Time     time.Time           `json:"time"`
-	Nodes    []NodeRow           `json:"nodes"`
+	Nodes    []NodeRow           `json:"nodes"` // nil in an event summary
 	Pools    []PoolRow           `json:"pools"`
 	Segments []SegmentRow        `json:"segments"`
-	Networks []api.Network       `json:"networks"`
+	Networks []NetworkRow        `json:"networks"`
 	Policies []api.ClusterPolicy `json:"policies"`
 	// Problems are those that concern no single node, and the first of each node: at most 200.
 	Problems []NodeProblem `json:"problems"`
@@ -77,6 +82,13 @@ type NodePF struct {
 	Node    string `json:"node"`
 	PF      string `json:"pf"`
 	Carrier bool   `json:"carrier"`
+}
+
+// NetworkRow is a network with the first of its nodes and owners: at most 20 of each.
+type NetworkRow struct {
+	api.Network
+	MoreNodes  int `json:"moreNodes,omitempty"`
+	MoreOwners int `json:"moreOwners,omitempty"`
 }
 
 // NodeProblem is a problem of a node, or of none.

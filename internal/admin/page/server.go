@@ -7,109 +7,142 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
 //go:embed web
 var web embed.FS
 
-// interval is the time between two looks at the source while a page is open.
-const interval = 2 * time.Second
-
-// Server serves the page of one source.
-type Server struct {
-	source Source
+// limits bound the times of a connection.
+type limits struct {
+	header, request, answer, idle time.Duration
 }
 
-// NewServer returns a server of source's page.
-func NewServer(source Source) *Server { return &Server{source} }
+// Server serves the page of one source to the user who has the URL.
+type Server struct {
+	source   Source
+	listener net.Listener
+	gate     *gate
+	feed     *feed
+	streams  chan struct{} // one for each open page
+	limits   limits
+}
 
-// Handler answers the requests of the package's documentation.
-func (s *Server) Handler() http.Handler {
+// NewServer returns a server of source's page on a listener of Listen.
+func NewServer(source Source, listener net.Listener) *Server {
+	return &Server{
+		source: source, listener: listener, gate: newGate(listener.Addr().String()), feed: newFeed(source), streams: make(chan struct{}, mostStreams),
+		limits: limits{header: 5 * time.Second, request: 10 * time.Second, answer: time.Minute, idle: 2 * time.Minute},
+	}
+}
+
+// Listen listens on loopback only, on a free port if port is 0: on 127.0.0.1, or on ::1 on a host without
+// IPv4.
+func Listen(port int) (net.Listener, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // it does not wait
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
+		listener, err = net.Listen("tcp", net.JoinHostPort("::1", strconv.Itoa(port))) //nolint:noctx // it does not wait
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("port %d: %w: name another one with --port, or none for a free one", port, err)
+	}
+	return listener, err
+}
+
+// NewURL returns a URL that opens the page once. The URL before it no longer does.
+func (s *Server) NewURL() string {
+	return "http://" + s.gate.host + "/?token=" + s.gate.newToken()
+}
+
+// Serve serves the page until ctx ends. It refuses a listener that others than this host can reach.
+func (s *Server) Serve(ctx context.Context) error {
+	if a, ok := s.listener.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		return fmt.Errorf("listen on %s: %w: the page is for this host alone", s.listener.Addr(), vf.ErrInvalid)
+	}
+	defer s.feed.close()
+	srv := &http.Server{
+		Handler:           s.gate.protect(s.routes()),
+		ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.request, WriteTimeout: s.limits.answer, IdleTimeout: s.limits.idle,
+		MaxHeaderBytes: 16 << 10,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // requests that break off
+	}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // streams have no end of their own
+	defer stop()
+	if err := srv.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the page: %w", err)
+	}
+	return nil
+}
+
+// routes answers the requests of the package's documentation, without any protection.
+func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	files, err := fs.Sub(web, "web")
 	if err != nil {
 		panic(err) // the folder is part of the program
 	}
 	mux.Handle("GET /", http.FileServerFS(files))
-	mux.HandleFunc("GET /data/overview", answer(func(r *http.Request) (any, error) { return s.source.ReadOverview(r.Context()) }))
-	mux.HandleFunc("GET /data/node", answer(func(r *http.Request) (any, error) {
-		return s.source.ReadNode(r.Context(), r.FormValue("name"))
-	}))
-	mux.HandleFunc("GET /data/history", answer(func(r *http.Request) (any, error) {
-		return s.source.ReadHistory(r.Context(), r.FormValue("node"), r.FormValue("vf"))
-	}))
-	mux.HandleFunc("GET /data/events", answer(func(r *http.Request) (any, error) {
-		limit, err := strconv.Atoi(r.FormValue("limit"))
-		if err != nil || limit < 1 || limit > 1000 {
-			limit = 100
-		}
-		return s.source.ReadEvents(r.Context(), r.FormValue("node"), limit)
-	}))
-	mux.HandleFunc("GET /data/plans", answer(func(r *http.Request) (any, error) { return s.source.ReadPlans(r.Context()) }))
+	for path, read := range map[string]func(*http.Request) (any, error){
+		"overview": func(r *http.Request) (any, error) { return s.source.ReadOverview(r.Context()) },
+		"node":     func(r *http.Request) (any, error) { return readNode(r.Context(), s.source, r.FormValue("name")) },
+		"find":     func(r *http.Request) (any, error) { return findVFs(r.Context(), s.source, r.FormValue("q")) },
+		"events":   s.readEvents,
+		"history": func(r *http.Request) (any, error) {
+			return s.source.ReadHistory(r.Context(), r.FormValue("node"), r.FormValue("vf"))
+		},
+		"plans": func(r *http.Request) (any, error) { return s.source.ReadPlans(r.Context()) },
+	} {
+		mux.HandleFunc("GET /data/"+path, s.answer(read))
+	}
 	mux.HandleFunc("GET /stream", s.stream)
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers ask for it
 	return mux
 }
 
-// answer serves the value of read as JSON.
-func answer(read func(*http.Request) (any, error)) http.HandlerFunc {
+// answer serves the value of read as JSON. The source is followed for a while, since more requests come.
+func (s *Server) answer(read func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := read(r)
-		w.Header().Set("Content-Type", "application/json")
+		s.feed.follow()
+		defer s.feed.leave()
+		value, err := read(r)
 		if err != nil {
 			code := http.StatusBadGateway
 			if errors.Is(err, vf.ErrNotFound) {
 				code = http.StatusNotFound
 			}
-			w.WriteHeader(code)
-			v = map[string]string{"error": err.Error()}
-		}
-		_ = json.NewEncoder(w).Encode(v) // the page may have gone
-	}
-}
-
-// stream sends what the page shows, again and again.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	for tick := time.NewTicker(interval); ; {
-		if err := s.send(r.Context(), w, r.FormValue("node")); err != nil {
+			refuse(w, r, code, err.Error())
 			return
 		}
-		select {
-		case <-tick.C:
-		case <-r.Context().Done():
-			tick.Stop()
-			return
-		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(value) // the page may have gone
 	}
 }
 
-func (s *Server) send(ctx context.Context, w http.ResponseWriter, node string) error {
-	o, err := s.source.ReadOverview(ctx)
-	if err != nil {
-		return sendEvent(w, "failure", map[string]string{"error": err.Error()})
+func (s *Server) readEvents(r *http.Request) (any, error) {
+	limit, err := strconv.Atoi(r.FormValue("limit"))
+	if err != nil || limit < 1 || limit > 1000 {
+		limit = 100
 	}
-	if err := sendEvent(w, "overview", o); err != nil || node == "" {
-		return err
-	}
-	n, err := s.source.ReadNode(ctx, node)
-	if err != nil {
-		return sendEvent(w, "failure", map[string]string{"error": err.Error()})
-	}
-	return sendEvent(w, "node", n)
+	return s.source.ReadEvents(r.Context(), r.FormValue("node"), limit)
 }
 
-func sendEvent(w http.ResponseWriter, name string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
+// readNode returns one node whole.
+func readNode(ctx context.Context, source Source, name string) (node api.NodeStatus, err error) {
+	if name == "" {
+		return node, fmt.Errorf("the request names no node: %w", vf.ErrNotFound)
 	}
-	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text); err != nil {
-		return err
-	}
-	return http.NewResponseController(w).Flush()
+	err = source.ReadNodes(ctx, name, func(n api.NodeStatus) bool {
+		node = n
+		return false
+	})
+	return node, err
 }

@@ -51,7 +51,11 @@ func AssembleCluster(in Cluster) api.ClusterStatus {
 	slices.SortFunc(out.Policies, func(a, b api.ClusterPolicy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 	})
-	out.Networks = listNetworks(out.Nodes, in.Pools)
+	networks := networksOfPools(in.Pools)
+	for _, n := range out.Nodes {
+		networks = append(networks, NetworksOf(n)...)
+	}
+	out.Networks = MergeNetworks(networks)
 	for _, p := range in.Pools {
 		out.Problems = append(out.Problems, poolProblems(&p)...)
 	}
@@ -172,40 +176,50 @@ func poolProblems(p *v1alpha1.AddressPool) (out []api.Problem) {
 	return out
 }
 
-// listNetworks returns the networks that have a VF with an owner, and those with addresses.
-func listNetworks(nodes []api.NodeStatus, pools []v1alpha1.AddressPool) []api.Network {
-	all := map[string]*api.Network{}
-	get := func(name string) *api.Network {
-		if all[name] == nil {
-			all[name] = &api.Network{Name: name, Nodes: []string{}, Owners: []string{}}
-		}
-		return all[name]
-	}
-	for _, n := range nodes {
-		for _, v := range n.VFs {
-			if v.Network == "" || v.Owner == nil {
-				continue
-			}
-			net := get(v.Network)
-			net.VFs++
-			net.Nodes = append(net.Nodes, n.Node)
-			net.Owners = append(net.Owners, v.Owner.String())
+// NetworksOf returns the networks of a node's VFs that have an owner.
+func NetworksOf(n api.NodeStatus) []api.Network {
+	var out []api.Network
+	for _, v := range n.VFs {
+		if v.Network != "" && v.Owner != nil {
+			out = append(out, api.Network{Name: v.Network, VFs: 1, Nodes: []string{n.Node}, Owners: []string{v.Owner.String()}})
 		}
 	}
+	return MergeNetworks(out)
+}
+
+// networksOfPools returns the networks of pools of addresses.
+func networksOfPools(pools []v1alpha1.AddressPool) (out []api.Network) {
 	for _, p := range pools {
-		net := get(p.PoolID())
-		net.Addresses, net.Granted = p.Status.Addresses, p.Status.Granted
+		n := api.Network{Name: p.PoolID(), Addresses: p.Status.Addresses, Granted: p.Status.Granted}
 		for _, b := range p.Spec.Blocks {
-			net.Nodes = append(net.Nodes, b.Node)
+			n.Nodes = append(n.Nodes, b.Node)
 		}
+		out = append(out, n)
 	}
+	return out
+}
+
+// MergeNetworks adds up the parts of networks that have one name.
+func MergeNetworks(parts []api.Network) []api.Network {
+	at := map[string]int{}
 	out := []api.Network{}
-	for _, n := range all {
-		for _, l := range []*[]string{&n.Nodes, &n.Owners} {
+	for _, p := range parts {
+		i, known := at[p.Name]
+		if !known {
+			i = len(out)
+			at[p.Name] = i
+			out = append(out, api.Network{Name: p.Name, Nodes: []string{}, Owners: []string{}})
+		}
+		n := &out[i]
+		n.VFs += p.VFs
+		n.Nodes, n.Owners = append(n.Nodes, p.Nodes...), append(n.Owners, p.Owners...)
+		n.Addresses, n.Granted = max(n.Addresses, p.Addresses), max(n.Granted, p.Granted)
+	}
+	for i := range out {
+		for _, l := range []*[]string{&out[i].Nodes, &out[i].Owners} {
 			slices.Sort(*l)
 			*l = slices.Compact(*l)
 		}
-		out = append(out, *n)
 	}
 	slices.SortFunc(out, func(a, b api.Network) int { return strings.Compare(a.Name, b.Name) })
 	return out
