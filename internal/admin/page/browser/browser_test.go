@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -172,6 +173,13 @@ func (b *tab) press(keys string) {
 	b.run(chromedp.KeyEvent(keys))
 }
 
+// pressSlash presses the key / as a keyboard does: the page can keep the letter out of a text.
+func (b *tab) pressSlash() {
+	b.t.Helper()
+	b.actions++
+	b.run(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithCode("Slash").WithText("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/").WithCode("Slash"))
+}
+
 func (b *tab) write(text string) {
 	b.t.Helper()
 	b.actions++
@@ -190,7 +198,7 @@ func (b *tab) waitFor(expression string) {
 // ask returns the value of an expression of the page.
 func ask[T any](b *tab, expression string) (value T) {
 	b.t.Helper()
-	b.run(chromedp.Evaluate(expression, &value, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	b.run(chromedp.Evaluate(expression, &value, awaitPromise))
 	return value
 }
 
@@ -206,3 +214,5 @@ func quote(text string) string {
 func prefer(scheme string) chromedp.Action {
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}})
 }
+
+func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }

@@ -18,7 +18,7 @@ import (
 // largestPicture is the most bytes of a picture in the documents.
 const largestPicture = 150_000
 
-// TestPictures draws the pictures of docs/ui.md. With -update it writes them.
+// TestPictures checks the pictures of docs/ui.md. With -update it draws them first.
 func TestPictures(t *testing.T) {
 	for _, p := range []struct {
 		name          string
@@ -31,30 +31,31 @@ func TestPictures(t *testing.T) {
 		{"page-phone.png", makeHost(), "light", "#", 390, 844},
 		{"page-cluster.png", makeCluster(1000), "light", "#", 1440, 960},
 	} {
-		b := openTab(t, p.source, p.width, p.height, prefer(p.scheme))
-		b.run(chromedp.Evaluate("location.hash = "+quote(p.place), nil))
-		b.waitFor(`document.querySelector(".events") !== null`)
-		if p.source.overview.HasRates {
-			b.waitFor(`document.querySelector(".rate") !== null`)
-			if *update {
-				b.run(chromedp.Sleep(12 * time.Second)) // the line of the last rates has points then
-			}
-		}
-		if *update && p.name == "page-phone.png" {
-			b.run(chromedp.Evaluate(`document.querySelector(".nic").scrollIntoView(); scrollBy(0, -100)`, nil), chromedp.Sleep(200*time.Millisecond))
-		}
-		var picture []byte
-		b.run(chromedp.CaptureScreenshot(&picture))
-		picture = shrink(t, picture)
-		if len(picture) > largestPicture {
-			t.Errorf("%s has %d bytes: at most %d", p.name, len(picture), largestPicture)
-		}
+		file := filepath.Join("../../../../docs/images", p.name)
 		if *update {
-			if err := os.WriteFile(filepath.Join("../../../../docs/images", p.name), picture, 0o644); err != nil {
+			b := openTab(t, p.source, p.width, p.height, prefer(p.scheme))
+			if err := os.WriteFile(file, shrink(t, b.photograph(p.place, p.width < 500)), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
+		if info, err := os.Stat(file); err != nil || info.Size() > largestPicture {
+			t.Errorf("%s: want at most %d bytes: %v, %v", p.name, largestPicture, info, err)
+		}
 	}
+}
+
+// photograph takes a picture of a place after some seconds, when the line of the last rates has points. On
+// a phone it shows the first NIC.
+func (b *tab) photograph(place string, isPhone bool) (picture []byte) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate("location.hash = "+quote(place), nil))
+	b.waitFor(`document.querySelector(".events") !== null`)
+	b.run(chromedp.Sleep(12 * time.Second))
+	if isPhone {
+		b.run(chromedp.Evaluate(`document.querySelector(".nic").scrollIntoView(); scrollBy(0, -100)`, nil), chromedp.Sleep(time.Second))
+	}
+	b.run(chromedp.CaptureScreenshot(&picture))
+	return picture
 }
 
 // shrink writes a picture with its 256 most frequent colours.

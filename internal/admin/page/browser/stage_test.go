@@ -82,6 +82,7 @@ func (s *stage) stream(w http.ResponseWriter, r *http.Request) {
 			send("failure", map[string]string{"error": err.Error()})
 			delete(sent, "overview")
 		} else {
+			send("alive", map[string]time.Time{"time": time.Now()})
 			s.sendOverview(send, overview, rows, sent["overview"] == nil)
 			_ = s.source.ReadNodes(r.Context(), r.FormValue("node"), func(n api.NodeStatus) bool {
 				if r.FormValue("node") == "" {

@@ -81,6 +81,12 @@ export function morph(old, fresh) {
   }
 }
 
+// setText makes text the content of the element with an ID.
+export function setText(id, text) {
+  const e = document.getElementById(id);
+  if (e.textContent !== clean(text)) e.textContent = clean(text);
+}
+
 // show makes content the only children of a place in the page, and keeps the focus.
 export function show(place, ...content) {
   const focused = document.activeElement;

@@ -16,7 +16,7 @@ export function drawFound(words, found, isCluster) {
     make("h1", null, `Search for ${words}`),
     make("p", { class: found?.error ? "bad" : "soft", role: "status" }, count),
     found?.length > 0 && make("section", { class: "card" }, drawTable("VFs that match", [
-      ["VF", ({ node, vf }) => make("a", { href: linkTo({ node: isCluster && node, vf: vf.name }), "aria-label": describeVF(vf), class: "found" }, drawShape(lookOf(vf)), ` ${vf.name}`)],
+      ["VF", ({ node, vf }) => [drawShape(lookOf(vf)), make("a", { href: linkTo({ node: isCluster && node, vf: vf.name }), "aria-label": describeVF(vf), class: "found" }, vf.name)], "whole"],
       ["Owner", ({ vf }) => make("span", { class: "long" }, holderOf(vf) || phaseOf(vf))],
       ...(isCluster ? [["Node", ({ node }) => node]] : []),
       ["Network", ({ vf }) => vf.network], ["Addresses", ({ vf }) => vf.addresses?.join(" ")], ["MAC", ({ vf }) => vf.mac], ["PCI", ({ vf }) => vf.pci],

@@ -11,15 +11,17 @@ const width = 400;
 export function drawSpans(spans) {
   const newest = [...spans].reverse();
   return [drawLine(spans), drawTable("Owners of the VF, newest first", [
-    ["From", (s) => describeTime(s.from) || "before"],
-    ["Until", (s) => describeTime(s.to) || "now"],
-    ["Owner", (s) => make("span", { class: "long" }, describeOwner(s.owner) || "none")],
-    ["Network", (s) => s.network],
-    ["Changes", (s) => s.changes?.map((c) => c.reason).join(", ")],
-    ["Addresses", (s) => [...(s.addresses ?? []), s.mac].filter(Boolean).join(" ")],
-    ["Settings", (s) => s.settings],
-    ["Pod UID", (s) => s.podUID],
+    ["Time", (s) => make("span", { class: "times" }, describeTime(s.from) || "before", " –", make("br"), describeTime(s.to) || "now")],
+    ["Owner", (s) => [make("b", null, describeOwner(s.owner) || "none"), describeSpan(s).map((line) => make("div", { class: "soft" }, line))]],
   ], newest)];
+}
+
+// describeSpan describes what belongs to an owner, and what was changed in that time.
+function describeSpan(span) {
+  return [
+    span.network && `network ${span.network}`, [...(span.addresses ?? []), span.mac].filter(Boolean).join(", "), span.settings, span.podUID && `pod UID ${span.podUID}`,
+    ...(span.changes ?? []).map((c) => `${c.type === "Warning" ? "▲ " : ""}${describeTime(c.time)} ${c.reason}: ${c.text}`),
+  ].filter(Boolean);
 }
 
 // drawLine draws the spans on a line from the first moment that is known until now.

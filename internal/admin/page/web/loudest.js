@@ -15,7 +15,7 @@ export function drawLoudest(node, flows, place) {
   const bits = (way) => ({ flow }) => (flow?.[way] ? describeBits(flow[way].bits) : "–");
   return make("section", { class: "card", "data-key": "loudest" }, make("h2", null, "Loudest VFs"),
     drawTable("VFs, those with the most traffic first", [
-      ["VF", ({ vf }) => make("a", { href: linkTo({ ...place, vf: vf.name }), "data-vf": vf.name }, drawShape(lookOf(vf)), ` ${vf.name}`)],
+      ["VF", ({ vf }) => [drawShape(lookOf(vf)), make("a", { href: linkTo({ ...place, vf: vf.name }), "data-vf": vf.name }, vf.name)], "whole"],
       ["Owner", ({ vf }) => make("span", { class: "long" }, holderOf(vf) || phaseOf(vf))],
       ["Traffic", ({ flow }) => drawMeter(sumBits(flow), most), "meters"],
       ["Receives", bits("rx"), "number"], ["Sends", bits("tx"), "number"],

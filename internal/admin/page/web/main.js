@@ -1,7 +1,7 @@
 // The page: what it shows follows from the place (the URL's hash) and from the server's events.
 
 import { copyCommand } from "./command.js";
-import { make, show } from "./dom.js";
+import { clean, make, setText, show } from "./dom.js";
 import { drawFound, drawPlans } from "./find.js";
 import { sumBits } from "./nic.js";
 import { drawNode } from "./node.js";
@@ -17,7 +17,7 @@ import { describeSeconds } from "./words.js";
 const find = (id) => document.getElementById(id);
 const kept = 60; // samples of each VF's rate
 
-const picture = { overview: null, node: null, flows: new Map(), samples: new Map(), failure: "" };
+const picture = { overview: null, node: null, flows: new Map(), samples: new Map(), failure: "", seen: 0 };
 const asked = { key: {}, events: null, past: null, found: null, plans: null }; // answers to requests
 let place = readPlace();
 const stream = new Stream(receive, drawSoon);
@@ -39,6 +39,7 @@ const mergers = {
 
 function receive(name, data) {
   if (name === "failure") picture.failure = data.error;
+  else picture.seen = Date.now();
   if (mergers[name]) {
     const before = countProblems();
     picture.overview = mergers[name](data);
@@ -57,7 +58,7 @@ const countProblems = () => picture.overview && picture.overview.problems.length
 // announce has a screen reader say that the number of problems changed.
 function announce(before) {
   const now = countProblems();
-  if (before !== null && before !== now) find("news").textContent = `${now} problems, ${before} before`;
+  if (before !== null && before !== now) setText("news", `${now} problems, ${before} before`);
 }
 
 function takeRates(flows) {
@@ -142,15 +143,15 @@ function drawMain() {
 function drawHeader() {
   const { overview, failure } = picture;
   const isOld = stream.state === "lost" || failure !== "";
-  find("name").textContent = overview?.name ?? "";
+  setText("name", overview?.name ?? "");
   const words = { connecting: "Connecting …", live: "● Live", lost: "▲ Connection lost", asleep: "Paused" };
   const state = failure && stream.state === "live" ? "▲ Old picture" : words[stream.state];
-  if (find("state").textContent !== state) find("state").textContent = state;
+  setText("state", state);
   find("connection").className = isOld ? "bad" : "";
-  find("age").textContent = isOld && stream.seen ? `picture is ${describeSeconds((Date.now() - stream.seen) / 1000)} old` : "";
+  setText("age", isOld && picture.seen ? `picture is ${describeSeconds((Date.now() - picture.seen) / 1000)} old` : "");
   find("failure").hidden = !failure;
-  if (find("failure").textContent !== failure) find("failure").textContent = failure;
-  document.title = `${place.vf || nodeOf() || "Overview"} · ${overview?.name ?? "Culvert"}`;
+  setText("failure", failure);
+  document.title = clean(`${place.vf || nodeOf() || "Overview"} · ${overview?.name ?? "Culvert"}`);
   if (overview?.plans && !find("plans")) find("name").after(make("a", { id: "plans", class: "button", href: linkTo({ view: "plan" }) }, "Plan"));
 }
 
@@ -175,7 +176,10 @@ function drawAside() {
 // moveFocusForPanel puts the focus into a panel that opened, and back to its slot when it closes.
 function moveFocusForPanel(wanted) {
   if (wanted === shownVF) return;
-  if (wanted) find("panel").scrollTop = 0;
+  if (wanted) {
+    find("panel").scrollTop = 0;
+    document.querySelector(`#main [data-vf="${CSS.escape(wanted)}"]`)?.scrollIntoView({ block: "nearest" });
+  }
   const target = wanted ? find("panel-title") : document.querySelector(`#main [data-vf="${CSS.escape(shownVF)}"]`);
   shownVF = wanted;
   target?.focus({ preventScroll: wanted !== "" });
@@ -254,6 +258,7 @@ document.addEventListener("scroll", (event) => {
   drawSoon();
 }, true);
 addEventListener("resize", drawSoon);
+setInterval(drawHeader, 1000); // the age of an old picture
 find("find").addEventListener("submit", (event) => {
   event.preventDefault();
   search(true);

@@ -7,7 +7,7 @@ import { linkTo } from "./place.js";
 import { describeAge, describeNumber } from "./words.js";
 
 const spare = 6; // rows above and below those in sight
-const narrow = matchMedia("(max-width: 700px)");
+const narrow = matchMedia("(max-width: 980px)");
 const collator = new Intl.Collator("en", { numeric: true });
 
 const columns = [
@@ -98,7 +98,7 @@ function drawRow(node, index, height) {
     cell("vfs", drawCounts(vfs), make("span", { class: "count" }, `${vfs.used} / ${vfs.total}`)),
     cell(vfs.quarantined ? "number bad" : "number zero", vfs.quarantined, make("span", { class: "unit" }, " quarantined")),
     cell("number pfs", node.pfs, node.linkDown > 0 && make("span", { class: "bad" }, ` (${node.linkDown} down)`), make("span", { class: "unit" }, " PFs")),
-    cell(node.problems ? "number warn" : "number zero", node.problems, make("span", { class: "unit" }, " problems")),
+    cell(node.problems ? "number warn" : "number zero", node.problems, make("span", { class: "unit" }, node.problems === 1 ? " problem" : " problems")),
     cell("number age", describeAge(node.time), make("span", { class: "unit" }, " old")));
 }
 

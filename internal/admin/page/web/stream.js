@@ -13,7 +13,7 @@ export class Stream {
   #retry = 0;
 
   state = "connecting"; // or live, lost, asleep
-  seen = 0; // when the last event came
+  #seen = 0; // when the last event came
 
   constructor(receive, changed) {
     this.#receive = receive;
@@ -42,7 +42,7 @@ export class Stream {
   }
 
   #take(name, event) {
-    this.seen = Date.now();
+    this.#seen = Date.now();
     if (name === "alive") this.#isRegular = true;
     this.#setState("live");
     this.#receive(name, JSON.parse(event.data));
@@ -57,11 +57,10 @@ export class Stream {
   }
 
   #check() {
-    if (this.state === "live" && this.#isRegular && Date.now() - this.seen > silence) {
+    if (this.state === "live" && this.#isRegular && Date.now() - this.#seen > silence) {
       this.#setState("lost");
       this.#open();
     }
-    if (this.state === "lost") this.#changed();
   }
 
   #sleep() {
