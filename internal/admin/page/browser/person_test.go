@@ -185,6 +185,21 @@ func TestShowsWhatAPersonNeeds(t *testing.T) {
 	}
 }
 
+// TestShowsTheRestOnDemand opens the list of further problems and a segment. The page draws them then.
+func TestShowsTheRestOnDemand(t *testing.T) {
+	source := makeCluster(300)
+	b := openTab(t, source, 1280, 900)
+	if n := ask[int](b, `document.querySelectorAll(".problems li").length`); n != 3 {
+		t.Errorf("%d problems at first: want 3", n)
+	}
+	b.click(`[id="more-problems"] summary`)
+	b.waitFor(fmt.Sprintf(`document.querySelectorAll(".problems li").length === %d`, len(source.overview.Problems)))
+	b.click(`[id="segment storage"] summary`)
+	b.waitFor(`document.querySelector(".members")?.textContent.includes("node-0013 enp59s0f1 ▲ no link")`)
+	source.change(func() { source.overview.Segments[0].PFs[1].Carrier = true })
+	b.waitFor(`document.querySelector(".members")?.textContent.endsWith("node-0013 enp59s0f1")`)
+}
+
 // TestShowsNoRatesOfACluster looks at a node of a cluster, whose objects have no counters.
 func TestShowsNoRatesOfACluster(t *testing.T) {
 	source := makeCluster(20)

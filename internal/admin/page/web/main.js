@@ -221,7 +221,7 @@ function press(event) {
   }
   if (key === "Escape" && target.id === "words") target.blur();
   else if (key === "Escape" && place.vf) goTo({ ...place, vf: "" });
-  const isMoved = target.dataset.index ? moveRow(target, key, picture.overview.nodes, place, draw) : target.dataset.group && moveFocus(target, key);
+  const isMoved = target.dataset.index ? moveRow(target, key, picture.overview.nodes, place) : target.dataset.group && moveFocus(target, key);
   if (isMoved) event.preventDefault();
 }
 
@@ -253,10 +253,9 @@ document.addEventListener("keydown", press);
 document.addEventListener("input", type);
 document.addEventListener("focusin", (event) => setStop(event.target));
 document.addEventListener("scroll", (event) => {
-  if (event.target.id !== "rows") return;
-  noteScroll(event.target);
-  drawSoon();
+  if (event.target.id === "rows") noteScroll(event.target, picture.overview.nodes, place);
 }, true);
+document.addEventListener("toggle", drawSoon, true);
 addEventListener("resize", drawSoon);
 setInterval(drawHeader, 1000); // the age of an old picture
 find("find").addEventListener("submit", (event) => {

@@ -1,7 +1,7 @@
 // The list of a cluster's nodes. Only the rows in sight are in the document, so that a thousand nodes
 // cost as much as thirty.
 
-import { make } from "./dom.js";
+import { make, morph } from "./dom.js";
 import { drawCounts } from "./phase.js";
 import { linkTo } from "./place.js";
 import { describeAge, describeNumber } from "./words.js";
@@ -102,24 +102,32 @@ function drawRow(node, index, height) {
     cell("number age", describeAge(node.time), make("span", { class: "unit" }, " old")));
 }
 
-// noteScroll takes the list's scroll position; the page then draws the rows in sight.
-export function noteScroll(element) {
-  scrollTop = element.scrollTop;
+let isDue = false;
+
+// noteScroll takes the list's scroll position, and draws the rows in sight before the next frame.
+export function noteScroll(rows, nodes, place) {
+  scrollTop = rows.scrollTop;
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    morph(rows, drawRows(selectNodes(nodes, place)));
+  });
 }
 
 // moveRow moves the focus to another row as a key asks, and returns whether it did.
-export function moveRow(link, key, nodes, place, draw) {
+export function moveRow(link, key, nodes, place) {
   const page = Math.max(1, Math.floor(document.getElementById("rows").clientHeight / heightOf()) - 1);
   const step = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity }[key];
   if (!step) return false;
-  const count = selectNodes(nodes, place).length;
-  focused = Math.min(count - 1, Math.max(0, Number(link.dataset.index) + step));
+  const chosen = selectNodes(nodes, place);
+  focused = Math.min(chosen.length - 1, Math.max(0, Number(link.dataset.index) + step));
   const rows = document.getElementById("rows");
   const top = focused * heightOf();
   if (top < rows.scrollTop) rows.scrollTop = top;
   if (top + heightOf() > rows.scrollTop + rows.clientHeight) rows.scrollTop = top + heightOf() - rows.clientHeight;
   scrollTop = rows.scrollTop;
-  draw();
+  morph(rows, drawRows(chosen));
   document.querySelector(`#rows [data-index="${focused}"]`)?.focus({ preventScroll: true });
   return true;
 }

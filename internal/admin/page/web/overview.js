@@ -5,7 +5,7 @@ import { drawEvents, drawProblem } from "./history.js";
 import { drawNodes } from "./nodes.js";
 import { describeCounts, drawCounts } from "./phase.js";
 import { linkTo } from "./place.js";
-import { drawFacts, drawSection, drawTable } from "./table.js";
+import { drawFacts, drawMore, drawSection, drawTable } from "./table.js";
 import { describeCount, describeNumber } from "./words.js";
 
 // drawOverview draws a cluster.
@@ -56,8 +56,8 @@ export function drawProblems(problems, more = 0, linkOf = (p) => p.node && linkT
   const rest = problems.slice(shownProblems);
   const list = (some) => make("ul", { class: "problems" }, some.map((p) => drawProblem(p, linkOf(p))));
   return drawSection("Problems", list(problems.slice(0, shownProblems)),
-    rest.length > 0 && make("details", null, make("summary", null, `${describeNumber(rest.length + more)} more`), list(rest),
-      more > 0 && make("p", { class: "soft" }, `${describeNumber(more)} are not listed here; each node has its own list.`)));
+    rest.length > 0 && drawMore("more-problems", `${describeNumber(rest.length + more)} more`, () => [list(rest),
+      more > 0 && make("p", { class: "soft" }, `${describeNumber(more)} are not listed here; each node has its own list.`)]));
 }
 
 // vfOf returns the VF that a problem is about; "" if it is about none.
@@ -87,11 +87,11 @@ function drawNetworks(networks) {
 
 function drawSegments(segments, isCluster) {
   if (!segments?.length) return null;
-  return drawSection("Segments", segments.map((s) => make("details", { class: "segment", "data-key": s.name },
-    make("summary", null, make("b", null, s.name), make("span", { class: "soft" }, ` ${describeCount(s.pfs.length + (s.more ?? 0), "PF")}`),
-      s.pfs.some((p) => !p.carrier) && make("span", { class: "warn" }, ` ▲ ${s.pfs.filter((p) => !p.carrier).length} without a link`)),
-    make("ul", { class: "members" }, s.pfs.map((p) => make("li", null, make("a", { href: linkTo({ node: isCluster && p.node }) }, isCluster ? `${p.node} ${p.pf}` : p.pf), !p.carrier && make("span", { class: "warn" }, " ▲ no link")))),
-    s.more > 0 && make("p", { class: "soft" }, `and ${describeNumber(s.more)} more`))));
+  return drawSection("Segments", segments.map((s) => drawMore(`segment ${s.name}`,
+    [make("b", null, s.name), make("span", { class: "soft" }, ` ${describeCount(s.pfs.length + (s.more ?? 0), "PF")}`),
+      s.pfs.some((p) => !p.carrier) && make("span", { class: "warn" }, ` ▲ ${s.pfs.filter((p) => !p.carrier).length} without a link`)],
+    () => [make("ul", { class: "members" }, s.pfs.map((p) => make("li", null, make("a", { href: linkTo({ node: isCluster && p.node }) }, isCluster ? `${p.node} ${p.pf}` : p.pf), !p.carrier && make("span", { class: "warn" }, " ▲ no link")))),
+    s.more > 0 && make("p", { class: "soft" }, `and ${describeNumber(s.more)} more`)])));
 }
 
 function drawPolicies(policies) {

@@ -54,6 +54,17 @@ export class Stream {
     if (this.#source.readyState !== EventSource.CLOSED) return;
     clearTimeout(this.#retry);
     this.#retry = setTimeout(() => this.#open(), 3000);
+    this.#explain();
+  }
+
+  // explain asks for the reason of a refusal, which a stream does not have.
+  async #explain() {
+    try {
+      const response = await fetch("data/plans");
+      if (!response.ok) this.#receive("failure", await response.json());
+    } catch {
+      // There is no connection, and the page shows that already.
+    }
   }
 
   #check() {

@@ -20,6 +20,11 @@ export function drawFacts(facts) {
     .map(([name, value]) => make("div", null, make("dt", null, name), make("dd", null, value))));
 }
 
+// drawMore draws what the reader may open. drawRest draws it only once it is open.
+export function drawMore(id, summary, drawRest) {
+  return make("details", { id, "data-key": id }, make("summary", null, summary), document.getElementById(id)?.open && drawRest());
+}
+
 // drawSection draws a part of the page with its heading; null if it has no content.
 export function drawSection(heading, ...content) {
   if (!content.some((c) => c && c.length !== 0)) return null;
