@@ -109,12 +109,12 @@ func openTab(t *testing.T, source *simulated, width, height int64, actions ...ch
 	}
 	ctx, closeTab := chromedp.NewContext(browser)
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	t.Cleanup(cancel)
 	one := &tab{t: t, ctx: ctx, stage: newStage(t, source)}
 	chromedp.ListenTarget(ctx, one.listen)
 	one.run(network.Enable(), log.Enable(), chromedp.EmulateViewport(width, height), chromedp.Tasks(actions), chromedp.Navigate(one.stage.url))
-	one.waitFor(`document.querySelector("h1") !== null`)
+	one.waitFor(`document.querySelector(".slot, #rows .node") !== null`)
 	t.Cleanup(one.checkQuiet)
 	return one
 }
@@ -189,7 +189,7 @@ func (b *tab) write(text string) {
 // waitFor waits until an expression of the page is true.
 func (b *tab) waitFor(expression string) {
 	b.t.Helper()
-	err := chromedp.Run(b.ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(15*time.Second)))
+	err := chromedp.Run(b.ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
 	if err != nil {
 		b.t.Fatalf("%s: %v; the page has: %.2000s", expression, err, ask[string](b, `document.body.innerText`))
 	}

@@ -76,6 +76,7 @@ func makeHost() *simulated {
 	a.Segment, b.Segment, c.Segment = "storage", "storage", "tenants"
 	a.Master = &vf.Master{Name: "bond0", Kind: "bond", Mode: vf.BondActiveBackup, Active: "enp59s0f0"}
 	b.Master = a.Master
+	d.Errors.TxTimeouts = 3
 	n := &api.NodeStatus{Node: "worker-07", Version: version, Time: time.Now(), Ready: true, PFs: []api.PF{a, b, c, d}}
 	n.VFs = append(n.VFs, makeVFs(a, 8, 6)...)
 	n.VFs = append(n.VFs, makeVFs(b, 8, 4)...)
@@ -134,6 +135,9 @@ func spoil(at func(string) *api.VF) {
 	at("enp175s0f0#7").Phase, at("enp175s0f0#7").Since = "configuring", time.Now().Add(-2*time.Second)
 	at("enp175s0f0#7").Owner = &vf.Owner{Kind: vf.OwnerPod, UID: "88bb", Name: "shop/search-0", Interface: "net1"}
 	at("enp59s0f1#1").NoCarrier = true
+	asked := uint32(10000)
+	at(noisy).Rates = []api.Rate{{Setting: vf.SetMaxTxRate, Asked: &asked, Accepted: 10000, Effective: 9984}}
+	at("enp59s0f0#5").Lent = &api.Lent{MaxTxRate: 500, Until: time.Now().Add(time.Minute)}
 }
 
 // setNetworks fills in the networks by their JSON names, which api.Network and a row of the page share.

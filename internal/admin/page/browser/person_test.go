@@ -167,10 +167,11 @@ func TestShowsWhatAPersonNeeds(t *testing.T) {
 	b := openTab(t, makeHost(), 1280, 900)
 	b.allowed = []string{"clipboard"}
 	for place, wants := range map[string][]string{
-		"#":                     {"NIC 0000:3b:00", "link up, 100 Gb/s", "no link", "segment storage", "in bond0", "64 of 254", "culvert.dev/fast", "▲ full", "eBPF", "telco/upf-0", "Quarantined"},
+		"#":                     {"NIC 0000:3b:00", "link up, 100 Gb/s", "no link", "segment storage", "in bond0", "64 of 254", "culvert.dev/fast", "▲ full", "eBPF", "telco/upf-0", "Quarantined", "3 errors of PCIe or of queues"},
 		"#view=plan":            {"host.yaml", "1 owner would lose a VF", "guest win2022-build", "8 → 6", "no PF matches"},
 		"#view=find&q=postgres": {"VFs", "pod db/postgres-0", "10.20."},
-		"#vf=enp175s0f0%235":    {noisyOwner, "f2c4a1b0-1d2e-4c3b-9a8f-7e6d5c4b3a21", "120", "DriftMended", "enforced", "culvert vf show enp175s0f0#5", "culvert why pod/transcode-6c9f7d5b8-qk2vx -n media", "culvert vf history enp175s0f0#5"},
+		"#vf=enp175s0f0%235":    {noisyOwner, "f2c4a1b0-1d2e-4c3b-9a8f-7e6d5c4b3a21", "120", "DriftMended", "enforced", "culvert vf show enp175s0f0#5", "culvert why pod/transcode-6c9f7d5b8-qk2vx -n media", "culvert vf history enp175s0f0#5", "10.0 Gb/s10.0 Gb/s"},
+		"#vf=enp59s0f0%235":     {"500 Mb/s for a measurement"},
 		"#vf=enp59s0f0%233":     {"≠ no limit", "10.0 Gb/s", "max_tx_rate"},
 		"#vf=enp59s0f1%235":     {"in quarantine: ", "tries again at", "attempt 3"},
 		"#vf=enp175s0f0%236":    {"guest win2022-build", "culvert vm show win2022-build", "culvert why guest/win2022-build"},
@@ -185,17 +186,22 @@ func TestShowsWhatAPersonNeeds(t *testing.T) {
 	}
 }
 
-// TestShowsTheRestOnDemand opens the list of further problems and a segment. The page draws them then.
+// TestShowsTheRestOnDemand opens the list of further problems and a segment. The page draws them then,
+// also without a connection.
 func TestShowsTheRestOnDemand(t *testing.T) {
 	source := makeCluster(300)
 	b := openTab(t, source, 1280, 900)
 	if n := ask[int](b, `document.querySelectorAll(".problems li").length`); n != 3 {
 		t.Errorf("%d problems at first: want 3", n)
 	}
+	b.allowed = []string{"ERR_", "net::"}
+	b.stage.listener.cut(true)
+	b.waitFor(`document.querySelector("#state").textContent === "▲ Connection lost"`)
 	b.click(`[id="more-problems"] summary`)
 	b.waitFor(fmt.Sprintf(`document.querySelectorAll(".problems li").length === %d`, len(source.overview.Problems)))
 	b.click(`[id="segment storage"] summary`)
 	b.waitFor(`document.querySelector(".members")?.textContent.includes("node-0013 enp59s0f1 ▲ no link")`)
+	b.stage.listener.cut(false)
 	source.change(func() { source.overview.Segments[0].PFs[1].Carrier = true })
 	b.waitFor(`document.querySelector(".members")?.textContent.endsWith("node-0013 enp59s0f1")`)
 }

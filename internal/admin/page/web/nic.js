@@ -45,8 +45,8 @@ function drawPort(pf, driver, vfs, look) {
       drawSocket(pf),
       make("div", null,
         make("h3", { title: pf.pci }, name),
-        make("p", { class: pf.carrier ? "up" : "down" }, describeLink(pf)),
-        describePort(pf, driver).map((line) => make("p", { class: "soft" }, line)),
+        make("p", { class: pf.carrier ? "up" : "down" }, describeLink(pf, look.hasRates)),
+        describePort(pf, driver).map((line) => make("p", { class: line.startsWith("▲") ? "warn" : "soft" }, line)),
         pf.error && make("p", { class: "bad" }, pf.error),
         make("p", { class: "fill" }, drawCounts(pf.vfs), make("span", { class: "count" }, `${pf.vfs.total} of ${describeCount(pf.totalVFs, "VF")}${pf.vfs.total ? `: ${describeCounts(pf.vfs)}` : ""}`)))),
     make("ul", { class: "slots", "aria-label": `VFs of ${name}` },
@@ -61,10 +61,10 @@ function drawSocket(pf) {
     make("circle", { class: "light", cx: 6, cy: 6, r: 2.5 }));
 }
 
-function describeLink(pf) {
+function describeLink(pf, isHost) {
   if (pf.owner) return `given whole to ${describeOwner(pf.owner)}`;
   if (pf.flapping) return "▲ link comes and goes";
-  if (!pf.up) return "▲ down";
+  if (!pf.up && isHost) return "▲ down"; // a cluster's objects have the carrier alone
   return pf.carrier ? `● link up${pf.speedMbps ? `, ${describeBits(pf.speedMbps * 1e6)}` : ""}` : "▲ no link";
 }
 
@@ -75,6 +75,7 @@ function describePort(pf, driver) {
     [pf.driver !== driver && pf.driver, pf.mtu && `MTU ${pf.mtu}`, pf.segment && `segment ${pf.segment}`].filter(Boolean).join(" · "),
     master && `in ${master.name}${master.kind ? ` (${[master.kind, master.mode].filter(Boolean).join(", ")}${master.active === pf.name ? ", active" : ""})` : ""}`,
     pf.wantedVFs !== undefined && pf.wantedVFs !== pf.vfs.total && `${describeCount(pf.wantedVFs, "VF")} wanted`,
+    pf.faults?.length > 0 && `▲ of late: ${pf.faults.join(", ")}`,
     errors > 0 && `▲ ${describeCount(errors, "error")} of PCIe or of queues`,
   ].filter(Boolean);
 }

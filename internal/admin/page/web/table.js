@@ -6,7 +6,7 @@ import { make } from "./dom.js";
 // updates. A table without rows is null.
 export function drawTable(caption, columns, rows, keyOf) {
   if (!rows?.length) return null;
-  return make("div", { class: "wide", role: "region", "aria-label": caption, tabindex: 0 },
+  return make("div", { class: "wide" },
     make("table", null,
       make("caption", { class: "hidden" }, caption),
       make("thead", null, make("tr", null, columns.map(([heading, , look]) => make("th", { scope: "col", class: look }, heading)))),

@@ -24,6 +24,7 @@ export function drawPanel(vf, { node, place, past, flow, samples, isCluster }) {
     ], vf.differences), vf.moreDifferences > 0 && make("p", { class: "soft" }, `and ${vf.moreDifferences} more`)),
     drawTraffic(flow, samples, vf.traffic),
     drawSettings(vf),
+    drawRates(vf),
     vf.guard && drawSection("Guard", drawFacts([["Mode", [vf.guard.mode, ...(vf.guard.allow ?? []).map((k) => `+${k}`)].join(" ")], ["Holds", vf.guard.degree], ["Why", vf.guard.reason]])),
     drawPast(past),
     drawSection("Run", commandsOf(vf, node, isCluster).map((command) => make("p", null, drawCommand(command)))),
@@ -92,6 +93,13 @@ function drawSettings(vf) {
     ["Setting", ([name]) => name], ["Wanted", ([, want]) => has(want)],
     ["Actual", ([name, , have]) => (differs(name) ? make("b", { class: "bad" }, `≠ ${has(have)}`) : has(have))], ["Clean", ([, , , clean]) => has(clean)],
   ], rows));
+}
+
+function drawRates(vf) {
+  return drawSection("Send rates", drawTable("Send rates as asked for, accepted and applied", [
+    ["Rate", (r) => r.setting], ["Asked", (r) => (r.asked === undefined ? "–" : describeLimit(r.asked))],
+    ["Accepted", (r) => describeLimit(r.accepted)], ["Applied", (r) => describeLimit(r.effective)],
+  ], vf.rates), vf.lent && make("p", { class: "warn" }, `▲ ${describeLimit(vf.lent.maxTxRate)} for a measurement, until ${describeTime(vf.lent.until)}`));
 }
 
 function drawPast(past) {
