@@ -29,6 +29,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		{"controller.replica=3", "replica"},
 		{"controller.metrics.enable=false", "enable"},
 		{"controller.issuer.nam=x", "nam"},
+		{"monitoring.enable=true", "enable"},
+		{"monitoring.label.release=x", "label"},
 		{"networkPolicies.enable=false", "enable"},
 		{"networkPolicy.enabled=false", "networkPolicy"},
 		// words of which there is another
@@ -48,6 +50,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		{"node.segmentDiscovery=off", "node.segmentDiscovery"},
 		{"controller.services=no", "controller.services"},
 		{"createNamespace=yes", "createNamespace"},
+		{"monitoring.enabled=yes", "monitoring.enabled"},
+		{"monitoring.labels.release=true", "monitoring.labels.release"},
 		{"networkPolicies.enabled=1", "networkPolicies.enabled"},
 		{"controller.metrics.enabled=off", "controller.metrics.enabled"},
 		{"controller.replicas=two", "controller.replicas"},
