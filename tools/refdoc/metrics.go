@@ -11,7 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cluster/controller"
 	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/metrics"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -23,8 +29,7 @@ const metricsIntro = `# Metrics
 ([operations](../operations.md#looking)). culvertd reads its status for each scrape, and answers
 within 10 s.
 
-culvert-controller serves the metrics of controller-runtime and of Go, and none of its own
-([access](../kubernetes.md#access-to-the-controller)).
+[alerts.md](../alerts.md) has alerts and a dashboard.
 
 <!-- Written by tools/refdoc from internal/node/metrics: change it there. -->
 
@@ -32,8 +37,47 @@ culvert-controller serves the metrics of controller-runtime and of Go, and none 
 |---|---|---|---|
 `
 
-// metricsReference returns the table of culvertd's metrics: those that it shows of a node with one
-// of everything.
+const controllerIntro = `
+## culvert-controller
+
+The controller that leads serves these metrics, from its cache
+([access](../kubernetes.md#access-to-the-controller)). Each controller also serves those of
+controller-runtime and of Go, such as ` + "`controller_runtime_webhook_requests_total`" + ` and
+` + "`rest_client_requests_total`" + `.
+
+<!-- Written by tools/refdoc from internal/cluster/controller: change it there. -->
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+`
+
+// oneOfEach is a cluster with an AddressPool.
+type oneOfEach struct{ client.Reader }
+
+// List is client.Reader.
+func (oneOfEach) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	if pools, is := into.(*v1alpha1.AddressPoolList); is {
+		pools.Items = make([]v1alpha1.AddressPool, 1)
+	}
+	return nil
+}
+
+// writeControllerMetrics writes the table of culvert-controller's metrics.
+func writeControllerMetrics(out *bytes.Buffer) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(controller.NewClusterMetrics(oneOfEach{}))
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusOK {
+		return fmt.Errorf("metrics of the controller: status %d: %s", answer.Code, answer.Body)
+	}
+	out.WriteString(controllerIntro)
+	writeMetrics(out, answer.Body.String())
+	return nil
+}
+
+// metricsReference returns the tables of metrics. That of culvertd has those that it shows of a node
+// with one of everything.
 func metricsReference() ([]byte, error) {
 	n := metrics.NewNode(func(context.Context) (api.NodeStatus, error) {
 		return api.NodeStatus{
@@ -57,7 +101,8 @@ func metricsReference() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(metricsIntro)
 	writeMetrics(&out, answer.Body.String())
-	return out.Bytes(), nil
+	err := writeControllerMetrics(&out)
+	return out.Bytes(), err
 }
 
 // Lines of the format that Prometheus reads.
