@@ -38,6 +38,9 @@ type culvertd struct {
 	back    *api.ApplyResult // the answer to host revert; nil: result
 }
 
+// metricsText are the metrics of the fake culvertd.
+const metricsText = "# HELP culvert_ready 1 when the VFs of the node are made.\n# TYPE culvert_ready gauge\nculvert_ready 1\n"
+
 // serve starts the fake culvertd and returns its socket.
 func (d *culvertd) serve(t *testing.T) string {
 	t.Helper()
@@ -48,6 +51,7 @@ func (d *culvertd) serve(t *testing.T) string {
 	socket := rpcserver.Socket(t)
 	rpcserver.Serve(t, socket, func(srv *rpc.Server) {
 		srv.Handle(api.MethodStatus, func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(node), nil })
+		srv.Handle(api.MethodMetrics, func(context.Context, json.RawMessage) (any, error) { return api.Metrics{Text: metricsText}, nil })
 		srv.HandleStream(api.MethodEvents, func(ctx context.Context, raw json.RawMessage, send func(any) error) error {
 			var req api.EventsRequest
 			if err := json.Unmarshal(raw, &req); err != nil {

@@ -49,7 +49,7 @@ boots machines that have both.`,
 		cmd.PersistentFlags().BoolVar(&p.wanted, "cluster", false, "ask the cluster of the kubeconfig, not this node's culvertd")
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(p), newWhyCommand(p), newSupportCommand(n), newNetCommand(), newMigrateCommand(), newVersionCommand(),
+	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(p), newWhyCommand(p), newSupportCommand(n), newMetricsCommand(n), newNetCommand(), newMigrateCommand(), newVersionCommand(),
 		newProgramCommand(program.Lab, "Boot nodes with emulated SR-IOV NICs"), newProgramCommand(program.Bench, "Measure what Virtual Functions gain"),
 		newProgramCommand(program.ESXi, "Give VFs to the virtual machines of an ESXi host"))
 	cli.Explain(root)

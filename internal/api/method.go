@@ -4,6 +4,8 @@ package api
 const (
 	// MethodStatus returns the NodeStatus.
 	MethodStatus = "status"
+	// MethodMetrics returns the Metrics.
+	MethodMetrics = "metrics"
 	// MethodEvents streams Events: EventsRequest in.
 	MethodEvents = "events"
 	// MethodLedger returns the Ledger.

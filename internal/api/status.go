@@ -25,6 +25,24 @@ type NodeStatus struct {
 	Trial *HostTrial `json:"trial,omitempty"`
 	// Services is nil where no Service is served over a VF network.
 	Services *ServiceBalancing `json:"services,omitempty"`
+	// Ledger is nil where culvertd could not look at its file.
+	Ledger *LedgerFile `json:"ledger,omitempty"`
+	// Addresses are those that the node may give out of the cluster's AddressPools.
+	Addresses []AddressUse `json:"addresses,omitempty"`
+}
+
+// LedgerFile is the file of the ledger.
+type LedgerFile struct {
+	Bytes    uint64 `json:"bytes"`
+	Free     uint64 `json:"free"`     // bytes of its file system that root may still write
+	Findings int    `json:"findings"` // entries that are damaged or contradict others
+}
+
+// AddressUse counts the addresses in the node's blocks of an AddressPool.
+type AddressUse struct {
+	Pool string `json:"pool"`
+	Used int64  `json:"used"`
+	Free int64  `json:"free"`
 }
 
 // Problem is a difference from the wanted state, or a failure.
@@ -225,4 +243,9 @@ type VFChange struct {
 	VF   string    `json:"vf"` // PF#index
 	// Changes are the attributes that are different now; of a VF that is new, those that it has.
 	Changes []Change `json:"changes,omitempty"`
+}
+
+// Metrics are the metrics of a node in Prometheus's text format, without times.
+type Metrics struct {
+	Text string `json:"text"`
 }

@@ -55,7 +55,8 @@ const (
 	// Warning: a VF is in quarantine, and culvertd gives it to no owner until it is clean. The ledger has
 	// this event too.
 	Quarantined = "Quarantined"
-	// Normal: the problem is over: a VF left its quarantine, or a condition of an AddressPool ended.
+	// Normal: the problem is over: a VF left its quarantine, or a condition of an AddressPool ended. The
+	// ledger has this event too.
 	Recovered = "Recovered"
 	// Warning: a program or the host uses a VF outside Culvert, so culvertd gives it to no owner. Stop
 	// that use. The ledger has this event too.

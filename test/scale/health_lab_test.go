@@ -113,7 +113,9 @@ func newHealthNode(t *testing.T) *healthNode {
 		t.Fatal(err)
 	}
 	set := sources.NewSet(h.node.Current, h.node.Inventory.PFs, h.node.Problems)
-	h.scrape = metrics.NewNode(h.status).Handler()
+	shown := metrics.NewNode()
+	shown.AddStatus(h.status)
+	h.scrape = shown.Handler()
 	h.member = membership.New(membership.Config{
 		NodeName: "n1", Cluster: cluster, Writer: cluster, Node: h.node, Sources: set, Status: h.status, Faults: h.listFaults, Log: log,
 	})

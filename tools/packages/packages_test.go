@@ -168,6 +168,8 @@ func TestContents(t *testing.T) {
 	file := built(t, "1.2~3")
 	want := []string{
 		"-rw-r--r-- ./etc/culvert/host.yaml",
+		"-rw-r--r-- ./usr/lib/systemd/system/culvert-metrics.service",
+		"-rw-r--r-- ./usr/lib/systemd/system/culvert-metrics.timer",
 		"-rw-r--r-- ./usr/lib/systemd/system/culvertd.service",
 		"-rw-r--r-- ./usr/share/bash-completion/completions/culvert",
 		"-rw-r--r-- ./usr/share/doc/culvert/LICENSES.linked.gz",
@@ -373,7 +375,7 @@ func TestRPM(t *testing.T) {
 		t.Errorf("configuration files: %s", got)
 	}
 	scripts := output(t, "rpm", "--query", "--package", "--scripts", first)
-	for _, part := range []string{"postinstall scriptlet", "preuninstall scriptlet", "postuninstall scriptlet", "disable --now culvertd.service"} {
+	for _, part := range []string{"postinstall scriptlet", "preuninstall scriptlet", "postuninstall scriptlet", "disable --now culvert-metrics.timer culvertd.service"} {
 		if !strings.Contains(scripts, part) {
 			t.Errorf("no %s in\n%s", part, scripts)
 		}

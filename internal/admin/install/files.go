@@ -1,7 +1,7 @@
 package install
 
 import (
-	_ "embed" // the two texts below
+	_ "embed" // the texts below
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,12 +15,22 @@ import (
 //go:embed files/culvertd.service
 var unitText string
 
+// The units that write the metrics for node_exporter. An administrator enables the timer.
+//
+//go:embed files/culvert-metrics.service
+var metricsText string
+
+//go:embed files/culvert-metrics.timer
+var metricsTimerText string
+
 //go:embed files/host.yaml
 var hostYAML []byte
 
 // The places of Culvert's files on a host.
 const (
 	unit     = "culvertd.service"
+	metrics  = "culvert-metrics.service"
+	timer    = "culvert-metrics.timer"
 	config   = "/etc/culvert/host.yaml"
 	stateDir = "/var/lib/culvert"
 	cniBin   = "/opt/cni/bin"
@@ -92,7 +102,7 @@ func (h Host) listPlaces() []file {
 			// For a later install, once there is a container runtime or libvirt.
 			file{place: libexec + "culvert-cni", mode: 0o755, source: "culvert-cni"},
 			file{place: libexec + "culvert-hook", mode: 0o755, source: "culvert-hook"},
-			file{place: h.unitPlace(), mode: 0o644, body: []byte(strings.ReplaceAll(unitText, "/usr/local/bin/", bin))},
+			h.unitFile(unit, unitText), h.unitFile(metrics, metricsText), h.unitFile(timer, metricsTimerText),
 			file{place: config, mode: 0o644, body: hostYAML, keep: true},
 		)
 		for _, s := range h.listShells() {
@@ -110,7 +120,12 @@ func (h Host) listPlaces() []file {
 	return out
 }
 
-func (h Host) unitPlace() string { return h.Prefix + "/lib/systemd/system/" + unit }
+// unitFile returns a unit whose programs are below the prefix.
+func (h Host) unitFile(name, text string) file {
+	return file{place: h.unitPlace(name), mode: 0o644, body: []byte(strings.ReplaceAll(text, "/usr/local/bin/", h.Prefix+"/bin/"))}
+}
+
+func (h Host) unitPlace(name string) string { return h.Prefix + "/lib/systemd/system/" + name }
 
 // completion is the file in which a shell looks for the completion of culvert's arguments.
 type completion struct{ shell, place string }

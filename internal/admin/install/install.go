@@ -159,10 +159,15 @@ func (h Host) takePinned() error {
 	return nil
 }
 
-// stopCulvertd stops culvertd. Owners keep their VFs.
+// stopCulvertd stops culvertd, and the timer that writes its metrics. Owners keep their VFs.
 func (h Host) stopCulvertd(ctx context.Context) error {
-	if h.Systemctl == nil || h.DryRun || !h.hasPart(Programs) || !h.fileExists(h.unitPlace()) {
+	if h.Systemctl == nil || h.DryRun || !h.hasPart(Programs) || !h.fileExists(h.unitPlace(unit)) {
 		return nil
+	}
+	if h.fileExists(h.unitPlace(timer)) {
+		if err := h.Systemctl(ctx, "--quiet", "disable", "--now", timer); err != nil {
+			return err
+		}
 	}
 	if h.Systemctl(ctx, "is-active", "--quiet", unit) == nil {
 		h.printLine("stopping culvertd; pods and virtual machines keep the VFs that they have")

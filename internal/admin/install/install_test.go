@@ -175,6 +175,8 @@ func TestWhatGoesWhere(t *testing.T) {
 		"usr/share/fish/vendor_completions.d/culvert.fish": "-rw-r--r-- for fish",
 		"etc/culvert/host.yaml":                            "-rw-r--r-- " + string(hostYAML),
 		"usr/lib/systemd/system/culvertd.service":          "-rw-r--r-- " + strings.ReplaceAll(unitText, "/usr/local/", "/usr/"),
+		"usr/lib/systemd/system/culvert-metrics.service":   "-rw-r--r-- " + strings.ReplaceAll(metricsText, "/usr/local/", "/usr/"),
+		"usr/lib/systemd/system/culvert-metrics.timer":     "-rw-r--r-- " + metricsTimerText,
 	}
 	got := tree(t, root)
 	for name, is := range got {
@@ -365,8 +367,8 @@ func TestSystemd(t *testing.T) {
 		want   []string
 		says   string
 	}{
-		"new":     {false, Parts(), []string{"daemon-reload", "is-active --quiet culvertd.service", "is-active --quiet culvertd.service", "--quiet disable culvertd.service", "daemon-reload"}, "systemctl enable --now culvertd"},
-		"running": {true, Parts(), []string{"daemon-reload", "is-active --quiet culvertd.service", "is-active --quiet culvertd.service", "stop culvertd.service", "--quiet disable culvertd.service", "daemon-reload"}, "until: systemctl restart culvertd"},
+		"new":     {false, Parts(), []string{"daemon-reload", "is-active --quiet culvertd.service", "--quiet disable --now culvert-metrics.timer", "is-active --quiet culvertd.service", "--quiet disable culvertd.service", "daemon-reload"}, "systemctl enable --now culvertd"},
+		"running": {true, Parts(), []string{"daemon-reload", "is-active --quiet culvertd.service", "--quiet disable --now culvert-metrics.timer", "is-active --quiet culvertd.service", "stop culvertd.service", "--quiet disable culvertd.service", "daemon-reload"}, "until: systemctl restart culvertd"},
 		"a hook":  {true, []Part{Libvirt}, nil, "libvirt runs the hook after: systemctl restart libvirtd"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -480,5 +482,26 @@ func TestUninstallTakesPinnedPrograms(t *testing.T) {
 	got := tree(t, root)
 	if got["sys/fs/bpf/culvert/connect4"] != "" || got["sys/fs/bpf/cilium/x"] == "" {
 		t.Errorf("left are %v", got)
+	}
+}
+
+// The unit of the metrics can write only the folder of node_exporter, has no network, and no other
+// unit waits for it or starts it but its timer.
+func TestMetricsUnitIsConfined(t *testing.T) {
+	for _, line := range []string{
+		"ExecStart=/usr/local/bin/culvert metrics --file /var/lib/prometheus/node-exporter/culvert.prom", "ReadWritePaths=-/var/lib/prometheus/node-exporter",
+		"ProtectSystem=strict", "PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "CapabilityBoundingSet=CAP_DAC_OVERRIDE", "NoNewPrivileges=yes",
+	} {
+		if !strings.Contains(metricsText, "\n"+line+"\n") {
+			t.Errorf("the unit lacks %s", line)
+		}
+	}
+	for _, word := range []string{"Requires=", "Wants=", "BindsTo=", "Before=", "WantedBy="} {
+		if strings.Contains(metricsText, word) {
+			t.Errorf("the unit has %s", word)
+		}
+	}
+	if strings.Contains(unitText, "culvert-metrics") {
+		t.Error("culvertd's unit names that of the metrics")
 	}
 }

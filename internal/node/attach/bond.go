@@ -31,13 +31,15 @@ type Bonded struct {
 //
 // It returns the errors of Attach.
 func (e *Engine) AttachBond(ctx context.Context, req Request) (_ Bonded, err error) {
-	defer e.vfs.ObserveDuration(hold.OperationAttach, e.vfs.Now(), &err)
+	req.watch = e.vfs.StartWatch(hold.OperationAttach)
+	defer req.watch.EndOperation(&err)
 	return replaceDuplicates(ctx, req, e.attachBondOnce)
 }
 
 // attachBondOnce is one try of AttachBond. left is the number of tries that are left after it.
 func (e *Engine) attachBondOnce(ctx context.Context, req Request, left int) (Bonded, error) {
 	got, err := e.reserveClean(ctx, req)
+	req.watch.EndStep(hold.StepReserve, err)
 	if err != nil {
 		return Bonded{}, err
 	}
@@ -46,9 +48,11 @@ func (e *Engine) attachBondOnce(ctx context.Context, req Request, left int) (Bon
 	done, at, err := e.configureBond(ctx, members, req)
 	if err != nil {
 		err = e.addresses.reportDuplicates(got.at, members[0].rec, req, left, err)
+		var left []error
 		for _, m := range slices.Backward(got.all()) {
-			e.undoAttach(ctx, m.at, m.rec, err)
+			left = append(left, e.undoAttach(ctx, m.at, m.rec, err))
 		}
+		req.watch.EndStep(hold.StepUndo, errors.Join(left...))
 		return Bonded{}, fmt.Errorf("attach VF %s of PF %s to %s, in bond %s: %w", at.VF, at.Label, req.Owner, req.Owner.Interface, err)
 	}
 	first := done.Members[0]
@@ -61,39 +65,53 @@ func (e *Engine) attachBondOnce(ctx context.Context, req Request, left int) (Bon
 // configureBond applies the leases to the kernel, reads the state back, and writes the outcome to
 // the ledger in one transaction. After an error, at is the VF on which it failed.
 func (e *Engine) configureBond(ctx context.Context, members []reservation, req Request) (done Bonded, at lease.Site, err error) {
-	first := &members[0]
-	if at = first.at; lease.BondOf(first.rec) != "" {
-		if err := e.vfs.DoStep(ctx, lease.AddBondStep(first.rec)); err != nil {
-			return done, at, err
-		}
-	}
-	for i := range members {
-		m := &members[i]
-		if err := e.carryOut(ctx, m.at, &m.rec, lease.AttachSteps(m.at.Place, m.rec, req.detects())); err != nil {
-			return done, m.at, err
-		}
-	}
-	if err := e.carryOut(ctx, at, &first.rec, lease.BondSteps(at.Place, first.rec, req.detects())); err != nil {
+	at, err = e.changeBond(ctx, members, req)
+	req.watch.EndStep(hold.StepConfigure, err)
+	if err != nil {
 		return done, at, err
 	}
 	if req.Late != nil {
-		if at, err = e.addLateToBond(ctx, members, req); err != nil {
+		at, err = e.addLateToBond(ctx, members, req)
+		req.watch.EndStep(hold.StepPlugin, err)
+		if err != nil {
 			return done, at, err
 		}
 	}
-	if done, at, err = e.readBackBond(ctx, members); err != nil {
+	done, at, err = e.readBackBond(ctx, members)
+	req.watch.EndStep(hold.StepReadBack, err)
+	if err != nil {
 		return done, at, err
 	}
 	if ctx.Err() != nil { // its DEL may have come and gone before there was anything to delete
 		return done, at, fmt.Errorf("the caller disconnected: %w", context.Cause(ctx))
 	}
-	return done, at, e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		var errs []error
 		for _, m := range members {
 			errs = append(errs, putAttached(tx, m.at, m.rec))
 		}
 		return errors.Join(errs...)
 	})
+	req.watch.EndStep(hold.StepRecord, err)
+	return done, at, err
+}
+
+// changeBond makes the bond and its members as the leases want. After an error, at is the VF on which
+// it failed.
+func (e *Engine) changeBond(ctx context.Context, members []reservation, req Request) (at lease.Site, err error) {
+	first := &members[0]
+	if at = first.at; lease.BondOf(first.rec) != "" {
+		if err := e.vfs.DoStep(ctx, lease.AddBondStep(first.rec)); err != nil {
+			return at, err
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		if err := e.carryOut(ctx, m.at, &m.rec, lease.AttachSteps(m.at.Place, m.rec, req.detects())); err != nil {
+			return m.at, err
+		}
+	}
+	return at, e.carryOut(ctx, at, &first.rec, lease.BondSteps(at.Place, first.rec, req.detects()))
 }
 
 // readBackBond compares the kernel with the leases of a bond's VFs, and turns their records into

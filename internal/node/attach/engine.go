@@ -66,13 +66,15 @@ func New(vfs *hold.VFs, resets *reset.Resetter, c Config) *Engine {
 // vf.ErrDuplicate when another machine has an address that the request names, or that another
 // project's plugin gave.
 func (e *Engine) Attach(ctx context.Context, req Request) (_ journal.Record, err error) {
-	defer e.vfs.ObserveDuration(hold.OperationAttach, e.vfs.Now(), &err)
+	req.watch = e.vfs.StartWatch(hold.OperationAttach)
+	defer req.watch.EndOperation(&err)
 	return replaceDuplicates(ctx, req, e.attachOnce)
 }
 
 // attachOnce is Attach without a further try. left is how many tries are left after it.
 func (e *Engine) attachOnce(ctx context.Context, req Request, left int) (journal.Record, error) {
 	got, err := e.reserveClean(ctx, req)
+	req.watch.EndStep(hold.StepReserve, err)
 	if err != nil {
 		return journal.Record{}, err
 	}
@@ -81,7 +83,7 @@ func (e *Engine) attachOnce(ctx context.Context, req Request, left int) (journal
 	done, st, err := e.configureVF(ctx, at, rec, req)
 	if err != nil {
 		err = e.addresses.reportDuplicates(at, done, req, left, err)
-		e.undoAttach(ctx, at, rec, err)
+		req.watch.EndStep(hold.StepUndo, e.undoAttach(ctx, at, rec, err))
 		return journal.Record{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.Label, req.Owner, err)
 	}
 	e.addresses.aside.remove(req.addressPool(), done.Lease.Wanted.Addresses)
@@ -94,21 +96,29 @@ func (e *Engine) attachOnce(ctx context.Context, req Request, left int) (journal
 // configureVF changes the kernel as the lease wants, reads it back and writes the outcome to the
 // ledger. It returns the VF as it was read back.
 func (e *Engine) configureVF(ctx context.Context, at lease.Site, rec journal.Record, req Request) (_ journal.Record, st vf.State, err error) {
-	if err := e.carryOut(ctx, at, &rec, lease.AttachSteps(at.Place, rec, req.detects())); err != nil {
+	err = e.carryOut(ctx, at, &rec, lease.AttachSteps(at.Place, rec, req.detects()))
+	req.watch.EndStep(hold.StepConfigure, err)
+	if err != nil {
 		return rec, st, err
 	}
 	if req.Late != nil {
-		if rec, err = e.addLate(ctx, at, rec, req); err != nil {
+		rec, err = e.addLate(ctx, at, rec, req)
+		req.watch.EndStep(hold.StepPlugin, err)
+		if err != nil {
 			return rec, st, err
 		}
 	}
-	if rec, st, err = e.readBack(ctx, at, rec); err != nil {
+	rec, st, err = e.readBack(ctx, at, rec)
+	req.watch.EndStep(hold.StepReadBack, err)
+	if err != nil {
 		return rec, st, err
 	}
 	if ctx.Err() != nil { // its DEL may have come and gone before there was anything to delete
 		return rec, st, fmt.Errorf("the caller disconnected: %w", context.Cause(ctx))
 	}
-	return rec, st, e.vfs.Ledger.Update(func(tx *journal.Tx) error { return putAttached(tx, at, rec) })
+	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error { return putAttached(tx, at, rec) })
+	req.watch.EndStep(hold.StepRecord, err)
+	return rec, st, err
 }
 
 // readBack compares the kernel with the lease, and returns the record of the attached VF and its
@@ -179,11 +189,13 @@ func withoutRoute(routes []vf.Route, r vf.Route) []vf.Route {
 
 // undoAttach takes a VF back after a failed attach. The undo goes on after the caller has
 // disconnected. An undo that fails quarantines the VF, and the ledger reports that, so the
-// attach reports only its own failure.
-func (e *Engine) undoAttach(ctx context.Context, at lease.Site, rec journal.Record, cause error) {
+// attach reports only its own failure. The returned error is for metrics, and is logged.
+func (e *Engine) undoAttach(ctx context.Context, at lease.Site, rec journal.Record, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound)
 	defer cancel()
-	if err := e.resets.ReleaseVF(ctx, at, rec, reasons.AttachFailed, cause); err != nil {
+	err := e.resets.ReleaseVF(ctx, at, rec, reasons.AttachFailed, cause)
+	if err != nil {
 		e.vfs.Log.Error("undo of a failed attach", "pf", at.Label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
 	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/network/ipam"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/attach/lease"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -91,6 +92,8 @@ type Request struct {
 	ofPod   bool
 	// passed has the VFs that reserveClean passes over, with the reasons.
 	passed map[vf.ID]error
+	// watch measures the attach. Attach and AttachBond set it.
+	watch *hold.Stopwatch
 }
 
 // specOn returns the wanted state of a VF of a PF.

@@ -75,6 +75,8 @@ type Follower struct {
 	Hardware hardware
 	Now      func() time.Time
 	Log      *slog.Logger
+	// FailedOver is called after each bond that the Follower moved away from a PF; nil: it is not.
+	FailedOver func()
 
 	ports map[vf.PCIAddr]*port
 	bonds map[string]*bond // by mark
@@ -241,6 +243,9 @@ func (f *Follower) beginMove(ctx context.Context, b *bond, d decision, now time.
 			return nil
 		}
 		moved := f.Now()
+		if f.FailedOver != nil && !d.home {
+			f.FailedOver()
+		}
 		f.Log.Info("bond moved", "owner", b.owner, "bond", b.name, "to", event.Object, "took", moved.Sub(now))
 		f.rest.Go(func() error {
 			f.announceBond(ctx, b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/exactjson"
@@ -24,6 +25,15 @@ func parseParams[T any](raw json.RawMessage) (v T, err error) {
 // answerStatus answers with the node's status.
 func (s *Server) answerStatus(ctx context.Context, _ json.RawMessage) (any, error) {
 	return s.status.Status(ctx)
+}
+
+// answerMetrics answers with the metrics as text, whether or not culvertd serves them at an address.
+func (s *Server) answerMetrics(context.Context, json.RawMessage) (any, error) {
+	var text strings.Builder
+	if err := s.metrics.WriteText(&text); err != nil {
+		return nil, err
+	}
+	return api.Metrics{Text: text.String()}, nil
 }
 
 // answerLedger answers with what is in the ledger besides the events, which MethodEvents streams.

@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"context"
+
+	"github.com/culvert-net/culvert/internal/node/bond"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -12,4 +15,11 @@ func (s *Server) findBond(pool string) *vf.Bond {
 		}
 	}
 	return nil
+}
+
+// followBonds moves the bonds of pods away from PFs that lose their carrier, until ctx ends.
+func (s *Server) followBonds(ctx context.Context) error {
+	f := bond.New(s.kernel, s.node.Ledger, s.node.Inventory, s.Log)
+	f.FailedOver = s.metrics.CountFailOver
+	return f.Run(ctx)
 }

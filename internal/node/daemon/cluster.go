@@ -57,6 +57,7 @@ func (s *Server) joinKubernetes() error {
 	config, err := kube.Config(c.Kubeconfig)
 	if err == nil {
 		config.UserAgent = "culvertd/" + s.Version
+		kube.CountRequests(config, s.metrics.CountRequest)
 		s.cluster, err = kube.New(config, c.NodeName, s.Log)
 	}
 	if err == nil {
@@ -79,6 +80,7 @@ func (s *Server) joinKubernetes() error {
 		return nil
 	}
 	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Writer: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Faults: s.faults.Problems, Segments: s.segmentProblems, Definitions: &s.definitions, Log: s.Log})
+	s.status.Addresses = s.member.CountAddresses
 	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
 	s.pods.Bond = s.findBond
 	s.node.Upkeep.PodEvent = s.emitPodEvent

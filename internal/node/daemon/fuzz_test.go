@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/claims"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/metrics"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -28,7 +29,8 @@ func served(t testing.TB, dir string) *Server {
 // servedOn returns the Server of a node with a kernel.
 func servedOn(t testing.TB, dir string, k *fake.Kernel) *Server {
 	t.Helper()
-	ledger, err := journal.Open(filepath.Join(dir, "ledger.db"), journal.Options{NoSync: true})
+	counts := metrics.NewNode()
+	ledger, err := journal.Open(filepath.Join(dir, "ledger.db"), journal.Options{NoSync: true, Observe: counts.ObserveCommit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func servedOn(t testing.TB, dir string, k *fake.Kernel) *Server {
 	})
 	log := slog.New(slog.DiscardHandler)
 	n := node.New(node.Config{Kernel: k, Ledger: ledger, BootID: "b", Log: log})
-	s := newServer(Config{HostFile: filepath.Join(dir, "host.yaml"), Ledger: filepath.Join(dir, "ledger.db"), Log: log}, n, nil, "b")
+	s := newServer(Config{HostFile: filepath.Join(dir, "host.yaml"), Ledger: filepath.Join(dir, "ledger.db"), Log: log}, n, nil, "b", counts)
 	s.status.Claims = &claims.Reader{Root: fstest.MapFS{}}
 	if err := s.node.Start(t.Context()); err != nil {
 		t.Fatal(err)

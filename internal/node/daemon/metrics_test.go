@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/internal/node/metrics"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/reasons"
 )
 
 // serveMetrics answers with the node's metrics until culvertd stops, and refuses an
@@ -26,8 +28,7 @@ func TestServeMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
-	m := metrics.NewNode(s.status.Status)
-	if err := serveMetrics(t.Context(), address, m.Handler()); err == nil || !strings.Contains(err.Error(), "choose another with --metrics") {
+	if err := serveMetrics(t.Context(), address, s.metrics.Handler()); err == nil || !strings.Contains(err.Error(), "choose another with --metrics") {
 		t.Errorf("an address that is taken: %v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -35,7 +36,7 @@ func TestServeMetrics(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var g errgroup.Group
-	g.Go(func() error { return serveMetrics(ctx, address, m.Handler()) })
+	g.Go(func() error { return serveMetrics(ctx, address, s.metrics.Handler()) })
 	var text string
 	until(t, func() (err error) { text, err = get(t, "http://"+address+"/metrics"); return err })
 	if !strings.Contains(text, "culvert_ready 0\n") {
@@ -47,6 +48,35 @@ func TestServeMetrics(t *testing.T) {
 	stop()
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The method metrics answers with the same text as --metrics, and counts what the ledger has written.
+// No --metrics is needed for it.
+func TestMethodMetrics(t *testing.T) {
+	s := served(t, t.TempDir())
+	err := s.node.Ledger.Update(func(tx *journal.Tx) error {
+		return tx.Event(journal.Event{Type: journal.Warning, Reason: reasons.LinkDown, Object: "PF x"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.answerMetrics(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := answer.(api.Metrics).Text
+	for _, line := range []string{
+		"culvert_ready 0\n", `culvert_events_total{reason="LinkDown",type="Warning"} 1`, `culvert_events_total{reason="Quarantined",type="Warning"} 0`,
+		"culvert_ledger_sync_duration_seconds_count ", "culvert_ledger_bytes ", "culvert_ledger_free_bytes ", "culvert_ledger_findings 0\n",
+		`culvert_quarantine_retries_total{result="error"} 0`, "culvert_bond_failovers_total 0\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q in\n%s", line, text)
+		}
+	}
+	if strings.Contains(text, "culvert_ledger_bytes 0\n") || strings.Contains(text, "culvert_ledger_sync_duration_seconds_count 0\n") {
+		t.Errorf("the ledger has a size and was written:\n%s", text)
 	}
 }
 

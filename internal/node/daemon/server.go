@@ -25,7 +25,6 @@ import (
 	"github.com/culvert-net/culvert/internal/kernel/guard"
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node"
-	"github.com/culvert-net/culvert/internal/node/bond"
 	"github.com/culvert-net/culvert/internal/node/claims"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/intake/guest"
@@ -84,6 +83,7 @@ type Server struct {
 	guests   *guest.Follower
 	faults   *node.Faults
 	segments *segment.Watcher // nil: switched off
+	metrics  *metrics.Node
 	ready    atomic.Bool
 	made     chan struct{}          // closed when the VFs are made
 	missing  atomic.Pointer[string] // entries of host.yaml without a PF
@@ -107,12 +107,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("--proc %s: %w: name the folder where the host's /proc is", c.ProcRoot, err)
 	}
-	ledger, err := journal.Open(c.Ledger, journal.Options{KeepEvents: c.KeepEvents})
+	counts := metrics.NewNode()
+	ledger, err := journal.Open(c.Ledger, journal.Options{KeepEvents: c.KeepEvents, Observe: counts.ObserveCommit})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
-	s := newServer(c, node.New(node.Config{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log}), k, boot)
+	s := newServer(c, node.New(node.Config{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log}), k, boot, counts)
 	s.followSegments(segment.NewNodeID(boot))
 	s.trials.Resume()
 	if err := s.joinKubernetes(); err != nil {
@@ -132,8 +133,9 @@ func Run(ctx context.Context, c Config) (err error) {
 }
 
 // newServer puts a node's Server together. boot is the ID of this boot. It touches nothing.
-func newServer(c Config, n *node.Node, k *kernel.Kernel, boot string) *Server {
-	s := &Server{Config: c, node: n, kernel: k, made: make(chan struct{}), faults: node.NewFaults(nil)}
+func newServer(c Config, n *node.Node, k *kernel.Kernel, boot string, counts *metrics.Node) *Server {
+	s := &Server{Config: c, node: n, kernel: k, metrics: counts, made: make(chan struct{}), faults: node.NewFaults(nil)}
+	n.VFs.Observe = counts
 	s.sources = sources.NewSet(n.Current, n.Inventory.PFs, n.Problems)
 	s.sources.InCluster = c.Kubernetes
 	s.hostFile = &sources.HostFile{Path: c.HostFile, Optional: c.Kubernetes, Sources: s.sources, Log: c.Log}
@@ -145,7 +147,9 @@ func newServer(c Config, n *node.Node, k *kernel.Kernel, boot string) *Server {
 	s.status = &gather.Gatherer{
 		Version: c.Version, Node: n, Kernel: k, Claims: &claims.Reader{Root: os.DirFS("/")},
 		Ready: s.ready.Load, Problems: s.listProblems, Trial: s.trials.Status, Errors: s.faults.Count, Log: c.Log,
+		LedgerFile: func() (size, free uint64, err error) { return kernel.FileSpace(c.Ledger) },
 	}
+	s.metrics.AddStatus(s.status.Status)
 	return s
 }
 
@@ -155,9 +159,7 @@ func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
 	g, ctx := errgroup.WithContext(ctx)
 	s.registerMethods(ctx, srv)
 	if s.Metrics != "" {
-		m := metrics.NewNode(s.status.Status)
-		s.node.VFs.Observe = m.Observe
-		g.Go(func() error { return serveMetrics(ctx, s.Metrics, m.Handler()) })
+		g.Go(func() error { return serveMetrics(ctx, s.Metrics, s.metrics.Handler()) })
 	}
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	g.Go(func() error { s.followErrors(ctx); return nil })
@@ -171,7 +173,7 @@ func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
 		}
 		return nil
 	})
-	g.Go(func() error { return bond.New(s.kernel, s.node.Ledger, s.node.Inventory, s.Log).Run(ctx) })
+	g.Go(func() error { return s.followBonds(ctx) })
 	if s.cluster != nil {
 		g.Go(func() error { return s.serveCluster(ctx) })
 	}
@@ -257,6 +259,7 @@ func (s *Server) registerMethods(ctx context.Context, srv *rpc.Server) {
 	srv.Handle(api.MethodPortCreated, s.whenMade(guests.PortCreated))
 	srv.Handle(api.MethodPortDeleted, guests.PortDeleted)
 	srv.Handle(api.MethodStatus, s.answerStatus)
+	srv.Handle(api.MethodMetrics, s.answerMetrics)
 	srv.HandleStream(api.MethodEvents, s.streamEvents)
 	srv.Handle(api.MethodLedger, s.answerLedger)
 	srv.Handle(api.MethodHostPlan, s.hostPlan)

@@ -40,7 +40,10 @@ type Event struct {
 	By string `json:"by,omitempty"`
 }
 
-// Kinds of event.
+// EventKind is the kind of an event, for counters.
+type EventKind struct{ Type, Reason string }
+
+// Types of event.
 const (
 	Normal  = "Normal"
 	Warning = "Warning"
@@ -116,6 +119,7 @@ func (t *Tx) Event(e Event) error {
 			k, _ = c.First()
 		}
 	}
+	t.events = append(t.events, EventKind{e.Type, e.Reason})
 	return t.putJSON(bucketEvents, seqKey(e.Seq), e)
 }
 

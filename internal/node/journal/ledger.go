@@ -52,6 +52,7 @@ type Ledger struct {
 	now  func() time.Time
 
 	keepEvents int
+	observe    func(Commit) // nil: none
 
 	changed change.Signal
 	memos   *memos
@@ -72,12 +73,18 @@ func (l *Ledger) Close() error {
 func (l *Ledger) Update(f func(*Tx) error) error {
 	var failed error
 	var touched []touchedEntry
+	var commit Commit
+	var began time.Time
 	err := l.guardMemory(func() error {
 		return l.db.Update(func(btx *bolt.Tx) error {
 			tx := &Tx{tx: btx, now: l.now(), memos: l.memos, keepEvents: l.keepEvents}
 			failed = f(tx)
-			touched = tx.touched
-			return errors.Join(failed, tx.writeTotal())
+			touched, commit.Events = tx.touched, tx.events
+			err := errors.Join(failed, tx.writeTotal())
+			if l.observe != nil {
+				began = l.now()
+			}
+			return err
 		})
 	})
 	l.memos.forgetTouched(touched, err != nil)
@@ -86,6 +93,10 @@ func (l *Ledger) Update(f func(*Tx) error) error {
 	}
 	if err != nil {
 		return cmp.Or(failed, err)
+	}
+	if l.observe != nil {
+		commit.Took = l.now().Sub(began)
+		l.observe(commit)
 	}
 	l.changed.Notify()
 	return nil
@@ -150,6 +161,7 @@ type Tx struct {
 	changed bool
 	delta   total // of what changed
 	touched []touchedEntry
+	events  []EventKind
 }
 
 // Now returns the time of the transaction.

@@ -30,6 +30,14 @@ type Options struct {
 	NoSync bool
 	// KeepEvents is how many events the ledger keeps; 0 stands for DefaultEvents.
 	KeepEvents int
+	// Observe takes each commit, also that of a note that Open writes; nil: none. It does not block.
+	Observe func(Commit)
+}
+
+// Commit is an Update that is durable.
+type Commit struct {
+	Took   time.Duration // to write and sync the file
+	Events []EventKind   // that it wrote
 }
 
 // lockBound is how long Open waits for another culvertd to close the file.
@@ -95,7 +103,7 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	l := &Ledger{db: db, path: path, now: opts.Now, memos: newMemos(), keepEvents: cmp.Or(opts.KeepEvents, DefaultEvents)}
+	l := &Ledger{db: db, path: path, now: opts.Now, memos: newMemos(), keepEvents: cmp.Or(opts.KeepEvents, DefaultEvents), observe: opts.Observe}
 	if err := db.Update(prepareBuckets); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
 	}

@@ -157,12 +157,23 @@ func omittedProblems(networks string) []v1alpha1.Problem {
 
 // heldAddresses returns the addresses of the ledger. An address whose entry is damaged is
 // held by an unknown owner.
-func heldAddresses(tx *journal.Tx) (out []blocks.Held) {
-	for _, a := range tx.AddressesOf("") {
+func heldAddresses(tx *journal.Tx) []blocks.Held { return toHeld(tx.AddressesOf("")) }
+
+func toHeld(all []journal.Address) (out []blocks.Held) {
+	for _, a := range all {
 		if a.Damage != "" {
 			a.Owner = vf.Owner{Name: "an unknown owner"}
 		}
 		out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim, Local: a.Local, Keep: a.Keep})
+	}
+	return out
+}
+
+// CountAddresses counts the addresses in the node's blocks, by AddressPool. The grants and the held
+// addresses are the ledger's.
+func (m *Member) CountAddresses(grants []journal.Grant, held []journal.Address) (out []api.AddressUse) {
+	for _, u := range m.book.CountUse(keptGrants(grants), toHeld(held)) {
+		out = append(out, api.AddressUse{Pool: u.Name, Used: u.Used, Free: u.Free})
 	}
 	return out
 }

@@ -74,15 +74,20 @@ func storedGrant(k blocks.Kept) journal.Grant {
 
 // ledgerOf returns the part of the ledger that is about addresses.
 func ledgerOf(tx *journal.Tx) (l blocks.Ledger) {
-	for _, g := range tx.Grants("") {
-		k := blocks.Kept{Network: g.Network, Grant: ipam.Grant{ID: g.ID}}
-		for _, r := range g.Runs {
-			k.Runs = append(k.Runs, ipam.Run(r))
-		}
-		l.Grants = append(l.Grants, k)
-	}
+	l.Grants = keptGrants(tx.Grants(""))
 	l.Held = heldAddresses(tx)
 	damaged := func(r journal.Record) bool { return r.Phase == vf.PhaseDamaged }
 	l.Partial = tx.UnreadAddresses() > 0 || slices.ContainsFunc(tx.Records(), damaged)
 	return l
+}
+
+func keptGrants(all []journal.Grant) (out []blocks.Kept) {
+	for _, g := range all {
+		k := blocks.Kept{Network: g.Network, Grant: ipam.Grant{ID: g.ID}}
+		for _, r := range g.Runs {
+			k.Runs = append(k.Runs, ipam.Run(r))
+		}
+		out = append(out, k)
+	}
+	return out
 }

@@ -254,7 +254,7 @@ func (m *Member) readPools() (known bool) {
 			m.unusable = append(m.unusable, api.Problem{Object: "AddressPool " + o.Name, Reason: excerpt.Error(d.Err), Next: "correct its subnets; until then no pod gets an address of it anew"})
 		}
 		views = append(views, blocks.View{
-			Pool: one.pool, Version: blocks.Version{UID: string(o.UID), Number: o.Generation}, Starved: slices.Contains(o.Status.Starved, m.NodeName), Exhausted: len(o.Status.Starved) > 0, ClusterNodes: int(o.Status.ClusterNodes),
+			Pool: one.pool, Name: o.Name, Version: blocks.Version{UID: string(o.UID), Number: o.Generation}, Starved: slices.Contains(o.Status.Starved, m.NodeName), Exhausted: len(o.Status.Starved) > 0, ClusterNodes: int(o.Status.ClusterNodes),
 		})
 	}
 	answered := m.book.RollCalls()

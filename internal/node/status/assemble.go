@@ -136,23 +136,23 @@ func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
 	return out
 }
 
-// countVFs counts VFs by phase. It leaves out VFs that are not on the bus, and free VFs of a PF
-// that cannot be read: culvertd gives them to no owner now.
+// countVFs counts VFs by state. A VF that is used outside Culvert counts as used.
 func countVFs(vfs []api.VF) api.Counts {
 	var c api.Counts
 	for _, v := range vfs {
-		if v.Missing || v.Unread && v.Phase == string(vf.PhaseFree) {
+		state, counts := StateOf(v)
+		if !counts {
 			continue
 		}
 		c.Total++
-		switch phase := vf.Phase(v.Phase); {
-		case phase == vf.PhaseFree:
+		switch state {
+		case Free:
 			c.Free++
-		case phase.IsAside(v.Attempts), phase == vf.PhaseDamaged:
+		case Quarantined:
 			c.Quarantined++
-		case phase == vf.PhaseMaking:
+		case Making:
 			c.Making++
-		case phase == api.PhaseUnmanaged:
+		case Unmanaged:
 			c.Unmanaged++
 		default:
 			c.Used++

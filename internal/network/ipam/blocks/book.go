@@ -41,6 +41,7 @@ type Book struct {
 // View is a pool as the node sees it.
 type View struct {
 	Pool
+	Name      string // of the AddressPool
 	Version   Version
 	Starved   bool // the controller has nothing left for this node
 	Exhausted bool // the controller has nothing left for some node

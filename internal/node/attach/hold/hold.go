@@ -62,12 +62,6 @@ const (
 	detectBound = 5 * time.Second
 )
 
-// Operations that are passed to Observe.
-const (
-	OperationAttach = "attach"
-	OperationDetach = "detach"
-)
-
 // Config has what VFs is made of. All fields but Given, Observe, Now and Log are needed.
 type Config struct {
 	Kernel   Kernel
@@ -80,8 +74,8 @@ type Config struct {
 	// returned function while it chooses the VF, so that function must not block. Given is nil on
 	// a host without a kubelet.
 	Given func(context.Context) (func(vf.PCIAddr) string, error)
-	// Observe takes the duration and the outcome of each attach and detach. It may be nil.
-	Observe func(operation string, took time.Duration, err error)
+	// Observe takes durations and outcomes, for metrics. It may be nil.
+	Observe observer
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil discards
@@ -112,7 +106,7 @@ func New(c Config) *VFs {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Observe == nil {
-		c.Observe = func(string, time.Duration, error) {}
+		c.Observe = unobserved{}
 	}
 	h := &VFs{Config: c}
 	h.Dark, h.hangs, h.uses = NewMemory[Darkness](h), NewMemory[hang](h), NewMemory[vf.Use](h)
@@ -122,11 +116,6 @@ func New(c Config) *VFs {
 // Wait returns when all work has ended that goes on after the answers to callers, such as
 // announcements.
 func (h *VFs) Wait() { h.Background.Wait() }
-
-// ObserveDuration passes the time since start, and the outcome in err, to Observe.
-func (h *VFs) ObserveDuration(operation string, start time.Time, err *error) {
-	h.Observe(operation, h.Now().Sub(start), *err)
-}
 
 // DoStep carries out one step within its bound.
 func (h *VFs) DoStep(ctx context.Context, s step.Step) error {

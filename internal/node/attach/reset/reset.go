@@ -57,17 +57,30 @@ func (b *Resetter) End(ctx context.Context, rec journal.Record) error {
 // DetachLease releases the lease that rec describes, and no later one. If ctx ends while other
 // work has the VF locked, the lease stays as it was.
 func (b *Resetter) DetachLease(ctx context.Context, rec journal.Record, reason string, cause error) (err error) {
-	defer b.vfs.ObserveDuration(hold.OperationDetach, b.vfs.Now(), &err)
+	watch := b.vfs.StartWatch(hold.OperationDetach)
+	defer watch.EndOperation(&err)
 	unlock, err := b.vfs.Locks.Lock(ctx, rec.ID, "the detach from "+rec.Lease.Owner.String())
+	watch.EndStep(hold.StepLock, err)
 	if err != nil {
 		return fmt.Errorf("detach VF %s from %s: %w: nothing was changed, repeat it", rec.PCI, rec.Lease.Owner, err)
 	}
 	defer unlock()
-	return b.ReleaseLocked(ctx, rec, reason, cause)
+	return b.endLease(ctx, rec, ending{reason, cause, watch})
 }
 
 // ReleaseLocked is DetachLease for a VF that the caller has locked.
 func (b *Resetter) ReleaseLocked(ctx context.Context, rec journal.Record, reason string, cause error) error {
+	return b.endLease(ctx, rec, ending{reason: reason, cause: cause})
+}
+
+// ending says why a lease ends, and measures that.
+type ending struct {
+	reason string
+	cause  error           // nil if the owner gave the VF back
+	watch  *hold.Stopwatch // nil if it is no detach
+}
+
+func (b *Resetter) endLease(ctx context.Context, rec journal.Record, why ending) error {
 	now, same, err := b.vfs.CurrentRecord(rec)
 	if err != nil || !same || !now.Held() || !lease.SameAttachment(now.Lease.Owner, rec.Lease.Owner) {
 		return err
@@ -75,7 +88,7 @@ func (b *Resetter) ReleaseLocked(ctx context.Context, rec journal.Record, reason
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished
 	defer cancel()
 	at, _ := b.vfs.FindSite(now)
-	return b.ReleaseVF(ctx, at, now, reason, cause)
+	return b.release(ctx, at, now, why)
 }
 
 // ReleaseVF writes that the VF is being released, resets it, reads back and writes that it is
@@ -83,19 +96,25 @@ func (b *Resetter) ReleaseLocked(ctx context.Context, rec journal.Record, reason
 // caller has locked the VF. The error is the ledger's: a failed reset leads to quarantine and is
 // no error. cause is the reason of the release; it is nil if the owner gave the VF back.
 func (b *Resetter) ReleaseVF(ctx context.Context, at lease.Site, rec journal.Record, reason string, cause error) error {
-	begun := rec.Phase == vf.PhaseConfiguring
+	return b.release(ctx, at, rec, ending{reason: reason, cause: cause})
+}
+
+func (b *Resetter) release(ctx context.Context, at lease.Site, rec journal.Record, why ending) error {
+	begun, isRetry := rec.Phase == vf.PhaseConfiguring, rec.Attempts > 0
 	rec.Phase = vf.PhaseReleasing
 	err := b.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		rec = withHandedOver(tx, rec)
 		return tx.Put(rec)
 	})
+	why.watch.EndStep(hold.StepIntent, err)
 	if err != nil && !begun {
 		return err // nothing was touched: the caller retries
 	}
 	// A call that hangs may take effect after the VF was read back. So the VF is not freed, and a
 	// retry makes no further calls.
 	stuck := b.vfs.FindCall(at, rec)
-	if stuck != nil && rec.Attempts > 0 {
+	if stuck != nil && isRetry {
+		b.vfs.Observe.ObserveRetry(stuck)
 		if _, err := b.vfs.ReadVF(ctx, rec); errors.Is(err, hold.ErrGone) {
 			return b.vfs.ForgetVF(rec, err)
 		}
@@ -109,15 +128,22 @@ func (b *Resetter) ReleaseVF(ctx context.Context, at lease.Site, rec journal.Rec
 		err = errors.Join(bondErr, err)
 	}
 	if err == nil {
-		err = findHang(stuck, cause, b.vfs.LastHang(rec))
+		err = findHang(stuck, why.cause, b.vfs.LastHang(rec))
+	}
+	why.watch.EndStep(hold.StepReset, err)
+	if isRetry {
+		b.vfs.Observe.ObserveRetry(err)
 	}
 	switch {
 	case errors.Is(err, hold.ErrGone) && bondErr == nil:
-		return b.vfs.ForgetVF(rec, err)
+		err = b.vfs.ForgetVF(rec, err)
 	case err != nil:
-		return b.QuarantineVF(rec, err)
+		err = b.QuarantineVF(rec, err)
+	default:
+		err = b.FreeVF(at, rec, why.reason, why.cause)
 	}
-	return b.FreeVF(at, rec, reason, cause)
+	why.watch.EndStep(hold.StepRecord, err)
+	return err
 }
 
 // FreeVF frees a VF that was read back and is clean (I3).

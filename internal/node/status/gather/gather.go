@@ -48,6 +48,11 @@ type Gatherer struct {
 	Errors func(vf.PCIAddr) vf.ErrorCounts
 	// Services returns how connections to Services are balanced; nil outside a cluster.
 	Services func() *api.ServiceBalancing
+	// Addresses counts the addresses in the node's blocks; nil outside a cluster.
+	Addresses func([]journal.Grant, []journal.Address) []api.AddressUse
+	// LedgerFile returns the size of the ledger's file and the free bytes of its file system; nil: they
+	// are not known.
+	LedgerFile func() (size, free uint64, err error)
 	// Given returns the VFs that the kubelet gave to pods; nil where there is no kubelet.
 	Given func(context.Context) (map[vf.PCIAddr]string, error)
 	Log   *slog.Logger
@@ -92,7 +97,24 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	if g.Services != nil {
 		st.Services = g.Services()
 	}
+	if g.Addresses != nil {
+		st.Addresses = g.Addresses(c.Grants, c.Addresses)
+	}
+	st.Ledger = g.readLedgerFile(c)
 	return st, nil
+}
+
+// readLedgerFile looks at the ledger's file. It returns nil if that fails.
+func (g *Gatherer) readLedgerFile(c journal.Content) *api.LedgerFile {
+	if g.LedgerFile == nil {
+		return nil
+	}
+	size, free, err := g.LedgerFile()
+	if err != nil {
+		g.Log.Warn("look at the ledger's file", "err", err)
+		return nil
+	}
+	return &api.LedgerFile{Bytes: size, Free: free, Findings: len(c.Problems())}
 }
 
 // findChanged returns the VFs whose records have another lease or another phase than before.
