@@ -1,0 +1,330 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/lab/parts"
+	"github.com/culvert-net/culvert/test/promises"
+)
+
+// installOperatorCRDs gives a cluster the CRDs of the Prometheus operator, without which the chart
+// refuses monitoring.
+func installOperatorCRDs(ctx context.Context, c *cluster.Cluster) error {
+	dir, err := parts.Find(ctx, top, "prometheus-operator", quiet)
+	if err != nil {
+		return err
+	}
+	for _, kind := range []string{"podmonitors", "prometheusrules"} {
+		if _, err := c.Kubectl(ctx, "create", "-f", filepath.Join(dir, "monitoring.coreos.com_"+kind+".yaml")); err != nil {
+			return err
+		}
+		if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "crd/"+kind+".monitoring.coreos.com"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// monitor is a Prometheus beside the control plane, which scrapes the cluster.
+type monitor struct{ url string }
+
+// startPrometheus starts Prometheus with the scrape jobs of the documents and the rules, whose times the
+// command of docs/alerts.md makes short. It ends with the test.
+func startPrometheus(t *testing.T) monitor {
+	t.Helper()
+	programs, err := exec.CommandContext(t.Context(), top+"/tools/prometheus").Output()
+	if err != nil {
+		t.Fatalf("tools/prometheus: %v", err)
+	}
+	dir := t.TempDir()
+	config := map[string]any{
+		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"rule_files":     []any{writeQuickRules(t, dir)},
+		"scrape_configs": []any{documentedJob(t, dir, "docs/alerts.md"), documentedJob(t, dir, "docs/kubernetes.md")},
+	}
+	text, err := yaml.Marshal(config)
+	if err == nil {
+		err = os.WriteFile(dir+"/prometheus.yml", text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "prometheus"
+	err = k8s.Lab.Run(t.Context(), lab.Program{Name: name, Argv: []string{
+		filepath.Join(strings.TrimSpace(string(programs)), name), "--config.file=" + dir + "/prometheus.yml", "--storage.tsdb.path=" + dir + "/data",
+		"--web.listen-address=127.0.0.1:9090",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			said, _ := os.ReadFile(k8s.Lab.ProgramLog(name))
+			t.Logf("Prometheus: %s", said[max(0, len(said)-4000):])
+		}
+		if err := k8s.Lab.End(context.Background(), name); err != nil {
+			t.Error(err)
+		}
+	})
+	address, err := k8s.Lab.Relay(t.Context(), "127.0.0.1:9090")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return monitor{"http://" + address.String()}
+}
+
+// writeQuickRules runs the command of docs/alerts.md that makes the times of the rules short, and returns
+// the path of the rules.
+func writeQuickRules(t *testing.T, dir string) string {
+	t.Helper()
+	page, err := os.ReadFile(top + "/docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := promises.Commands(string(page))
+	i := slices.IndexFunc(all, func(c string) bool { return strings.HasPrefix(c, "sed ") })
+	tree, err := filepath.Abs(top + "/dist")
+	if err == nil {
+		err = os.Symlink(tree, dir+"/dist")
+	}
+	if err != nil || i < 0 {
+		t.Fatal(err, all)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-euc", all[i])
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", all[i], err, out)
+	}
+	return dir + "/quick-rules.yaml"
+}
+
+// documentedJob returns the scrape job of a page, with the API server of the lab. Files of a pod are
+// those that it writes: a token for metrics, and the CA of the controller.
+func documentedJob(t *testing.T, dir, page string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```yaml\n- job_name:")
+	block, _, _ = strings.Cut(block, "```")
+	var jobs []map[string]any
+	if err := yaml.Unmarshal([]byte("- job_name:"+block), &jobs); err != nil || len(jobs) != 1 {
+		t.Fatalf("%s: %d jobs, %v", page, len(jobs), err)
+	}
+	job := jobs[0]
+	job["kubernetes_sd_configs"].([]any)[0].(map[string]any)["kubeconfig_file"] = writeKubeconfig(t, dir)
+	if authorization, has := job["authorization"].(map[string]any); has {
+		authorization["credentials_file"] = writeSecret(t, dir, "culvert-metrics", "token")
+		job["tls_config"].(map[string]any)["ca_file"] = writeSecret(t, dir, "culvert-controller-certificates", "ca.crt")
+	}
+	return job
+}
+
+// writeKubeconfig writes a kubeconfig for programs in the lab's network namespace.
+func writeKubeconfig(t *testing.T, dir string) string {
+	t.Helper()
+	var config map[string]any
+	text, err := os.ReadFile(k8s.Kubeconfig)
+	if err == nil {
+		err = yaml.Unmarshal(text, &config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config["clusters"].([]any)[0].(map[string]any)["cluster"].(map[string]any)["server"] = "https://192.168.77.1:6443"
+	text, err = yaml.Marshal(config)
+	if err == nil {
+		err = os.WriteFile(dir+"/kubeconfig", text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir + "/kubeconfig"
+}
+
+// writeSecret writes a value of a Secret of Culvert's namespace into a file.
+func writeSecret(t *testing.T, dir, name, key string) string {
+	t.Helper()
+	var secret struct{ Data map[string][]byte }
+	eventually(t, "Secret "+name, func() error {
+		err := k8s.Get(t.Context(), &secret, "-n", cluster.Namespace, "secret", name)
+		if err == nil && len(secret.Data[key]) == 0 {
+			err = fmt.Errorf("it has no %s", key)
+		}
+		return err
+	})
+	if err := os.WriteFile(filepath.Join(dir, key), secret.Data[key], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, key)
+}
+
+// get decodes the data of an answer of Prometheus.
+func (m monitor) get(path string, into any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	var body struct {
+		Status, Error string
+		Data          json.RawMessage
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
+		return err
+	}
+	if body.Status != "success" {
+		return errors.New(body.Error)
+	}
+	return json.Unmarshal(body.Data, into)
+}
+
+// sample is a sample of a query's answer.
+type sample struct{ Metric map[string]string }
+
+// query returns the samples of a query.
+func (m monitor) query(expr string) ([]sample, error) {
+	var data struct{ Result []sample }
+	err := m.get("/api/v1/query?query="+url.QueryEscape(expr), &data)
+	return data.Result, err
+}
+
+// targetsAreUp returns an error unless each target of the jobs is up, and there are so many.
+func (m monitor) targetsAreUp(want map[string]int) error {
+	var data struct {
+		ActiveTargets []struct {
+			Labels            map[string]string
+			Health, LastError string
+		}
+	}
+	if err := m.get("/api/v1/targets?state=active", &data); err != nil {
+		return err
+	}
+	up := map[string]int{}
+	for _, one := range data.ActiveTargets {
+		if one.Health != "up" {
+			return fmt.Errorf("target %v is %s: %s", one.Labels, one.Health, one.LastError)
+		}
+		up[one.Labels["job"]]++
+	}
+	for job, count := range want {
+		if up[job] != count {
+			return fmt.Errorf("targets that are up: %v, want %v", up, want)
+		}
+	}
+	return nil
+}
+
+// firing returns the names of the alerts that fire, each with its severity.
+func (m monitor) firing() ([]string, error) {
+	all, err := m.query(`ALERTS{alertstate="firing"}`)
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Metric["alertname"])
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// withoutData are the panels of the dashboard whose queries have no answer here, with the reason.
+var withoutData = map[string]string{}
+
+// panels returns the queries of the dashboard by panel, with values for its variables.
+func panels(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(top + "/dist/grafana/culvert.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, p := range dashboard.Panels {
+		for _, q := range p.Targets {
+			all[p.Title] = append(all[p.Title], strings.NewReplacer("$instance", ".*", "$__rate_interval", "5m").Replace(q.Expr))
+		}
+	}
+	return all
+}
+
+// findEmpty returns the queries of panels that have no answer, or that have one and are in withoutData.
+func (m monitor) findEmpty(panels map[string][]string) (complaints []string) {
+	for title, queries := range panels {
+		for _, q := range queries {
+			all, err := m.query(q)
+			if has := len(all) > 0; err != nil || has != (withoutData[title] == "") {
+				complaints = append(complaints, fmt.Sprintf("panel %q: %d samples, %v: %s", title, len(all), err, q))
+			}
+		}
+	}
+	return complaints
+}
+
+// Prometheus finds culvertd and the controller by the scrape jobs of the documents, beside a chart with
+// monitoring, and all are up. Each query of the dashboard has an answer, but for a few. No alert fires.
+func TestPrometheus(t *testing.T) {
+	need(t, besideMultus)
+	offered(t, intel, "7")
+	objects, err := os.ReadFile("testdata/prometheus.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := startPrometheus(t)
+	apply(t, string(objects))
+	apply(t, pod("seen", "worker1", "scraped")+pod("gone", "worker1", "scraped"))
+	running(t, 2)
+	kubectl(t, "delete", "pod", "gone", "--wait")
+	eventually(t, "all targets are up", func() error { return m.targetsAreUp(map[string]int{"culvertd": 1, "culvert-controller": 1}) })
+	eventually(t, "Prometheus has the traffic of the pod", func() error {
+		all, err := m.query(`culvert_vf_transmit_packets_total{job="culvertd", instance="worker1", namespace="default", owner="seen", kind="pod"} > 0`)
+		if err == nil && len(all) != 1 {
+			err = fmt.Errorf("it has %d samples", len(all))
+		}
+		return err
+	})
+	all := panels(t)
+	var missing []string
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+		if missing = m.findEmpty(all); len(missing) == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	for _, one := range missing {
+		t.Error(one)
+	}
+	if names, err := m.firing(); err != nil || len(names) > 0 {
+		t.Errorf("alerts fire in a healthy cluster: %q, %v", names, err)
+	}
+}
