@@ -60,6 +60,10 @@ type podMonitor struct {
 				ServerName string
 				CA         struct{ Secret struct{ Name, Key string } }
 			}
+			Relabelings []struct {
+				SourceLabels []string
+				TargetLabel  string
+			}
 		} `json:"podMetricsEndpoints"`
 	}
 }
@@ -194,5 +198,51 @@ func requireRefused(t *testing.T, kubeconfig, file, words string) {
 	cmd := kubectlCommand(t, kubeconfig, "apply", "--server-side", "--force-conflicts", "--validate=strict", "--dry-run=server", "-f", file)
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), words) {
 		t.Errorf("kubectl apply of %s: %v: %s", filepath.Base(file), err, out)
+	}
+}
+
+// documentedJob is a scrape job for a Prometheus without the operator.
+type documentedJob struct {
+	Name        string `json:"job_name"`
+	Scheme      string
+	HonorLabels bool `json:"honor_labels"`
+	TLS         struct {
+		ServerName string `json:"server_name"`
+	} `json:"tls_config"`
+	Discovery []struct {
+		Role       string
+		Namespaces struct{ Names []string }
+	} `json:"kubernetes_sd_configs"`
+	Relabel []struct {
+		Source        []string `json:"source_labels"`
+		Regex, Action string
+		Target        string `json:"target_label"`
+	} `json:"relabel_configs"`
+}
+
+// The scrape jobs of the pages do what the PodMonitors do: the lab's Prometheus uses them
+// (test/kubernetes TestPrometheus).
+func TestDocumentedJobsAreThoseOfTheMonitors(t *testing.T) {
+	_, all := renderMonitoring(t)
+	for page, name := range map[string]string{"alerts.md": "culvertd", "kubernetes.md": "culvert-controller"} {
+		text, err := os.ReadFile(top + "/docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, block, _ := strings.Cut(string(text), "```yaml\n- job_name:")
+		block, _, _ = strings.Cut(block, "```")
+		var jobs []documentedJob
+		if err := yaml.Unmarshal([]byte("- job_name:"+block), &jobs); err != nil || len(jobs) != 1 || len(jobs[0].Relabel) != 2 {
+			t.Fatalf("%s: %+v, %v", page, jobs, err)
+		}
+		var m podMonitor
+		convert(t, all["PodMonitor "+name], &m)
+		job, e := jobs[0], m.Spec.Endpoints[0]
+		got := fmt.Sprintln(job.Name, job.Scheme, job.HonorLabels, job.TLS.ServerName, job.Discovery, job.Relabel[0], job.Relabel[1].Source, job.Relabel[1].Target)
+		want := fmt.Sprintln(m.Spec.Selector.MatchLabels["app.kubernetes.io/name"], e.Scheme, e.HonorLabels, e.TLSConfig.ServerName, "[{pod {[culvert-system]}}]",
+			fmt.Sprintf("{[__meta_kubernetes_pod_label_app_kubernetes_io_name __meta_kubernetes_pod_container_port_name] %s;%s keep }", name, e.Port), e.Relabelings[0].SourceLabels, e.Relabelings[0].TargetLabel)
+		if got != want {
+			t.Errorf("%s: the job is\n%s, and the PodMonitor of %s is\n%s", page, got, name, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/lab"
@@ -44,25 +46,37 @@ func installOperatorCRDs(ctx context.Context, c *cluster.Cluster) error {
 }
 
 // monitor is a Prometheus beside the control plane, which scrapes the cluster.
-type monitor struct{ url string }
+type monitor struct {
+	url  string
+	jobs []*scrapeJob
+}
+
+// scrapeJob is a scrape job of a page. file has its targets, in place of its discovery: Prometheus of
+// Debian is built without kubernetes_sd_configs.
+type scrapeJob struct {
+	namespaces []string
+	file       string
+	config     map[string]any
+}
 
 // startPrometheus starts Prometheus with the scrape jobs of the documents and the rules, whose times the
 // command of docs/alerts.md makes short. It ends with the test.
-func startPrometheus(t *testing.T) monitor {
+func startPrometheus(t *testing.T) *monitor {
 	t.Helper()
 	programs, err := exec.CommandContext(t.Context(), top+"/tools/prometheus").Output()
 	if err != nil {
 		t.Fatalf("tools/prometheus: %v", err)
 	}
 	dir := t.TempDir()
+	m := &monitor{jobs: []*scrapeJob{documentedJob(t, dir, "docs/alerts.md"), documentedJob(t, dir, "docs/kubernetes.md")}}
 	config := map[string]any{
 		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
 		"rule_files":     []any{writeQuickRules(t, dir)},
-		"scrape_configs": []any{documentedJob(t, dir, "docs/alerts.md"), documentedJob(t, dir, "docs/kubernetes.md")},
+		"scrape_configs": []any{m.jobs[0].config, m.jobs[1].config},
 	}
 	text, err := yaml.Marshal(config)
 	if err == nil {
-		err = os.WriteFile(dir+"/prometheus.yml", text, 0o600)
+		err = errors.Join(os.WriteFile(dir+"/prometheus.yml", text, 0o600), m.discover())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +102,8 @@ func startPrometheus(t *testing.T) monitor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return monitor{"http://" + address.String()}
+	m.url = "http://" + address.String()
+	return m
 }
 
 // writeQuickRules runs the command of docs/alerts.md that makes the times of the rules short, and returns
@@ -116,9 +131,9 @@ func writeQuickRules(t *testing.T, dir string) string {
 	return dir + "/quick-rules.yaml"
 }
 
-// documentedJob returns the scrape job of a page, with the API server of the lab. Files of a pod are
-// those that it writes: a token for metrics, and the CA of the controller.
-func documentedJob(t *testing.T, dir, page string) map[string]any {
+// documentedJob returns the scrape job of a page. Files of a pod are those that it writes: a token for
+// metrics, and the CA of the controller.
+func documentedJob(t *testing.T, dir, page string) *scrapeJob {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top, page))
 	if err != nil {
@@ -126,39 +141,60 @@ func documentedJob(t *testing.T, dir, page string) map[string]any {
 	}
 	_, block, _ := strings.Cut(string(text), "```yaml\n- job_name:")
 	block, _, _ = strings.Cut(block, "```")
-	var jobs []map[string]any
-	if err := yaml.Unmarshal([]byte("- job_name:"+block), &jobs); err != nil || len(jobs) != 1 {
-		t.Fatalf("%s: %d jobs, %v", page, len(jobs), err)
+	var jobs []struct {
+		Name      string `json:"job_name"`
+		Discovery []struct {
+			Role       string
+			Namespaces struct{ Names []string }
+		} `json:"kubernetes_sd_configs"`
 	}
-	job := jobs[0]
-	job["kubernetes_sd_configs"].([]any)[0].(map[string]any)["kubeconfig_file"] = writeKubeconfig(t, dir)
-	if authorization, has := job["authorization"].(map[string]any); has {
+	var configs []map[string]any
+	if err := errors.Join(yaml.Unmarshal([]byte("- job_name:"+block), &jobs), yaml.Unmarshal([]byte("- job_name:"+block), &configs)); err != nil {
+		t.Fatalf("%s: %v", page, err)
+	}
+	if len(jobs) != 1 || len(jobs[0].Discovery) != 1 || jobs[0].Discovery[0].Role != "pod" {
+		t.Fatalf("%s: %+v", page, jobs)
+	}
+	job := &scrapeJob{jobs[0].Discovery[0].Namespaces.Names, filepath.Join(dir, jobs[0].Name+".json"), configs[0]}
+	delete(job.config, "kubernetes_sd_configs")
+	job.config["file_sd_configs"] = []any{map[string]any{"files": []string{job.file}}}
+	if authorization, has := job.config["authorization"].(map[string]any); has {
 		authorization["credentials_file"] = writeSecret(t, dir, "culvert-metrics", "token")
-		job["tls_config"].(map[string]any)["ca_file"] = writeSecret(t, dir, "culvert-controller-certificates", "ca.crt")
+		job.config["tls_config"].(map[string]any)["ca_file"] = writeSecret(t, dir, "culvert-controller-certificates", "ca.crt")
 	}
 	return job
 }
 
-// writeKubeconfig writes a kubeconfig for programs in the lab's network namespace.
-func writeKubeconfig(t *testing.T, dir string) string {
-	t.Helper()
-	var config map[string]any
-	text, err := os.ReadFile(k8s.Kubeconfig)
-	if err == nil {
-		err = yaml.Unmarshal(text, &config)
+// discover writes the targets of the jobs as the role pod of kubernetes_sd_configs finds them: one for
+// each port of each container, with the labels that the jobs use.
+func (m *monitor) discover() error {
+	for _, job := range m.jobs {
+		all := []map[string]any{}
+		for _, namespace := range job.namespaces {
+			var pods corev1.PodList
+			if err := k8s.Get(context.Background(), &pods, "-n", namespace, "pods"); err != nil {
+				return err
+			}
+			for _, p := range pods.Items {
+				for _, c := range p.Spec.Containers {
+					for _, port := range c.Ports {
+						all = append(all, map[string]any{"targets": []string{net.JoinHostPort(p.Status.PodIP, fmt.Sprint(port.ContainerPort))}, "labels": map[string]string{
+							"__meta_kubernetes_pod_label_app_kubernetes_io_name": p.Labels["app.kubernetes.io/name"], "__meta_kubernetes_pod_container_port_name": port.Name,
+							"__meta_kubernetes_pod_node_name": p.Spec.NodeName, "__meta_kubernetes_pod_name": p.Name,
+						}})
+					}
+				}
+			}
+		}
+		text, err := json.Marshal(all)
+		if err == nil {
+			err = os.WriteFile(job.file+".new", text, 0o600)
+		}
+		if err = errors.Join(err, os.Rename(job.file+".new", job.file)); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	config["clusters"].([]any)[0].(map[string]any)["cluster"].(map[string]any)["server"] = "https://192.168.77.1:6443"
-	text, err = yaml.Marshal(config)
-	if err == nil {
-		err = os.WriteFile(dir+"/kubeconfig", text, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir + "/kubeconfig"
+	return nil
 }
 
 // writeSecret writes a value of a Secret of Culvert's namespace into a file.
@@ -179,7 +215,7 @@ func writeSecret(t *testing.T, dir, name, key string) string {
 }
 
 // get decodes the data of an answer of Prometheus.
-func (m monitor) get(path string, into any) error {
+func (m *monitor) get(path string, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+path, http.NoBody)
@@ -208,14 +244,17 @@ func (m monitor) get(path string, into any) error {
 type sample struct{ Metric map[string]string }
 
 // query returns the samples of a query.
-func (m monitor) query(expr string) ([]sample, error) {
+func (m *monitor) query(expr string) ([]sample, error) {
 	var data struct{ Result []sample }
 	err := m.get("/api/v1/query?query="+url.QueryEscape(expr), &data)
 	return data.Result, err
 }
 
 // targetsAreUp returns an error unless each target of the jobs is up, and there are so many.
-func (m monitor) targetsAreUp(want map[string]int) error {
+func (m *monitor) targetsAreUp(want map[string]int) error {
+	if err := m.discover(); err != nil {
+		return err
+	}
 	var data struct {
 		ActiveTargets []struct {
 			Labels            map[string]string
@@ -241,7 +280,7 @@ func (m monitor) targetsAreUp(want map[string]int) error {
 }
 
 // firing returns the names of the alerts that fire, each with its severity.
-func (m monitor) firing() ([]string, error) {
+func (m *monitor) firing() ([]string, error) {
 	all, err := m.query(`ALERTS{alertstate="firing"}`)
 	var names []string
 	for _, s := range all {
@@ -280,7 +319,7 @@ func panels(t *testing.T) map[string][]string {
 }
 
 // findEmpty returns the queries of panels that have no answer, or that have one and are in withoutData.
-func (m monitor) findEmpty(panels map[string][]string) (complaints []string) {
+func (m *monitor) findEmpty(panels map[string][]string) (complaints []string) {
 	for title, queries := range panels {
 		for _, q := range queries {
 			all, err := m.query(q)
