@@ -77,7 +77,7 @@ func TestAlertsAreUnderstood(t *testing.T) {
 				if strings.HasPrefix(m[1], "-") { // a flag of the command before it
 					continue
 				}
-				if err := understand(t, m[1]); err != nil {
+				if err := checkCommand(t, m[1]); err != nil {
 					t.Errorf("%s: %s: %v", r.Alert, m[1], err)
 				}
 				understood++
@@ -89,8 +89,8 @@ func TestAlertsAreUnderstood(t *testing.T) {
 	}
 }
 
-// understand returns an error unless the program takes a command line, or a page has it.
-func understand(t *testing.T, command string) error {
+// checkCommand returns an error unless the program takes a command line, or a page has it.
+func checkCommand(t *testing.T, command string) error {
 	t.Helper()
 	if line, is := strings.CutPrefix(strings.TrimPrefix(command, "kubectl "), "culvert "); is {
 		return parseLine(splitShell(t, line))

@@ -80,7 +80,7 @@ func TestMonitorsFindThePods(t *testing.T) {
 		w := findWorkloads(t, text)
 		for name, pod := range map[string]corev1.PodTemplateSpec{"culvertd": w.node.Spec.Template, "culvert-controller": w.controller.Spec.Template} {
 			var m podMonitor
-			convert(t, all["PodMonitor "+name], &m)
+			convertInto(t, all["PodMonitor "+name], &m)
 			port := slices.IndexFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == m.Spec.Endpoints[0].Port })
 			if len(m.Spec.Endpoints) != 1 || port < 0 {
 				t.Fatalf("%s: the PodMonitor scrapes %+v, and the pod has the ports %+v", name, m.Spec.Endpoints, pod.Spec.Containers[0].Ports)
@@ -113,7 +113,7 @@ func TestMonitorOfTheControllerTrustsItsCA(t *testing.T) {
 	for certificates, secret := range map[string]string{"own": "culvert-controller-certificates", "cert-manager": "culvert-controller-cert-manager"} {
 		_, all := renderMonitoring(t, "controller.certificates="+certificates)
 		var m podMonitor
-		convert(t, all["PodMonitor culvert-controller"], &m)
+		convertInto(t, all["PodMonitor culvert-controller"], &m)
 		e := m.Spec.Endpoints[0]
 		if e.Scheme != "https" || e.TLSConfig.ServerName != "culvert-controller.culvert-system.svc" || e.TLSConfig.CA.Secret.Name != secret || e.TLSConfig.CA.Secret.Key != "ca.crt" {
 			t.Errorf("%s: %+v", certificates, e)
@@ -121,7 +121,7 @@ func TestMonitorOfTheControllerTrustsItsCA(t *testing.T) {
 	}
 }
 
-func convert(t *testing.T, o *unstructured.Unstructured, into any) {
+func convertInto(t *testing.T, o *unstructured.Unstructured, into any) {
 	t.Helper()
 	text, err := o.MarshalJSON()
 	if err == nil {
@@ -151,26 +151,29 @@ func TestMonitoringHasTheFilesOfTheTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m corev1.ConfigMap
-	convert(t, all["ConfigMap culvert-dashboard"], &m)
+	convertInto(t, all["ConfigMap culvert-dashboard"], &m)
 	if diff := cmp.Diff(string(dashboard), m.Data["culvert.json"]); diff != "" || m.Labels["grafana_dashboard"] != "1" {
 		t.Errorf("labels %v (-file +chart):\n%s", m.Labels, diff)
 	}
 }
 
-// helm install refuses monitoring in a cluster without the operator, and installs it beside the operator's
+// helm upgrade refuses monitoring in a cluster without the operator, and adds it beside the operator's
 // CRDs. By these the API server takes each object strictly, and refuses a field that does not exist.
 func TestMonitoringBesideTheOperator(t *testing.T) {
 	s := apiserver.New(t)
 	kubeconfig := s.AdminKubeconfig()
-	install := []string{"install", "culvert", chart, "--namespace", "culvert-system", "--create-namespace", "--set", "monitoring.enabled=true"}
-	if _, err := helm(t, kubeconfig, install...); err == nil || !strings.Contains(err.Error(), "install the operator first") {
-		t.Errorf("helm install in a cluster without the operator: %v", err)
+	if _, err := helm(t, kubeconfig, "install", "culvert", chart, "--namespace", "culvert-system", "--create-namespace"); err != nil {
+		t.Fatal(err)
+	}
+	upgrade := []string{"upgrade", "culvert", chart, "--namespace", "culvert-system", "--reset-then-reuse-values", "--set", "monitoring.enabled=true"} // as docs/alerts.md
+	if _, err := helm(t, kubeconfig, upgrade...); err == nil || !strings.Contains(err.Error(), "install the operator first") {
+		t.Errorf("helm upgrade in a cluster without the operator: %v", err)
 	}
 	for _, kind := range []string{"podmonitors", "prometheusrules"} {
 		kubectl(t, kubeconfig, "create", "-f", apiserver.Program(t, "prometheus-operator", "monitoring.coreos.com_"+kind+".yaml"))
 		kubectl(t, kubeconfig, "wait", "--for=condition=Established", "crd/"+kind+".monitoring.coreos.com")
 	}
-	if _, err := helm(t, kubeconfig, install...); err != nil {
+	if _, err := helm(t, kubeconfig, upgrade...); err != nil {
 		t.Fatal(err)
 	}
 	_, all := renderMonitoring(t)
@@ -224,8 +227,8 @@ type documentedJob struct {
 // (test/kubernetes TestPrometheus).
 func TestDocumentedJobsAreThoseOfTheMonitors(t *testing.T) {
 	_, all := renderMonitoring(t)
-	for page, name := range map[string]string{"alerts.md": "culvertd", "kubernetes.md": "culvert-controller"} {
-		text, err := os.ReadFile(top + "/docs/" + page)
+	for page, name := range map[string]string{"docs/alerts.md": "culvertd", "docs/kubernetes.md": "culvert-controller"} {
+		text, err := os.ReadFile(filepath.Join(top, page))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +239,7 @@ func TestDocumentedJobsAreThoseOfTheMonitors(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", page, jobs, err)
 		}
 		var m podMonitor
-		convert(t, all["PodMonitor "+name], &m)
+		convertInto(t, all["PodMonitor "+name], &m)
 		job, e := jobs[0], m.Spec.Endpoints[0]
 		got := fmt.Sprintln(job.Name, job.Scheme, job.HonorLabels, job.TLS.ServerName, job.Discovery, job.Relabel[0], job.Relabel[1].Source, job.Relabel[1].Target)
 		want := fmt.Sprintln(m.Spec.Selector.MatchLabels["app.kubernetes.io/name"], e.Scheme, e.HonorLabels, e.TLSConfig.ServerName, "[{pod {[culvert-system]}}]",

@@ -76,7 +76,7 @@ func startPrometheus(t *testing.T) *monitor {
 	}
 	text, err := yaml.Marshal(config)
 	if err == nil {
-		err = errors.Join(os.WriteFile(dir+"/prometheus.yml", text, 0o600), m.discover())
+		err = errors.Join(os.WriteFile(dir+"/prometheus.yml", text, 0o600), m.writeTargets())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -165,9 +165,9 @@ func documentedJob(t *testing.T, dir, page string) *scrapeJob {
 	return job
 }
 
-// discover writes the targets of the jobs as the role pod of kubernetes_sd_configs finds them: one for
+// writeTargets writes the targets of the jobs as the role pod of kubernetes_sd_configs finds them: one for
 // each port of each container, with the labels that the jobs use.
-func (m *monitor) discover() error {
+func (m *monitor) writeTargets() error {
 	for _, job := range m.jobs {
 		all := []map[string]any{}
 		for _, namespace := range job.namespaces {
@@ -214,8 +214,8 @@ func writeSecret(t *testing.T, dir, name, key string) string {
 	return filepath.Join(dir, key)
 }
 
-// get decodes the data of an answer of Prometheus.
-func (m *monitor) get(path string, into any) error {
+// getData decodes the data of an answer of Prometheus.
+func (m *monitor) getData(path string, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+path, http.NoBody)
@@ -243,16 +243,16 @@ func (m *monitor) get(path string, into any) error {
 // sample is a sample of a query's answer.
 type sample struct{ Metric map[string]string }
 
-// query returns the samples of a query.
-func (m *monitor) query(expr string) ([]sample, error) {
+// runQuery returns the samples of a query.
+func (m *monitor) runQuery(expr string) ([]sample, error) {
 	var data struct{ Result []sample }
-	err := m.get("/api/v1/query?query="+url.QueryEscape(expr), &data)
+	err := m.getData("/api/v1/query?query="+url.QueryEscape(expr), &data)
 	return data.Result, err
 }
 
 // targetsAreUp returns an error unless each target of the jobs is up, and there are so many.
 func (m *monitor) targetsAreUp(want map[string]int) error {
-	if err := m.discover(); err != nil {
+	if err := m.writeTargets(); err != nil {
 		return err
 	}
 	var data struct {
@@ -261,7 +261,7 @@ func (m *monitor) targetsAreUp(want map[string]int) error {
 			Health, LastError string
 		}
 	}
-	if err := m.get("/api/v1/targets?state=active", &data); err != nil {
+	if err := m.getData("/api/v1/targets?state=active", &data); err != nil {
 		return err
 	}
 	up := map[string]int{}
@@ -279,9 +279,9 @@ func (m *monitor) targetsAreUp(want map[string]int) error {
 	return nil
 }
 
-// firing returns the names of the alerts that fire, each with its severity.
-func (m *monitor) firing() ([]string, error) {
-	all, err := m.query(`ALERTS{alertstate="firing"}`)
+// listFiring returns the names of the alerts that fire, each with its severity.
+func (m *monitor) listFiring() ([]string, error) {
+	all, err := m.runQuery(`ALERTS{alertstate="firing"}`)
 	var names []string
 	for _, s := range all {
 		names = append(names, s.Metric["alertname"])
@@ -293,8 +293,8 @@ func (m *monitor) firing() ([]string, error) {
 // withoutData are the panels of the dashboard whose queries have no answer here, with the reason.
 var withoutData = map[string]string{}
 
-// panels returns the queries of the dashboard by panel, with values for its variables.
-func panels(t *testing.T) map[string][]string {
+// readPanels returns the queries of the dashboard by panel, with values for its variables.
+func readPanels(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(top + "/dist/grafana/culvert.json")
 	if err != nil {
@@ -322,7 +322,7 @@ func panels(t *testing.T) map[string][]string {
 func (m *monitor) findEmpty(panels map[string][]string) (complaints []string) {
 	for title, queries := range panels {
 		for _, q := range queries {
-			all, err := m.query(q)
+			all, err := m.runQuery(q)
 			if has := len(all) > 0; err != nil || has != (withoutData[title] == "") {
 				complaints = append(complaints, fmt.Sprintf("panel %q: %d samples, %v: %s", title, len(all), err, q))
 			}
@@ -347,13 +347,13 @@ func TestPrometheus(t *testing.T) {
 	kubectl(t, "delete", "pod", "gone", "--wait")
 	eventually(t, "all targets are up", func() error { return m.targetsAreUp(map[string]int{"culvertd": 1, "culvert-controller": 1}) })
 	eventually(t, "Prometheus has the traffic of the pod", func() error {
-		all, err := m.query(`culvert_vf_transmit_packets_total{job="culvertd", instance="worker1", namespace="default", owner="seen", kind="pod"} > 0`)
+		all, err := m.runQuery(`culvert_vf_transmit_packets_total{job="culvertd", instance="worker1", namespace="default", owner="seen", kind="pod"} > 0`)
 		if err == nil && len(all) != 1 {
 			err = fmt.Errorf("it has %d samples", len(all))
 		}
 		return err
 	})
-	all := panels(t)
+	all := readPanels(t)
 	var missing []string
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
 		if missing = m.findEmpty(all); len(missing) == 0 || time.Now().After(end) {
@@ -363,7 +363,7 @@ func TestPrometheus(t *testing.T) {
 	for _, one := range missing {
 		t.Error(one)
 	}
-	if names, err := m.firing(); err != nil || len(names) > 0 {
+	if names, err := m.listFiring(); err != nil || len(names) > 0 {
 		t.Errorf("alerts fire in a healthy cluster: %q, %v", names, err)
 	}
 }

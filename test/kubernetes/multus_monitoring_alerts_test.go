@@ -26,13 +26,13 @@ type alarm struct {
 // alarms are the causes that a lab can make, in turn. testdata/alerts.yaml of test/monitoring has the
 // other alerts too.
 var alarms = []alarm{
-	{"a cable is pulled", []string{"CulvertPFWithoutLink", "CulvertProblems"}, link(false), link(true)},
+	{"a cable is pulled", []string{"CulvertPFWithoutLink", "CulvertProblems"}, setLink(false), setLink(true)},
 	{"a cable is loose", []string{"CulvertPFFlapping"}, shakeCable, func(*testing.T) {}},
 	{"a VF cannot be reset", []string{"CulvertVFsQuarantined"}, takeNameOfVF, giveNameBack},
 	{"another program changes a VF", []string{"CulvertVFsChanged"}, changeVF, deletePods("changed")},
 	{"the addresses are used up", []string{"CulvertAddressPoolFull", "CulvertAttachFails"}, makePods("few", 6), deletePods("few-0", "few-1", "few-2", "few-3", "few-4", "few-5")},
 	{"the VFs are used up", []string{"CulvertPoolFull"}, makePods("scraped", 7), deletePods("scraped-0", "scraped-1", "scraped-2", "scraped-3", "scraped-4", "scraped-5", "scraped-6")},
-	{"culvertd stands still", []string{"CulvertdDown"}, signal("STOP"), signal("CONT")},
+	{"culvertd stands still", []string{"CulvertdDown"}, signalDaemon("STOP"), signalDaemon("CONT")},
 	{"the API server refuses culvertd", []string{"CulvertAPIRequestsFail"}, removeRights, giveRights},
 	{"there is no controller", []string{"CulvertControllerAbsent"}, scaleController("0"), scaleController("1")},
 }
@@ -53,32 +53,32 @@ func TestAlertsFireForTheirCauses(t *testing.T) {
 		began := time.Now()
 		a.begin(t)
 		for _, name := range a.alerts {
-			eventually(t, a.title+": "+name+" fires", func() error { return m.fires(name, true) })
+			eventually(t, a.title+": "+name+" fires", func() error { return m.checkFires(name, true) })
 		}
 		took := time.Since(began)
 		a.end(t)
 		for _, name := range a.alerts {
-			eventually(t, a.title+": "+name+" ends", func() error { return m.fires(name, false) })
+			eventually(t, a.title+": "+name+" ends", func() error { return m.checkFires(name, false) })
 		}
 		t.Logf("%s: %s after %.0f s, and no longer %.0f s later", a.title, strings.Join(a.alerts, ", "), took.Seconds(), (time.Since(began) - took).Seconds())
 	}
 	allFree(t, allVFs/2)
 }
 
-// fires returns an error unless an alert fires, or does not.
-func (m *monitor) fires(name string, want bool) error {
-	if err := m.discover(); err != nil { // the controller has another pod after a pause
+// checkFires returns an error unless an alert fires, or does not.
+func (m *monitor) checkFires(name string, want bool) error {
+	if err := m.writeTargets(); err != nil { // the controller has another pod after a pause
 		return err
 	}
-	all, err := m.firing()
+	all, err := m.listFiring()
 	if err == nil && slices.Contains(all, name) != want {
 		err = fmt.Errorf("the alerts that fire: %q", all)
 	}
 	return err
 }
 
-// link plugs the cable of the second PF in, or pulls it. The first has the pod network.
-func link(up bool) func(t *testing.T) {
+// setLink plugs the cable of the second PF in, or pulls it. The first has the pod network.
+func setLink(up bool) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
 		if err := k8s.Lab.Link("worker1", "pf2", up); err != nil {
@@ -92,9 +92,9 @@ func link(up bool) func(t *testing.T) {
 func shakeCable(t *testing.T) {
 	t.Helper()
 	for range 7 {
-		link(false)(t)
+		setLink(false)(t)
 		time.Sleep(2 * time.Second)
-		link(true)(t)
+		setLink(true)(t)
 		time.Sleep(2 * time.Second)
 	}
 }
@@ -171,8 +171,8 @@ func changeVF(t *testing.T) {
 	on(t, "worker1", fmt.Sprintf("ip link set %s vf %d trust on", v.PF, v.Index))
 }
 
-// signal sends a signal to culvertd.
-func signal(name string) func(t *testing.T) {
+// signalDaemon sends a signal to culvertd.
+func signalDaemon(name string) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
 		on(t, "worker1", "kill -"+name+" $(pidof culvertd)")

@@ -113,7 +113,7 @@ func TestDashboard(t *testing.T) {
 	if err := os.WriteFile(name, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said := promtool(t, "check", "rules", name); !strings.Contains(said, fmt.Sprintf("SUCCESS: %d rules found", len(records))) || len(records) < 40 {
+	if said := runPromtool(t, "check", "rules", name); !strings.Contains(said, fmt.Sprintf("SUCCESS: %d rules found", len(records))) || len(records) < 40 {
 		t.Errorf("%d queries: %s", len(records), said)
 	}
 }

@@ -17,9 +17,9 @@ var (
 	matcher  = regexp.MustCompile(`([a-z_]+)(=~|!=|!~|=)"([^"]*)"`)
 )
 
-// documented returns the labels of each metric of docs/reference/metrics.md, with the names of the
+// readDocumented returns the labels of each metric of docs/reference/metrics.md, with the names of the
 // series of histograms.
-func documented(t *testing.T) map[string]string {
+func readDocumented(t *testing.T) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile(top + "/docs/reference/metrics.md")
 	if err != nil {
@@ -39,7 +39,7 @@ func documented(t *testing.T) map[string]string {
 // The alerts and the dashboard ask for metrics, labels and values that the programs have, by their
 // reference.
 func TestQueriesNameWhatThereIs(t *testing.T) {
-	known := documented(t)
+	known := readDocumented(t)
 	queries := map[string]string{}
 	for _, a := range readAlerts(t) {
 		queries[a.Alert] = a.Expr

@@ -18,8 +18,8 @@ const (
 	rules = top + "/dist/prometheus/culvert-rules.yaml"
 )
 
-// promtool runs promtool, and returns its output.
-func promtool(t *testing.T, args ...string) string {
+// runPromtool runs promtool, and returns its output.
+func runPromtool(t *testing.T, args ...string) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), top+"/tools/prometheus").Output()
 	if err != nil {
@@ -67,7 +67,7 @@ var object = regexp.MustCompile(`\$labels\.(instance|pool|webhook)\b`)
 // Prometheus takes the rules. Each alert has a severity, a time that it waits, a summary that names the
 // object and a description with a command.
 func TestRules(t *testing.T) {
-	promtool(t, "check", "rules", rules)
+	runPromtool(t, "check", "rules", rules)
 	all := readAlerts(t)
 	for _, a := range all {
 		switch {
@@ -89,7 +89,7 @@ func TestRules(t *testing.T) {
 // Each alert fires for its cause, and it alone. It does not fire for a near miss.
 func TestAlertsFire(t *testing.T) {
 	const file = "testdata/alerts.yaml"
-	promtool(t, "test", "rules", file)
+	runPromtool(t, "test", "rules", file)
 	var tests struct {
 		Tests []struct {
 			Name   string

@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/internal/cluster/controller"
@@ -30,15 +29,18 @@ controller-runtime and of Go, such as ` + "`controller_runtime_webhook_requests_
 `
 
 // oneOfEach is a cluster with an AddressPool.
-type oneOfEach struct{ client.Reader }
+type oneOfEach struct{}
 
-// List is client.Reader.
-func (oneOfEach) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	if pools, is := into.(*v1alpha1.AddressPoolList); is {
-		pools.Items = make([]v1alpha1.AddressPool, 1)
-	}
-	return nil
+// AddressPools is controller.ClusterObjects.
+func (oneOfEach) AddressPools(context.Context) ([]v1alpha1.AddressPool, error) {
+	return make([]v1alpha1.AddressPool, 1), nil
 }
+
+// NodeStates is controller.ClusterObjects.
+func (oneOfEach) NodeStates(context.Context) ([]v1alpha1.NodeState, error) { return nil, nil }
+
+// NodePolicies is controller.ClusterObjects.
+func (oneOfEach) NodePolicies(context.Context) ([]v1alpha1.NodePolicy, error) { return nil, nil }
 
 // writeControllerMetrics writes the table of culvert-controller's metrics.
 func writeControllerMetrics(out *bytes.Buffer) error {

@@ -17,13 +17,43 @@ import (
 // scrapeTime is how long a scrape may wait for the cache, which is empty at first.
 const scrapeTime = 10 * time.Second
 
-// clusterMetrics shows the cluster's AddressPools, nodes and NodePolicies to Prometheus. It reads them
-// from the controller's cache for each scrape.
-type clusterMetrics struct{ cache client.Reader }
+// ClusterObjects has the objects that the metrics are about. Their owner does not change them.
+type ClusterObjects interface {
+	AddressPools(ctx context.Context) ([]v1alpha1.AddressPool, error)
+	NodeStates(ctx context.Context) ([]v1alpha1.NodeState, error)
+	NodePolicies(ctx context.Context) ([]v1alpha1.NodePolicy, error)
+}
 
-// NewClusterMetrics returns the metrics of the cluster whose objects the reader has. tools/refdoc lists
-// them.
-func NewClusterMetrics(cache client.Reader) prometheus.Collector { return clusterMetrics{cache} }
+// clusterMetrics shows the cluster's AddressPools, nodes and NodePolicies to Prometheus. It reads them
+// for each scrape.
+type clusterMetrics struct{ objects ClusterObjects }
+
+// NewClusterMetrics returns the metrics of a cluster. tools/refdoc lists them too.
+func NewClusterMetrics(objects ClusterObjects) prometheus.Collector { return clusterMetrics{objects} }
+
+// cachedObjects are the objects of the controller's cache, which are read without copying them.
+type cachedObjects struct{ cache client.Reader }
+
+// AddressPools is ClusterObjects.
+func (c cachedObjects) AddressPools(ctx context.Context) ([]v1alpha1.AddressPool, error) {
+	var all v1alpha1.AddressPoolList
+	err := c.cache.List(ctx, &all, client.UnsafeDisableDeepCopy)
+	return all.Items, err
+}
+
+// NodeStates is ClusterObjects.
+func (c cachedObjects) NodeStates(ctx context.Context) ([]v1alpha1.NodeState, error) {
+	var all v1alpha1.NodeStateList
+	err := c.cache.List(ctx, &all, client.UnsafeDisableDeepCopy)
+	return all.Items, err
+}
+
+// NodePolicies is ClusterObjects.
+func (c cachedObjects) NodePolicies(ctx context.Context) ([]v1alpha1.NodePolicy, error) {
+	var all v1alpha1.NodePolicyList
+	err := c.cache.List(ctx, &all, client.UnsafeDisableDeepCopy)
+	return all.Items, err
+}
 
 var (
 	addressesDesc = prometheus.NewDesc("culvert_addresspool_addresses", "Addresses of an AddressPool: granted ones are in blocks of nodes, and reserved ones are kept for pods that have ended.", []string{"pool", "state"}, nil)
@@ -37,7 +67,7 @@ var (
 // leads has them: the others do not fill their caches for a scrape. The caller calls end after the
 // manager has ended.
 func serveMetricsOf(mgr ctrl.Manager) (end func(), err error) {
-	m := leaderMetrics{NewClusterMetrics(mgr.GetClient()), mgr.Elected()}
+	m := leaderMetrics{NewClusterMetrics(cachedObjects{mgr.GetClient()}), mgr.Elected()}
 	err = metrics.Registry.Register(m)
 	if shown := new(prometheus.AlreadyRegisteredError); errors.As(err, shown) { // by another controller of this process, a test's
 		return func() {}, nil
@@ -76,55 +106,56 @@ func (m clusterMetrics) Collect(out chan<- prometheus.Metric) {
 	m.collectPolicies(ctx, out)
 }
 
-// list reads objects without copying them. A failure becomes one of the scrape.
-func (m clusterMetrics) list(ctx context.Context, into client.ObjectList, d *prometheus.Desc, out chan<- prometheus.Metric) {
-	if err := m.cache.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
-		out <- prometheus.NewInvalidMetric(d, err)
-	}
-}
-
-func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+func newGauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
 func (m clusterMetrics) collectPools(ctx context.Context, out chan<- prometheus.Metric) {
-	var pools v1alpha1.AddressPoolList
-	m.list(ctx, &pools, addressesDesc, out)
-	for i := range pools.Items {
-		p := &pools.Items[i]
+	pools, err := m.objects.AddressPools(ctx)
+	if err != nil { // the scrape fails, rather than show no pools
+		out <- prometheus.NewInvalidMetric(addressesDesc, err)
+	}
+	for i := range pools {
+		p := &pools[i]
 		reserved := int64(0)
 		for _, r := range p.Spec.Reservations {
 			if r.Since != nil { // else a node holds it
 				reserved++
 			}
 		}
-		out <- gauge(addressesDesc, float64(p.Status.Granted), p.Name, "granted")
-		out <- gauge(addressesDesc, float64(reserved), p.Name, "reserved")
-		out <- gauge(addressesDesc, float64(max(0, p.Status.Addresses-p.Status.Granted-reserved)), p.Name, "free")
-		out <- gauge(blocksDesc, float64(len(p.Spec.Blocks)), p.Name)
-		out <- gauge(waitingDesc, float64(len(p.Status.Starved)), p.Name)
+		out <- newGauge(addressesDesc, float64(p.Status.Granted), p.Name, "granted")
+		out <- newGauge(addressesDesc, float64(reserved), p.Name, "reserved")
+		out <- newGauge(addressesDesc, float64(max(0, p.Status.Addresses-p.Status.Granted-reserved)), p.Name, "free")
+		out <- newGauge(blocksDesc, float64(len(p.Spec.Blocks)), p.Name)
+		out <- newGauge(waitingDesc, float64(len(p.Status.Starved)), p.Name)
 	}
 }
 
 func (m clusterMetrics) collectNodes(ctx context.Context, out chan<- prometheus.Metric) {
-	var nodes v1alpha1.NodeStateList
-	m.list(ctx, &nodes, nodesDesc, out)
+	nodes, err := m.objects.NodeStates(ctx)
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(nodesDesc, err)
+		return
+	}
 	ready := 0
-	for i := range nodes.Items {
-		if meta.IsStatusConditionTrue(nodes.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
+	for i := range nodes {
+		if meta.IsStatusConditionTrue(nodes[i].Status.Conditions, v1alpha1.ConditionReady) {
 			ready++
 		}
 	}
-	out <- gauge(nodesDesc, float64(ready), "ready")
-	out <- gauge(nodesDesc, float64(len(nodes.Items)-ready), "not_ready")
+	out <- newGauge(nodesDesc, float64(ready), "ready")
+	out <- newGauge(nodesDesc, float64(len(nodes)-ready), "not_ready")
 }
 
 func (m clusterMetrics) collectPolicies(ctx context.Context, out chan<- prometheus.Metric) {
-	var policies v1alpha1.NodePolicyList
-	m.list(ctx, &policies, policiesDesc, out)
+	policies, err := m.objects.NodePolicies(ctx)
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(policiesDesc, err)
+		return
+	}
 	counts := map[string]float64{"applied": 0, "waiting": 0, "refused": 0}
-	for i := range policies.Items {
-		switch conditions := policies.Items[i].Status.Conditions; {
+	for i := range policies {
+		switch conditions := policies[i].Status.Conditions; {
 		case meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionValid):
 			counts["refused"]++
 		case meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionApplied):
@@ -134,6 +165,6 @@ func (m clusterMetrics) collectPolicies(ctx context.Context, out chan<- promethe
 		}
 	}
 	for state, n := range counts {
-		out <- gauge(policiesDesc, n, state)
+		out <- newGauge(policiesDesc, n, state)
 	}
 }

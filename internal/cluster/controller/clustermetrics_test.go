@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// gather returns the samples of a collector as lines, sorted.
-func gather(t *testing.T, c prometheus.Collector) ([]string, error) {
+// gatherLines returns the samples of a collector as lines, sorted.
+func gatherLines(t *testing.T, c prometheus.Collector) ([]string, error) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
@@ -62,12 +62,12 @@ func clusterWithPools() client.WithWatch {
 // leads.
 func TestClusterMetrics(t *testing.T) {
 	elected := make(chan struct{})
-	m := leaderMetrics{NewClusterMetrics(clusterWithPools()), elected}
-	if got, err := gather(t, m); err != nil || len(got) > 0 {
+	m := leaderMetrics{NewClusterMetrics(cachedObjects{clusterWithPools()}), elected}
+	if got, err := gatherLines(t, m); err != nil || len(got) > 0 {
 		t.Errorf("a controller that does not lead shows %q, %v", got, err)
 	}
 	close(elected)
-	got, err := gather(t, m)
+	got, err := gatherLines(t, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestClusterMetrics(t *testing.T) {
 func TestClusterMetricsOfNoCache(t *testing.T) {
 	away := errors.New("the cache is not filled")
 	c := interceptor.NewClient(newCluster(), interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return away }})
-	if got, err := gather(t, NewClusterMetrics(c)); err == nil {
+	if got, err := gatherLines(t, NewClusterMetrics(cachedObjects{c})); err == nil {
 		t.Errorf("it shows %q", got)
 	}
 }
