@@ -171,7 +171,7 @@ func TestMonitoringBesideTheOperator(t *testing.T) {
 	}
 	for _, kind := range []string{"podmonitors", "prometheusrules"} {
 		kubectl(t, kubeconfig, "create", "-f", apiserver.Program(t, "prometheus-operator", "monitoring.coreos.com_"+kind+".yaml"))
-		kubectl(t, kubeconfig, "wait", "--for=condition=Established", "crd/"+kind+".monitoring.coreos.com")
+		apiserver.Eventually(t, kind, func() error { return kubectlCommand(t, kubeconfig, "get", kind).Run() })
 	}
 	if _, err := helm(t, kubeconfig, upgrade...); err != nil {
 		t.Fatal(err)

@@ -38,8 +38,13 @@ func installOperatorCRDs(ctx context.Context, c *cluster.Cluster) error {
 		if _, err := c.Kubectl(ctx, "create", "-f", filepath.Join(dir, "monitoring.coreos.com_"+kind+".yaml")); err != nil {
 			return err
 		}
-		if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "crd/"+kind+".monitoring.coreos.com"); err != nil {
-			return err
+		// The API server serves a new kind some time later. A new CRD has no conditions for kubectl wait.
+		_, err := c.Kubectl(ctx, "get", kind)
+		for end := time.Now().Add(soon); err != nil; _, err = c.Kubectl(ctx, "get", kind) {
+			if time.Now().After(end) {
+				return err
+			}
+			time.Sleep(time.Second)
 		}
 	}
 	return nil
