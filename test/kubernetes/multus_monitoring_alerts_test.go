@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,41 @@ var alarms = []alarm{
 	{"culvertd stands still", []string{"CulvertdDown"}, signalDaemon("STOP"), signalDaemon("CONT")},
 	{"the API server refuses culvertd", []string{"CulvertAPIRequestsFail"}, removeRights, giveRights},
 	{"there is no controller", []string{"CulvertControllerAbsent"}, scaleController("0"), scaleController("1")},
+}
+
+// onlyByPromtool are the alerts whose cause no lab has made here, with the reason.
+var onlyByPromtool = map[string]string{
+	"CulvertNodeNotReady":        "a node whose VFs are not made serves no pods, and the tests after this one need it",
+	"CulvertPFErrors":            "QEMU's igb reports no errors on PCIe, and its transmit queues do not hang",
+	"CulvertVFsWithoutCarrier":   "a VF of QEMU's igb loses its carrier only with its PF",
+	"CulvertAttachSlow":          "it compares with the day before",
+	"CulvertLedgerDiskFull":      "the kubelet evicts pods before the node's disk is so full",
+	"CulvertLedgerSlow":          "the lab's disk is fast",
+	"CulvertWebhookErrors":       "no input is known for which a webhook answers with an error of its own",
+	"CulvertServicesWithoutRoom": "it needs thousands of endpoints",
+}
+
+// Each alert of the rules has a cause in the lab, or a reason why it has none.
+func TestAlertsHaveCauses(t *testing.T) {
+	text, err := os.ReadFile(top + "/dist/prometheus/culvert-rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for _, a := range alarms {
+		for _, name := range a.alerts {
+			made[name] = true
+		}
+	}
+	all := regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllStringSubmatch(string(text), -1)
+	for _, m := range all {
+		if made[m[1]] == (onlyByPromtool[m[1]] != "") {
+			t.Errorf("alert %s: add its cause to alarms, or the reason to onlyByPromtool", m[1])
+		}
+	}
+	if len(all) != len(made)+len(onlyByPromtool) {
+		t.Errorf("%d alerts, %d with a cause, and %d without", len(all), len(made), len(onlyByPromtool))
+	}
 }
 
 // Each alert whose cause a lab can make fires for it, and ends after it, by a real Prometheus.
