@@ -104,6 +104,7 @@ func TestRightValuesAreTaken(t *testing.T) {
 		"node.resources.limits.cpu=1":                   "cpu: 1\n",
 		"node.resources.limits.memory=0.5Gi":            "memory: 0.5Gi\n",
 		"node.metrics.address=:9810":                    "- --metrics=:9810\n",
+		"node.metrics.address=[$(NODE_ADDRESS)]:9811":   "- {name: metrics, containerPort: 9811}\n",
 		"node.logLevel=debug":                           "- --debug\n",
 		"controller.logLevel=debug":                     "- --debug\n",
 		"controller.metrics.enabled=false":              "- --metrics=0\n",

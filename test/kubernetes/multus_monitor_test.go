@@ -352,7 +352,7 @@ func TestPrometheus(t *testing.T) {
 	apply(t, string(objects))
 	apply(t, pod("seen", "worker1", "scraped")+pod("gone", "worker1", "scraped"))
 	running(t, 2)
-	kubectl(t, "delete", "pod", "gone", "--wait")
+	kubectl(t, "delete", "pod", "gone", "--wait=false")
 	eventually(t, "all targets are up", func() error { return m.targetsAreUp(map[string]int{"culvertd": 1, "culvert-controller": 1}) })
 	eventually(t, "Prometheus has the traffic of the pod", func() error {
 		all, err := m.runQuery(`culvert_vf_transmit_packets_total{job="culvertd", instance="worker1", namespace="default", owner="seen", kind="pod"} > 0`)
