@@ -344,6 +344,7 @@ func (m *monitor) findEmpty(panels map[string][]string) (complaints []string) {
 func TestPrometheus(t *testing.T) {
 	need(t, besideMultus)
 	offered(t, intel, "7")
+	began := time.Now()
 	objects, err := os.ReadFile("testdata/prometheus.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -371,6 +372,7 @@ func TestPrometheus(t *testing.T) {
 	for _, one := range missing {
 		t.Error(one)
 	}
+	t.Logf("%.0f s for two pods and %d panels", time.Since(began).Seconds(), len(all))
 	eventually(t, "no alert fires in a healthy cluster", func() error {
 		names, err := m.listFiring()
 		if err == nil && len(names) > 0 {
