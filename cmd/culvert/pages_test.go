@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/test/promises"
 )
@@ -28,11 +30,7 @@ func TestPagesAreUnderstood(t *testing.T) {
 			if !isCulvert || strings.ContainsAny(line, "|&;") {
 				continue
 			}
-			words, err := exec.CommandContext(t.Context(), "bash", "-c", "printf '%s\n' "+strings.Split(line, " >")[0]).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := parseLine(strings.Split(strings.TrimSuffix(string(words), "\n"), "\n")); err != nil {
+			if err := parseLine(splitShell(t, strings.Split(line, " >")[0])); err != nil {
 				t.Errorf("%s: %s: %v", page, command, err)
 			}
 			understood++
@@ -41,6 +39,71 @@ func TestPagesAreUnderstood(t *testing.T) {
 	if understood < 100 {
 		t.Errorf("only %d commands of the pages were found", understood)
 	}
+}
+
+// splitShell returns the words of a line of shell.
+func splitShell(t *testing.T, line string) []string {
+	t.Helper()
+	words, err := exec.CommandContext(t.Context(), "bash", "-c", "printf '%s\n' "+line).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(words), "\n"), "\n")
+}
+
+// Each command that an alert names is one that the program takes, or one of kubectl or systemctl that a
+// page has. At least one of each alert is Culvert's or kubectl's.
+func TestAlertsAreUnderstood(t *testing.T) {
+	text, err := os.ReadFile("../../dist/prometheus/culvert-rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	own := strings.NewReplacer("{{ $labels.instance }}", "worker01", "{{ $labels.pf }}", "enp1s0")
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			understood := 0
+			for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(own.Replace(r.Annotations["description"]), -1) {
+				if strings.HasPrefix(m[1], "-") { // a flag of the command before it
+					continue
+				}
+				if err := checkCommand(t, m[1]); err != nil {
+					t.Errorf("%s: %s: %v", r.Alert, m[1], err)
+				}
+				understood++
+			}
+			if understood == 0 {
+				t.Errorf("%s names no command", r.Alert)
+			}
+		}
+	}
+}
+
+// checkCommand returns an error unless the program takes a command line, or a page has it.
+func checkCommand(t *testing.T, command string) error {
+	t.Helper()
+	if line, is := strings.CutPrefix(strings.TrimPrefix(command, "kubectl "), "culvert "); is {
+		return parseLine(splitShell(t, line))
+	}
+	text, err := os.ReadFile("../../test/promises/commands.txt")
+	if err != nil {
+		return err
+	}
+	table, err := promises.ParseTable(string(text))
+	if err == nil && table.Find(command) == nil {
+		err = errors.New("it is in no line of test/promises/commands.txt")
+	}
+	return err
 }
 
 // parseLine reads a command line as the program does, and runs nothing. A command's name with some of

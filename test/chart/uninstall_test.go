@@ -91,10 +91,15 @@ func listOwn(t *testing.T, kubeconfig string) (all []string) {
 // kubectl runs kubectl, and returns what it printed.
 func kubectl(t *testing.T, kubeconfig string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), apiserver.Program(t, "kubernetes", "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
-	out, err := cmd.CombinedOutput()
+	out, err := kubectlCommand(t, kubeconfig, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// kubectlCommand returns kubectl, not started yet.
+func kubectlCommand(t *testing.T, kubeconfig string, args ...string) *exec.Cmd {
+	t.Helper()
+	return exec.CommandContext(t.Context(), apiserver.Program(t, "kubernetes", "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 }

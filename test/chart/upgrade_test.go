@@ -127,7 +127,7 @@ func marshal(t *testing.T, values any) string {
 }
 
 // sections are the maps of values.yaml that have values of the chart, and are none themselves.
-var sections = map[string]bool{"image": true, "node": true, "devicePlugin": true, "metrics": true, "controller": true, "networkPolicies": true}
+var sections = map[string]bool{"image": true, "node": true, "devicePlugin": true, "metrics": true, "controller": true, "monitoring": true, "networkPolicies": true}
 
 // nullify returns values with null for each value, or for each section at the top.
 func nullify(values map[string]any, bySection bool) map[string]any {

@@ -24,7 +24,10 @@ var besideMultus = &site{names: []string{"worker1"}, install: func(ctx context.C
 	if err := installMultus(ctx, c, "worker1"); err != nil {
 		return err
 	}
-	err := helm(ctx, c, "install", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--create-namespace", "--set", "controller.replicas=1")
+	if err := installOperatorCRDs(ctx, c); err != nil {
+		return err
+	}
+	err := helm(ctx, c, "install", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--create-namespace", "--set", "controller.replicas=1,monitoring.enabled=true")
 	if err == nil {
 		_, err = c.Kubectl(ctx, "label", "namespace", cluster.Namespace, "pod-security.kubernetes.io/enforce=privileged")
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Pages are the documents whose commands people type first.
-var Pages = []string{"README.md", "docs/install.md", "docs/air-gapped.md", "docs/kubernetes.md", "docs/migrate.md", "docs/guests.md", "docs/doctor.md", "docs/prepare.md", "docs/cri-o.md", "docs/bench.md", "docs/esxi.md", "docs/quickstart.md", "docs/troubleshooting.md", "docs/operations.md", "docs/release.md", "docs/ui.md"}
+var Pages = []string{"README.md", "docs/install.md", "docs/air-gapped.md", "docs/kubernetes.md", "docs/migrate.md", "docs/guests.md", "docs/doctor.md", "docs/prepare.md", "docs/cri-o.md", "docs/bench.md", "docs/esxi.md", "docs/quickstart.md", "docs/troubleshooting.md", "docs/operations.md", "docs/alerts.md", "docs/release.md", "docs/ui.md"}
 
 // Row is one command of the table.
 type Row struct {

@@ -134,7 +134,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 func TestCheck(t *testing.T) {
 	page := &fstest.MapFile{}
 	tree := fstest.MapFS{
-		"README.md": {Data: []byte("Use:\n\n    make one   # first\n    new --flag \\\n        more\n\n`make two` and `culvert` do, `a.yaml b` not.\n\n```\n    output\n```\n")}, "docs/install.md": page, "docs/air-gapped.md": page, "docs/kubernetes.md": page, "docs/migrate.md": page, "docs/guests.md": page, "docs/doctor.md": page, "docs/prepare.md": page, "docs/cri-o.md": page, "docs/bench.md": page, "docs/esxi.md": page, "docs/quickstart.md": page, "docs/troubleshooting.md": page, "docs/operations.md": page, "docs/release.md": page, "docs/ui.md": page,
+		"README.md": {Data: []byte("Use:\n\n    make one   # first\n    new --flag \\\n        more\n\n`make two` and `culvert` do, `a.yaml b` not.\n\n```\n    output\n```\n")}, "docs/install.md": page, "docs/air-gapped.md": page, "docs/kubernetes.md": page, "docs/migrate.md": page, "docs/guests.md": page, "docs/doctor.md": page, "docs/prepare.md": page, "docs/cri-o.md": page, "docs/bench.md": page, "docs/esxi.md": page, "docs/quickstart.md": page, "docs/troubleshooting.md": page, "docs/operations.md": page, "docs/alerts.md": page, "docs/release.md": page, "docs/ui.md": page,
 		"Makefile":      {Data: []byte("X := 1\none: two ## words\n\tcommand\nunsaid lint:\nfuzz:\nthree four:\n.PHONY: one\n")},
 		jobsFile:        {Data: []byte("{level: \"lint\", argv: words(\"tools/lint\")}\n{level: \"unit\", argv: words(\"tools/fuzz\")}\n")},
 		"a/a_test.go":   {Data: []byte("package a\n\nfunc TestA(t *testing.T) {\n}\n")},

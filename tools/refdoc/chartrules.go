@@ -71,6 +71,8 @@ var chartRules = map[string]rule{
 	"controller.metrics.enabled":         boolean,
 	"controller.extraArgs":               flags,
 
+	"monitoring.enabled":             boolean,
+	"monitoring.labels":              mapOf(rule{"type": "string"}),
 	"networkPolicies.enabled":        boolean,
 	"networkPolicies.apiServerPorts": notEmpty(listOf(rule{"type": "integer", "minimum": 1, "maximum": 65535})),
 	"networkAttachmentDefinitions":   oneOf("auto", true, false),

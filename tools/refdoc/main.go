@@ -3,7 +3,8 @@
 // in bench, and invariants.md from the comments of tests. It writes migrate.md from
 // the table of package migrate, and docs/compatibility.md from the cases of
 // test/compat. It writes api.md from the CRDs, which are made of the types in api/v1alpha1,
-// events.md from internal/reasons and metrics.md from internal/node/metrics. It writes chart.md,
+// events.md from internal/reasons and metrics.md from internal/node/metrics. It writes alerts.md
+// from the rules for Prometheus. It writes chart.md,
 // and the README.md and values.schema.json of the chart, from the chart's values.yaml. Its own tests
 // fail if a file is not current:
 //
@@ -75,8 +76,12 @@ func listReferences(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	alerts, err := alertsReference(filepath.Join(root, "dist/prometheus/culvert-rules.yaml"))
+	if err != nil {
+		return nil, err
+	}
 	all := map[string][]byte{
-		"docs/reference/api.md": api, "docs/reference/events.md": events, "docs/reference/metrics.md": metrics,
+		"docs/reference/alerts.md": alerts, "docs/reference/api.md": api, "docs/reference/events.md": events, "docs/reference/metrics.md": metrics,
 		"docs/reference/host.md": host, "docs/reference/bench-result.md": result, "docs/reference/invariants.md": invariants,
 		"docs/reference/migrate.md": migrateReference(), "docs/compatibility.md": compatibility,
 	}

@@ -32,8 +32,7 @@ The number of series has a bound. A node has at most 8 for each VF that has an o
 use on 4 PFs, 4 pools and 16 AddressPools the bound is 2,634. The number of networks of a pod does
 not matter. Labels are valid UTF-8 on one line, of at most 320 bytes; a longer name is cut.
 
-culvert-controller serves the metrics of controller-runtime and of Go, and none of its own
-([access](../kubernetes.md#access-to-the-controller)).
+[alerts.md](../alerts.md) has alerts and a dashboard.
 
 <!-- Written by tools/refdoc from internal/node/metrics: change it there. -->
 
@@ -92,7 +91,8 @@ func metricsReference() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(metricsIntro)
 	writeMetrics(&out, scrape)
-	return out.Bytes(), nil
+	err = writeControllerMetrics(&out)
+	return out.Bytes(), err
 }
 
 // Lines of the format that Prometheus reads.

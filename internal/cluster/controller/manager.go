@@ -134,6 +134,11 @@ func Run(ctx context.Context, c Config) error {
 			return fmt.Errorf("certificates: %w", err)
 		}
 	}
+	end, err := serveMetricsOf(mgr)
+	if err != nil {
+		return fmt.Errorf("metrics of the cluster: %w", err)
+	}
+	defer end()
 	if err := mgr.AddReadyzCheck("certificates", ready); err != nil {
 		return fmt.Errorf("readiness: %w", err)
 	}

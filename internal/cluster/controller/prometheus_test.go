@@ -35,6 +35,7 @@ type scrapeJob struct {
 		Source []string `json:"source_labels"`
 		Regex  string   `json:"regex"`
 		Action string   `json:"action"`
+		Target string   `json:"target_label"`
 	} `json:"relabel_configs"`
 }
 
@@ -72,14 +73,16 @@ func TestDocumentedScrapeJobFindsTheController(t *testing.T) {
 	if job.Authorization.CredentialsFile != "/var/run/secrets/kubernetes.io/serviceaccount/token" {
 		t.Errorf("token %s", job.Authorization.CredentialsFile)
 	}
-	if len(job.Relabel) != 1 || !slices.Equal(job.Relabel[0].Source, []string{"__meta_kubernetes_pod_container_port_name"}) || job.Relabel[0].Action != "keep" {
+	if len(job.Relabel) != 2 || job.Relabel[0].Action != "keep" || job.Relabel[1].Target != "instance" ||
+		!slices.Equal(job.Relabel[0].Source, []string{"__meta_kubernetes_pod_label_app_kubernetes_io_name", "__meta_kubernetes_pod_container_port_name"}) {
 		t.Fatalf("relabelling %+v", job.Relabel)
 	}
 	kept := regexp.MustCompile("^(?:" + job.Relabel[0].Regex + ")$") // as Prometheus anchors it
+	pod := controller.Spec.Template
 	var ports []int32
-	for _, c := range controller.Spec.Template.Spec.Containers {
+	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {
-			if kept.MatchString(p.Name) {
+			if kept.MatchString(pod.Labels["app.kubernetes.io/name"] + ";" + p.Name) {
 				ports = append(ports, p.ContainerPort)
 			}
 		}

@@ -146,7 +146,7 @@ func TestI10MetricsNeedAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	apiserver.Eventually(t, "the right to get metrics", func() error {
-		if code, body, err := get("https", apiserver.Viewer); err != nil || code != http.StatusOK || !strings.Contains(body, "rest_client") {
+		if code, body, err := get("https", apiserver.Viewer); err != nil || code != http.StatusOK || !strings.Contains(body, "rest_client") || !strings.Contains(body, `culvert_nodes{state="ready"} 0`) {
 			return fmt.Errorf("%d %w: %.100s", code, err, body)
 		}
 		return nil

@@ -1,15 +1,18 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +26,28 @@ import (
 	"github.com/culvert-net/culvert/test/rpcserver"
 )
 
-// serveMetrics answers with the node's metrics until culvertd stops, and refuses an
-// address that another program has.
+// logBuffer is a log that a test reads while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write is io.Writer.
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String returns the log so far.
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// culvertd answers with the node's metrics until it stops. An address that another program has does not
+// end it: it serves them as soon as the address is free.
 func TestServeMetrics(t *testing.T) {
 	s := served(t, t.TempDir())
 	// On an address of its own, so that no other program takes the port between the two listeners.
@@ -36,12 +59,22 @@ func TestServeMetrics(t *testing.T) {
 	if err := serveMetrics(t.Context(), address, s.metrics.Handler()); err == nil || !strings.Contains(err.Error(), "choose another with --metrics") {
 		t.Errorf("an address that is taken: %v", err)
 	}
+	ctx, stop := context.WithCancel(t.Context())
+	var g errgroup.Group
+	log := logBuffer{}
+	g.Go(func() error {
+		keepServingMetrics(ctx, address, s.metrics.Handler(), slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond)
+		return nil
+	})
+	until(t, func() error {
+		if said := log.String(); strings.Count(said, "metrics are not served") < 2 {
+			return fmt.Errorf("it does not try again: %s", said)
+		}
+		return nil
+	})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var g errgroup.Group
-	g.Go(func() error { return serveMetrics(ctx, address, s.metrics.Handler()) })
 	var text string
 	until(t, func() (err error) { text, err = get(t, "http://"+address+"/metrics"); return err })
 	if !strings.Contains(text, "culvert_ready 0\n") {

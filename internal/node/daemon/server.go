@@ -159,7 +159,7 @@ func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
 	g, ctx := errgroup.WithContext(ctx)
 	s.registerMethods(ctx, srv)
 	if s.Metrics != "" {
-		g.Go(func() error { return serveMetrics(ctx, s.Metrics, s.metrics.Handler()) })
+		g.Go(func() error { keepServingMetrics(ctx, s.Metrics, s.metrics.Handler(), s.Log, metricsRetry); return nil })
 	}
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	g.Go(func() error { s.followErrors(ctx); return nil })

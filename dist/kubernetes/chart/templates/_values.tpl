@@ -16,7 +16,7 @@ Sets the values that are absent from one section. Other maps, such as labels, ar
 {{- $value := get $values $name -}}
 {{- if or (not (hasKey $values $name)) (kindIs "invalid" $value) -}}
 {{- $_ := set $values $name $default -}}
-{{- else if has $name (list "image" "node" "devicePlugin" "controller" "metrics" "networkPolicies") -}}
+{{- else if has $name (list "image" "node" "devicePlugin" "controller" "metrics" "monitoring" "networkPolicies") -}}
 {{- include "culvert.fillSection" (dict "values" $value "defaults" $default) -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,241 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/test/soak"
+)
+
+// alarm is a cause of alerts in the lab, and its end.
+type alarm struct {
+	title  string
+	alerts []string
+	begin  func(t *testing.T)
+	end    func(t *testing.T)
+}
+
+// alarms are the causes that a lab can make, in turn. testdata/alerts.yaml of test/monitoring has the
+// other alerts too.
+var alarms = []alarm{
+	{"a cable is pulled", []string{"CulvertPFWithoutLink", "CulvertProblems"}, setLink(false), setLink(true)},
+	{"a cable is loose", []string{"CulvertPFFlapping"}, shakeCable, func(*testing.T) {}},
+	{"a VF cannot be reset", []string{"CulvertVFsQuarantined"}, takeNameOfVF, giveNameBack},
+	{"another program changes a VF", []string{"CulvertVFsChanged"}, changeVF, deletePods("changed")},
+	{"the addresses are used up", []string{"CulvertAddressPoolFull", "CulvertAttachFails"}, makePods("few", 6), deletePods("few-0", "few-1", "few-2", "few-3", "few-4", "few-5")},
+	{"the VFs are used up", []string{"CulvertPoolFull"}, makePods("scraped", 7), deletePods("scraped-0", "scraped-1", "scraped-2", "scraped-3", "scraped-4", "scraped-5", "scraped-6")},
+	{"culvertd stands still", []string{"CulvertdDown"}, signalDaemon("STOP"), signalDaemon("CONT")},
+	{"the API server refuses culvertd", []string{"CulvertAPIRequestsFail"}, removeRights, giveRights},
+	{"there is no controller", []string{"CulvertControllerAbsent"}, scaleController("0"), scaleController("1")},
+}
+
+// onlyByPromtool are the alerts whose cause no lab has made here, with the reason.
+var onlyByPromtool = map[string]string{
+	"CulvertNodeNotReady":        "a node whose VFs are not made serves no pods, and the tests after this one need it",
+	"CulvertPFErrors":            "QEMU's igb reports no errors on PCIe, and its transmit queues do not hang",
+	"CulvertVFsWithoutCarrier":   "a VF of QEMU's igb loses its carrier only with its PF",
+	"CulvertAttachSlow":          "it compares with the day before",
+	"CulvertLedgerDiskFull":      "the kubelet evicts pods before the node's disk is so full",
+	"CulvertLedgerSlow":          "the lab's disk is fast",
+	"CulvertWebhookErrors":       "no input is known for which a webhook answers with an error of its own",
+	"CulvertServicesWithoutRoom": "it needs thousands of endpoints",
+}
+
+// Each alert of the rules has a cause in the lab, or a reason why it has none.
+func TestAlertsHaveCauses(t *testing.T) {
+	text, err := os.ReadFile(top + "/dist/prometheus/culvert-rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for _, a := range alarms {
+		for _, name := range a.alerts {
+			made[name] = true
+		}
+	}
+	all := regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllStringSubmatch(string(text), -1)
+	for _, m := range all {
+		if made[m[1]] == (onlyByPromtool[m[1]] != "") {
+			t.Errorf("alert %s: add its cause to alarms, or the reason to onlyByPromtool", m[1])
+		}
+	}
+	if len(all) != len(made)+len(onlyByPromtool) {
+		t.Errorf("%d alerts, %d with a cause, and %d without", len(all), len(made), len(onlyByPromtool))
+	}
+}
+
+// Each alert whose cause a lab can make fires for it, and ends after it, by a real Prometheus.
+func TestAlertsFireForTheirCauses(t *testing.T) {
+	soak.Only(t, "cables, pods and culvertd are disturbed for ten minutes; test/monitoring has promtool judge each alert")
+	need(t, besideMultus)
+	offered(t, intel, "7")
+	objects, err := os.ReadFile("testdata/prometheus.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, string(objects))
+	m := startPrometheus(t)
+	eventually(t, "all targets are up", func() error { return m.targetsAreUp(map[string]int{"culvertd": 1, "culvert-controller": 1}) })
+	for _, a := range alarms {
+		t.Run(a.title, func(t *testing.T) { a.check(t, m) })
+	}
+	allFree(t, allVFs/2)
+}
+
+// check makes the cause, and ends it.
+func (a alarm) check(t *testing.T, m *monitor) {
+	began := time.Now()
+	a.begin(t)
+	for _, name := range a.alerts {
+		eventually(t, name+" fires", func() error { return m.checkFires(name, true) })
+	}
+	took := time.Since(began)
+	a.end(t)
+	for _, name := range a.alerts {
+		eventually(t, name+" ends", func() error { return m.checkFires(name, false) })
+	}
+	t.Logf("%s: after %.0f s, and no longer %.0f s later", strings.Join(a.alerts, ", "), took.Seconds(), (time.Since(began) - took).Seconds())
+}
+
+// checkFires returns an error unless an alert fires, or does not.
+func (m *monitor) checkFires(name string, want bool) error {
+	if err := m.writeTargets(); err != nil { // the controller has another pod after a pause
+		return err
+	}
+	all, err := m.listFiring()
+	if err == nil && slices.Contains(all, name) != want {
+		err = fmt.Errorf("the alerts that fire: %q", all)
+	}
+	return err
+}
+
+// setLink plugs the cable of the second PF in, or pulls it. The first has the pod network.
+func setLink(up bool) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		if err := k8s.Lab.Link("worker1", "pf2", up); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shakeCable has the second PF lose its carrier so often that its link flaps. The kernel reports a change
+// at most once a second.
+func shakeCable(t *testing.T) {
+	t.Helper()
+	for range 7 {
+		setLink(false)(t)
+		time.Sleep(2 * time.Second)
+		setLink(true)(t)
+		time.Sleep(2 * time.Second)
+	}
+}
+
+// makePods makes pods of a network, named by it. Those that have no room wait.
+func makePods(network string, count int) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		var all strings.Builder
+		for i := range count {
+			all.WriteString(pod(fmt.Sprintf("%s-%d", network, i), "worker1", network))
+		}
+		feed(t, all.String(), "apply", "-f", "-")
+	}
+}
+
+func deletePods(names ...string) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		kubectl(t, append([]string{"delete", "pod", "--wait", "--ignore-not-found"}, names...)...)
+	}
+}
+
+// attachedVF makes a pod, and returns its VF.
+func attachedVF(t *testing.T, name string) (v struct {
+	PCI, PF string
+	Index   int
+}) {
+	t.Helper()
+	feed(t, pod(name, "worker1", "scraped"), "apply", "-f", "-")
+	ready(t, "pod/"+name)
+	var all []json.RawMessage
+	err := json.Unmarshal([]byte(on(t, "worker1", "culvert vf list -o json --owner default/"+name)), &all)
+	if err == nil && len(all) == 1 {
+		err = json.Unmarshal(all[0], &v)
+	}
+	if err != nil || v.PCI == "" {
+		t.Fatalf("the VF of pod %s: %v, %s", name, err, all)
+	}
+	return v
+}
+
+// taken is the name of the interface that stands in the way of a VF's.
+var taken string
+
+// takeNameOfVF has another interface take the name that a VF had before it went to a pod, and ends the
+// pod.
+func takeNameOfVF(t *testing.T) {
+	t.Helper()
+	names := on(t, "worker1", `cd /sys/class/net; for n in *; do [ ! -e $n/device/physfn ] || echo $(basename $(readlink $n/device)) $n; done`)
+	v := attachedVF(t, "stuck")
+	for line := range strings.Lines(names) {
+		if address, name, _ := strings.Cut(strings.TrimSpace(line), " "); address == v.PCI {
+			taken = name
+		}
+	}
+	on(t, "worker1", "ip link add "+taken+" type dummy")
+	deletePods("stuck")(t)
+}
+
+func giveNameBack(t *testing.T) {
+	t.Helper()
+	on(t, "worker1", "ip link delete "+taken)
+}
+
+// changeVF changes a setting of a pod's VF, of which the pool says that culvertd only reports it.
+func changeVF(t *testing.T) {
+	t.Helper()
+	kubectl(t, "patch", "nodepolicy", "lab", "--type=json", `--patch=[{"op": "add", "path": "/spec/pools/0/drift", "value": "report"}]`)
+	t.Cleanup(func() {
+		kubectl(t, "patch", "nodepolicy", "lab", "--type=json", `--patch=[{"op": "remove", "path": "/spec/pools/0/drift"}]`)
+	})
+	v := attachedVF(t, "changed")
+	on(t, "worker1", fmt.Sprintf("ip link set %s vf %d trust on", v.PF, v.Index))
+}
+
+// signalDaemon sends a signal to culvertd.
+func signalDaemon(name string) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		on(t, "worker1", "kill -"+name+" $(pidof culvertd)")
+	}
+}
+
+// removeRights takes culvertd's rights in the cluster away.
+func removeRights(t *testing.T) {
+	t.Helper()
+	kubectl(t, "patch", "clusterrolebinding", "culvertd", "--type=json", `--patch=[{"op": "remove", "path": "/subjects"}]`)
+	t.Cleanup(func() { giveRights(t) })
+}
+
+func giveRights(t *testing.T) {
+	t.Helper()
+	kubectl(t, "patch", "clusterrolebinding", "culvertd", "--type=json",
+		`--patch=[{"op": "add", "path": "/subjects", "value": [{"kind": "ServiceAccount", "name": "culvertd", "namespace": "`+cluster.Namespace+`"}]}]`)
+}
+
+func scaleController(replicas string) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		kubectl(t, "-n", cluster.Namespace, "scale", "deployment/culvert-controller", "--replicas="+replicas)
+	}
+}
