@@ -27,7 +27,6 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	s.feed.beginUse()
 	defer s.feed.endUse()
 	defer s.feed.watchNode(node)()
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request, which is read
 	w.Header().Set("Content-Type", "text/event-stream")
 	for v := (&viewer{w: w, node: node, shown: &picture{}}); ; {
 		p, next := s.feed.latestPicture()
