@@ -89,7 +89,7 @@ func followChanges(t *testing.T, s *apiserver.Server) {
 			t.Fatal(err)
 		}
 		at := time.Now()
-		s.Must(http.MethodPut, path+"/status", string(body))
+		s.Must(http.MethodPut, path, string(body))
 		if _, data := readEvent(t, stream, "rows"); !bytes.Contains(data, []byte(version)) {
 			t.Errorf("%s", data)
 		}

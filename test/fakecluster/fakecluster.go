@@ -66,7 +66,7 @@ func (s *Server) Put(state v1alpha1.NodeState) {
 	if s.states[state.Name] != nil {
 		kind = "MODIFIED"
 	}
-	s.change(kind, state)
+	s.sendChange(kind, state)
 }
 
 // Delete removes a NodeState.
@@ -75,12 +75,12 @@ func (s *Server) Delete(name string) {
 	defer s.mu.Unlock()
 	state := v1alpha1.NodeState{}
 	state.Name = name
-	s.change("DELETED", state)
+	s.sendChange("DELETED", state)
 	delete(s.states, name)
 }
 
-// change stores a NodeState and sends it to the watches. The caller holds s.mu.
-func (s *Server) change(kind string, state v1alpha1.NodeState) {
+// sendChange stores a NodeState and sends it to the watches. The caller holds s.mu.
+func (s *Server) sendChange(kind string, state v1alpha1.NodeState) {
 	s.version++
 	state.ResourceVersion = strconv.Itoa(s.version)
 	text, err := json.Marshal(state)

@@ -39,8 +39,8 @@ func (e event) isOf(node string) bool {
 	return node == "" || e.Source.Host == node || e.Involved.Name == node && e.Involved.Namespace == ""
 }
 
-// describe returns the event as a node has it.
-func (e event) describe() api.Event {
+// describeEvent returns the event as a node has it.
+func (e event) describeEvent() api.Event {
 	name := e.Involved.Name
 	if e.Involved.Namespace != "" {
 		name = e.Involved.Namespace + "/" + name
@@ -61,7 +61,7 @@ func (c *Cluster) ListEvents(ctx context.Context, node string, limit int) ([]api
 	for _, component := range components {
 		err := eachObject(ctx, c, "/api/v1/events", map[string]string{"fieldSelector": "source=" + component}, func(e event) {
 			if e.isOf(node) {
-				out = append(out, e.describe())
+				out = append(out, e.describeEvent())
 			}
 		})
 		if err != nil {

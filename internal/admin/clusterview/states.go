@@ -43,7 +43,7 @@ func (w *StateWatch) Run(ctx context.Context) error {
 	wait := shortestWait
 	for {
 		began := time.Now()
-		err := w.follow(ctx)
+		err := w.followStates(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -62,16 +62,16 @@ func (w *StateWatch) Run(ctx context.Context) error {
 	}
 }
 
-// follow lists unless a version is known, and watches until the watch ends. Then it is called again.
-func (w *StateWatch) follow(ctx context.Context) error {
+// followStates lists unless a version is known, and watches until the watch ends. Then it is called again.
+func (w *StateWatch) followStates(ctx context.Context) error {
 	for {
 		if w.version == "" {
-			if err := w.list(ctx); err != nil {
+			if err := w.listStates(ctx); err != nil {
 				return err
 			}
 		}
 		began := time.Now()
-		err := w.watch(ctx)
+		err := w.watchStates(ctx)
 		if isExpired(err) {
 			w.version, err = "", nil
 		}
@@ -84,7 +84,7 @@ func (w *StateWatch) follow(ctx context.Context) error {
 // isExpired reports whether the API server no longer has the versions that a watch or a list asked for.
 func isExpired(err error) bool { return apierrors.IsGone(err) || apierrors.IsResourceExpired(err) }
 
-func (w *StateWatch) list(ctx context.Context) error {
+func (w *StateWatch) listStates(ctx context.Context) error {
 	names := map[string]bool{}
 	version, err := eachWithVersion(ctx, w.Cluster, statesPath, nil, func(s v1alpha1.NodeState) {
 		names[s.Name] = true
@@ -103,8 +103,8 @@ func (w *StateWatch) list(ctx context.Context) error {
 	return nil
 }
 
-// watch passes on the events of one watch. It returns nil when the API server ends the watch.
-func (w *StateWatch) watch(ctx context.Context) error {
+// watchStates passes on the events of one watch. It returns nil when the API server ends the watch.
+func (w *StateWatch) watchStates(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, watchTime+longestWait) // of a connection that hangs
 	defer cancel()
 	stream, err := w.Cluster.rest.Get().AbsPath(statesPath).Param("watch", "true").Param("allowWatchBookmarks", "true").
@@ -124,14 +124,14 @@ func (w *StateWatch) watch(ctx context.Context) error {
 		} else if err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}
-		if err := w.apply(e.Type, e.Object); err != nil {
+		if err := w.applyEvent(e.Type, e.Object); err != nil {
 			return err
 		}
 	}
 }
 
-// apply applies an event of a watch (meta/v1 WatchEvent).
-func (w *StateWatch) apply(kind string, object json.RawMessage) error {
+// applyEvent applies an event of a watch (meta/v1 WatchEvent).
+func (w *StateWatch) applyEvent(kind string, object json.RawMessage) error {
 	if kind == "ERROR" {
 		var status metav1.Status
 		if err := json.Unmarshal(object, &status); err != nil {

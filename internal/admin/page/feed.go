@@ -45,8 +45,8 @@ func newFeed(source Source) *feed {
 	}
 }
 
-// follow begins to read the source, unless that goes on already. leave is its opposite.
-func (f *feed) follow() {
+// beginUse begins to read the source, unless that goes on already. endUse is its opposite.
+func (f *feed) beginUse() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.users++
@@ -61,12 +61,12 @@ func (f *feed) follow() {
 		if before != nil {
 			<-before
 		}
-		f.run(ctx)
+		f.readOften(ctx)
 	}()
 }
 
-// leave ends the reading a while later, unless another page follows by then.
-func (f *feed) leave() {
+// endUse ends the reading a while later, unless another page follows by then.
+func (f *feed) endUse() {
 	time.AfterFunc(f.pace.linger, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -77,8 +77,8 @@ func (f *feed) leave() {
 	})
 }
 
-// close ends the reading and waits for that.
-func (f *feed) close() {
+// endReading ends the reading and waits for that.
+func (f *feed) endReading() {
 	f.mu.Lock()
 	f.closed = true
 	if f.end != nil {
@@ -91,8 +91,8 @@ func (f *feed) close() {
 	}
 }
 
-// watch has the feed read a node whole until the caller calls unwatch.
-func (f *feed) watch(node string) (unwatch func()) {
+// watchNode has the feed read a node whole until the caller calls unwatch.
+func (f *feed) watchNode(node string) (unwatch func()) {
 	if node == "" {
 		return func() {}
 	}
@@ -108,22 +108,22 @@ func (f *feed) watch(node string) (unwatch func()) {
 	return func() { add(-1) }
 }
 
-// picture returns the latest picture, and a channel that is closed when there is another one.
-func (f *feed) picture() (*picture, <-chan struct{}) {
+// latestPicture returns the latest picture, and a channel that is closed when there is another one.
+func (f *feed) latestPicture() (*picture, <-chan struct{}) {
 	next := f.changed.Next()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.now, next
 }
 
-func (f *feed) run(ctx context.Context) {
+func (f *feed) readOften(ctx context.Context) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.source.Follow(ctx, f.wake.Notify) })
 	g.Go(func() error {
 		tick := time.NewTicker(f.pace.tick)
 		defer tick.Stop()
 		for {
-			f.read(ctx)
+			f.readOnce(ctx)
 			select {
 			case <-ctx.Done():
 				return nil
@@ -140,8 +140,8 @@ func (f *feed) run(ctx context.Context) {
 	_ = g.Wait() // Follow's error is that of ctx; what cannot be read is part of the picture
 }
 
-// read makes the next picture.
-func (f *feed) read(following context.Context) {
+// readOnce makes the next picture.
+func (f *feed) readOnce(following context.Context) {
 	ctx, cancel := context.WithTimeout(following, f.pace.patience)
 	defer cancel()
 	f.mu.Lock()
@@ -181,7 +181,7 @@ type nodePicture struct {
 	failure string
 }
 
-// readPicture reads the source. What is the same as before is shared with that picture.
+// readPicture reads the source. The rates of a node begin with the status in the picture before.
 func readPicture(ctx context.Context, source Source, before *picture, watched []string) (*picture, error) {
 	o, err := source.ReadOverview(ctx)
 	if err != nil {
@@ -190,11 +190,11 @@ func readPicture(ctx context.Context, source Source, before *picture, watched []
 	p := &picture{overview: &o, rows: make(map[string][]byte, len(o.Nodes)), nodes: map[string]nodePicture{}}
 	for _, row := range o.Nodes {
 		row.Time = time.Time{}
-		p.rows[row.Name] = encode(row)
+		p.rows[row.Name] = encodeLine(row)
 	}
 	head := o
 	head.Nodes, head.Time = nil, time.Time{}
-	p.head = encode(head)
+	p.head = encodeLine(head)
 	for _, name := range watched {
 		p.nodes[name] = readNodePicture(ctx, source, before.nodes[name], name, o.HasRates)
 	}
@@ -210,7 +210,7 @@ func readNodePicture(ctx context.Context, source Source, before nodePicture, nam
 		before.failure = err.Error()
 		return before
 	}
-	next := nodePicture{status: status, text: encode(withoutTraffic(status)), flows: before.flows, from: before.from}
+	next := nodePicture{status: status, text: encodeLine(withoutTraffic(status)), flows: before.flows, from: before.from}
 	switch {
 	case !hasRates:
 	case next.from.Time.IsZero():
@@ -231,8 +231,8 @@ func withoutTraffic(n api.NodeStatus) api.NodeStatus {
 	return n
 }
 
-// encode returns JSON on one line, with its end.
-func encode(v any) []byte {
+// encodeLine returns JSON on one line, with its end.
+func encodeLine(v any) []byte {
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(v); err != nil {
 		panic(err) // the types of the page have no values that JSON lacks

@@ -84,17 +84,17 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// protect passes on to next only requests that the gate admits.
-func (g *gate) protect(next http.Handler) http.Handler {
+// protectPage passes on to next only requests that the gate admits.
+func (g *gate) protectPage(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {
 			w.Header().Set(name, value)
 		}
-		if code, why := g.judge(r); code != 0 {
+		if code, why := g.judgeRequest(r); code != 0 {
 			if code == http.StatusMethodNotAllowed {
 				w.Header().Set("Allow", http.MethodGet)
 			}
-			refuse(w, r, code, why)
+			refuseRequest(w, r, code, why)
 			return
 		}
 		token, hasToken := r.URL.Query()["token"]
@@ -104,15 +104,15 @@ func (g *gate) protect(next http.Handler) http.Handler {
 		case g.hasSession(r) && r.URL.Path == "/": // a browser may load what was typed twice
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		case hasToken && r.URL.Path == "/":
-			g.enter(w, r, token[0])
+			g.enterPage(w, r, token[0])
 		default:
-			refuse(w, r, http.StatusUnauthorized, "this browser has no session: in the terminal where culvert ui runs press Enter, and open the URL that it prints; if the command has ended, run it again")
+			refuseRequest(w, r, http.StatusUnauthorized, "this browser has no session: in the terminal where culvert ui runs press Enter, and open the URL that it prints; if the command has ended, run it again")
 		}
 	})
 }
 
-// judge returns why a request is refused whatever its session is, or 0.
-func (g *gate) judge(r *http.Request) (code int, why string) {
+// judgeRequest returns why a request is refused whatever its session is, or 0.
+func (g *gate) judgeRequest(r *http.Request) (code int, why string) {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	switch {
 	case r.Host != g.host: // a name of another site that resolves to this address (DNS rebinding)
@@ -127,11 +127,11 @@ func (g *gate) judge(r *http.Request) (code int, why string) {
 	return 0, ""
 }
 
-// enter begins a session, and sends the browser on to an address without the token.
-func (g *gate) enter(w http.ResponseWriter, r *http.Request, token string) {
+// enterPage begins a session, and sends the browser on to an address without the token.
+func (g *gate) enterPage(w http.ResponseWriter, r *http.Request, token string) {
 	value, ok := g.beginSession(token)
 	if !ok {
-		refuse(w, r, http.StatusUnauthorized, "this URL was used already or is not the latest one: in the terminal where culvert ui runs press Enter, and open the URL that it prints; if the command has ended, run it again")
+		refuseRequest(w, r, http.StatusUnauthorized, "this URL was used already or is not the latest one: in the terminal where culvert ui runs press Enter, and open the URL that it prints; if the command has ended, run it again")
 		return
 	}
 	// Not Secure: the page is served by http, and only on loopback.
@@ -139,8 +139,8 @@ func (g *gate) enter(w http.ResponseWriter, r *http.Request, token string) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// refuse writes an error: as text for a person who opened an address, else as JSON.
-func refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
+// refuseRequest writes an error: as text for a person who opened an address, else as JSON.
+func refuseRequest(w http.ResponseWriter, r *http.Request, code int, why string) {
 	if strings.HasPrefix(r.URL.Path, "/data/") || r.URL.Path == "/stream" {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)

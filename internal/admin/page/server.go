@@ -67,9 +67,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	if a, ok := s.listener.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
 		return fmt.Errorf("listen on %s: %w: the page is for this host alone", s.listener.Addr(), vf.ErrInvalid)
 	}
-	defer s.feed.close()
+	defer s.feed.endReading()
 	srv := &http.Server{
-		Handler:           s.gate.protect(s.routes()),
+		Handler:           s.gate.protectPage(s.makeRoutes()),
 		ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.request, WriteTimeout: s.limits.answer, IdleTimeout: s.limits.idle,
 		MaxHeaderBytes: 16 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
@@ -83,8 +83,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// routes answers the requests of the package's documentation, without any protection.
-func (s *Server) routes() http.Handler {
+// makeRoutes returns the answers to the requests of the package's documentation, without any protection.
+func (s *Server) makeRoutes() http.Handler {
 	mux := http.NewServeMux()
 	files, err := fs.Sub(web, "web")
 	if err != nil {
@@ -101,25 +101,25 @@ func (s *Server) routes() http.Handler {
 		},
 		"plans": func(r *http.Request) (any, error) { return s.source.ReadPlans(r.Context()) },
 	} {
-		mux.HandleFunc("GET /data/"+path, s.answer(read))
+		mux.HandleFunc("GET /data/"+path, s.answerWith(read))
 	}
-	mux.HandleFunc("GET /stream", s.stream)
+	mux.HandleFunc("GET /stream", s.serveStream)
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers ask for it
 	return mux
 }
 
-// answer serves the value of read as JSON. The source is followed for a while, since more requests come.
-func (s *Server) answer(read func(*http.Request) (any, error)) http.HandlerFunc {
+// answerWith serves the value of read as JSON. The source is followed for a while, since more requests come.
+func (s *Server) answerWith(read func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s.feed.follow()
-		defer s.feed.leave()
+		s.feed.beginUse()
+		defer s.feed.endUse()
 		value, err := read(r)
 		if err != nil {
 			code := http.StatusBadGateway
 			if errors.Is(err, vf.ErrNotFound) {
 				code = http.StatusNotFound
 			}
-			refuse(w, r, code, err.Error())
+			refuseRequest(w, r, code, err.Error())
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

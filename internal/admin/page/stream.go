@@ -14,24 +14,23 @@ const (
 	sendBound = 10 * time.Second
 )
 
-// stream sends what changes, as server-sent events, until the page is closed.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+// serveStream sends what changes, as server-sent events, until the page is closed.
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are open already: close one, and load this page anew", mostStreams))
+		refuseRequest(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are open already: close one, and load this page anew", mostStreams))
 		return
 	}
 	node := r.FormValue("node")
-	s.feed.follow()
-	defer s.feed.leave()
-	defer s.feed.watch(node)()
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request, which is read
+	s.feed.beginUse()
+	defer s.feed.endUse()
+	defer s.feed.watchNode(node)()
 	w.Header().Set("Content-Type", "text/event-stream")
 	for v := (&viewer{w: w, node: node, shown: &picture{}}); ; {
-		p, next := s.feed.picture()
-		if err := v.show(p); err != nil {
+		p, next := s.feed.latestPicture()
+		if err := v.showPicture(p); err != nil {
 			return
 		}
 		select {
@@ -50,15 +49,15 @@ type viewer struct {
 	failure string   // on the page
 }
 
-// show sends the difference between a picture and the one on the page.
-func (v *viewer) show(p *picture) error {
+// showPicture sends the difference between a picture and the one on the page.
+func (v *viewer) showPicture(p *picture) error {
 	failed := p.failure
 	if failed == "" {
 		failed = p.nodes[v.node].failure
 	}
 	recovered := v.failure != "" && failed == ""
 	if failed != "" && failed != v.failure {
-		if err := v.send("failure", failure{failed}); err != nil {
+		if err := v.sendEvent("failure", failure{failed}); err != nil {
 			return err
 		}
 	}
@@ -74,7 +73,7 @@ func (v *viewer) show(p *picture) error {
 	if err := v.showNode(before.nodes[v.node], p.nodes[v.node]); err != nil {
 		return err
 	}
-	return v.send("alive", alive{p.overview.Time})
+	return v.sendEvent("alive", alive{p.overview.Time})
 }
 
 // alive is the data of the event of that name.
@@ -86,10 +85,10 @@ type alive struct {
 func (v *viewer) showOverview(before, p *picture, isWhole bool) error {
 	rows, same := findChangedRows(before, p)
 	if isWhole || before.overview == nil || !same {
-		return v.send("overview", p.overview)
+		return v.sendEvent("overview", p.overview)
 	}
 	if len(rows) > 0 {
-		if err := v.send("rows", rows); err != nil {
+		if err := v.sendEvent("rows", rows); err != nil {
 			return err
 		}
 	}
@@ -98,7 +97,7 @@ func (v *viewer) showOverview(before, p *picture, isWhole bool) error {
 	}
 	summary := *p.overview
 	summary.Nodes = nil
-	return v.send("summary", summary)
+	return v.sendEvent("summary", summary)
 }
 
 // findChangedRows returns the rows that differ. same is false if nodes came or went.
@@ -118,22 +117,22 @@ func findChangedRows(before, p *picture) (rows []NodeRow, same bool) {
 // showNode sends the node if it changed, and its rates if there are new ones.
 func (v *viewer) showNode(before, n nodePicture) error {
 	if !bytes.Equal(before.text, n.text) {
-		if err := v.send("node", n.status); err != nil {
+		if err := v.sendEvent("node", n.status); err != nil {
 			return err
 		}
 	}
 	if n.flows == nil || n.from.Time.Equal(before.from.Time) {
 		return nil
 	}
-	return v.send("rates", n.flows)
+	return v.sendEvent("rates", n.flows)
 }
 
-func (v *viewer) send(event string, value any) error {
+func (v *viewer) sendEvent(event string, value any) error {
 	c := http.NewResponseController(v.w)
 	if err := c.SetWriteDeadline(time.Now().Add(sendBound)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(v.w, "event: %s\ndata: %s\n", event, encode(value)); err != nil { // encode ends the line
+	if _, err := fmt.Fprintf(v.w, "event: %s\ndata: %s\n", event, encodeLine(value)); err != nil { // encodeLine ends the line
 		return err
 	}
 	return c.Flush()

@@ -62,7 +62,7 @@ func (c *Cluster) Follow(ctx context.Context, changed func()) error {
 		}
 	}
 	c.states.Read = func(err error) {
-		c.set(func() { c.hasNodes, c.nodesErr = c.hasNodes || err == nil, err })
+		c.setRead(func() { c.hasNodes, c.nodesErr = c.hasNodes || err == nil, err })
 		notify()
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -81,8 +81,8 @@ func (c *Cluster) Follow(ctx context.Context, changed func()) error {
 	return g.Wait()
 }
 
-// set changes what was read.
-func (c *Cluster) set(do func()) {
+// setRead changes what was read.
+func (c *Cluster) setRead(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	do()
@@ -95,7 +95,7 @@ func (c *Cluster) setNode(name string, s *v1alpha1.NodeState) (shown bool) {
 	if s != nil {
 		sum = summariseNode(status.FromNodeState(*s, clusterview.ReportTime(s)))
 	}
-	c.set(func() {
+	c.setRead(func() {
 		shown = c.hasNodes
 		if s == nil {
 			delete(c.nodes, name)
@@ -112,16 +112,16 @@ func (c *Cluster) readShared(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.set(func() {
+	c.setRead(func() {
 		if c.sharedErr = err; err == nil {
 			c.shared, c.hasShared = o, true
 		}
 	})
 }
 
-// wait waits until everything has been read once, and returns the error of the last try. It holds c.mu
+// awaitObjects waits until everything has been read once, and returns the error of the last try. It holds c.mu
 // unless there is an error.
-func (c *Cluster) wait(ctx context.Context) error {
+func (c *Cluster) awaitObjects(ctx context.Context) error {
 	for {
 		next := c.read.Next()
 		c.mu.Lock()
@@ -145,7 +145,7 @@ func (c *Cluster) wait(ctx context.Context) error {
 
 // ReadOverview implements page.Source.
 func (c *Cluster) ReadOverview(ctx context.Context) (page.Overview, error) {
-	if err := c.wait(ctx); err != nil {
+	if err := c.awaitObjects(ctx); err != nil {
 		return page.Overview{}, err
 	}
 	defer c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *Cluster) ReadOverview(ctx context.Context) (page.Overview, error) {
 			without.Status.VFs = nil // the summaries have what is shown of them
 			states = append(states, without)
 		}
-		o := makeOverview(c.assemble(states), c.summaries)
+		o := makeOverview(c.assembleNodes(states), c.summaries)
 		o.Cluster, o.Plans = true, len(c.plans) > 0
 		c.overview = &o
 	}
@@ -165,8 +165,8 @@ func (c *Cluster) ReadOverview(ctx context.Context) (page.Overview, error) {
 	return o, nil
 }
 
-// assemble makes the status of some nodes. The caller holds c.mu.
-func (c *Cluster) assemble(states []v1alpha1.NodeState) api.ClusterStatus {
+// assembleNodes makes the status of some nodes. The caller holds c.mu.
+func (c *Cluster) assembleNodes(states []v1alpha1.NodeState) api.ClusterStatus {
 	return status.AssembleCluster(status.Cluster{
 		Name: c.cluster.Name, Now: time.Now(), States: states, Policies: c.shared.Policies, Pools: c.shared.Pools, Daemons: c.shared.Daemons,
 	})
@@ -174,7 +174,7 @@ func (c *Cluster) assemble(states []v1alpha1.NodeState) api.ClusterStatus {
 
 // ReadNodes implements page.Source.
 func (c *Cluster) ReadNodes(ctx context.Context, name string, visit func(api.NodeStatus) bool) error {
-	if err := c.wait(ctx); err != nil {
+	if err := c.awaitObjects(ctx); err != nil {
 		return err
 	}
 	defer c.mu.Unlock()
@@ -187,7 +187,7 @@ func (c *Cluster) ReadNodes(ctx context.Context, name string, visit func(api.Nod
 		if s == nil {
 			return fmt.Errorf("node %s: %w: there is no NodeState of that name in cluster %s", n, vf.ErrNotFound, c.cluster.Name)
 		}
-		node := c.assemble([]v1alpha1.NodeState{*s}).Nodes[0]
+		node := c.assembleNodes([]v1alpha1.NodeState{*s}).Nodes[0]
 		node.Time = clusterview.ReportTime(s)
 		if !visit(node) {
 			break
@@ -198,23 +198,23 @@ func (c *Cluster) ReadNodes(ctx context.Context, name string, visit func(api.Nod
 
 // ReadHistory implements page.Source: a cluster's objects have no history, and the command shows it.
 func (c *Cluster) ReadHistory(ctx context.Context, node, name string) (page.History, error) {
-	if err := c.wait(ctx); err != nil {
+	if err := c.awaitObjects(ctx); err != nil {
 		return page.History{}, err
 	}
 	defer c.mu.Unlock()
 	out := page.History{Spans: []api.Span{}, Events: []api.Event{}}
 	at := slices.IndexFunc(c.shared.Daemons, func(d api.DaemonPod) bool { return d.Node == node })
 	if at < 0 {
-		out.Command = fmt.Sprintf("culvert vf history %s    # on node %s", quote(name), quote(node))
+		out.Command = fmt.Sprintf("culvert vf history %s    # on node %s", quoteWord(name), quoteWord(node))
 		return out, nil
 	}
 	d := c.shared.Daemons[at]
-	out.Command = fmt.Sprintf("kubectl -n %s exec %s -- culvert vf history %s", d.Namespace, d.Name, quote(name))
+	out.Command = fmt.Sprintf("kubectl -n %s exec %s -- culvert vf history %s", d.Namespace, d.Name, quoteWord(name))
 	return out, nil
 }
 
-// quote quotes a word for a shell unless it needs no quotes.
-func quote(word string) string {
+// quoteWord quotes a word for a shell unless it needs no quotes.
+func quoteWord(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/#", r)
 	}

@@ -60,7 +60,7 @@ func (c *Cluster) planFile(ctx context.Context, file string) ([]page.Plan, error
 			return nil, fmt.Errorf("the nodeSelector in %s needs the labels of Nodes: %w", file, err)
 		}
 	}
-	if err := c.wait(ctx); err != nil {
+	if err := c.awaitObjects(ctx); err != nil {
 		return nil, err
 	}
 	present := readPresent(c.shared.Policies)

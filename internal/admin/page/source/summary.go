@@ -116,14 +116,14 @@ func boundNetworks(all []api.Network) []page.NetworkRow {
 	out := []page.NetworkRow{}
 	for _, n := range all {
 		row := page.NetworkRow{Network: n}
-		row.Nodes, row.MoreNodes = cut(n.Nodes)
-		row.Owners, row.MoreOwners = cut(n.Owners)
+		row.Nodes, row.MoreNodes = cutList(n.Nodes)
+		row.Owners, row.MoreOwners = cutList(n.Owners)
 		out = append(out, row)
 	}
 	return out
 }
 
-func cut(all []string) (first []string, more int) {
+func cutList(all []string) (first []string, more int) {
 	if len(all) <= mostInNetwork {
 		return all, 0
 	}
