@@ -46,10 +46,13 @@ func TestShowsTheExamplesOfStatuses(t *testing.T) {
 				b.run(chromedp.Evaluate("location.hash = "+quote(place), nil))
 				b.waitFor(`document.querySelector("#panel-title")?.textContent.trim() === ` + quote("VF "+v.Name) + ` && document.querySelector("#panel .state") !== null`)
 				text := ask[string](b, `document.body.innerText`)
-				for _, wrong := range []string{"undefined", "NaN", "[object", "null", "Invalid Date"} {
+				for _, wrong := range []string{"undefined", "NaN", "[object", "null", "Invalid Date", ": ·"} {
 					if strings.Contains(text, wrong) {
 						t.Errorf("%s: the page shows %q", place, wrong)
 					}
+				}
+				if s.overview.Cluster && strings.Contains(text, "Driver\nnone") {
+					t.Errorf("%s: a cluster does not say that no driver is bound", place)
 				}
 				if v.Owner != nil && !strings.Contains(text, v.Owner.Name) {
 					t.Errorf("%s: the owner %s is missing", place, v.Owner.Name)
