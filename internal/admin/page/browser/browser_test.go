@@ -1,3 +1,4 @@
+// Package browser tests the page in Chromium, by what a person does with it.
 package browser
 
 import (
@@ -36,7 +37,7 @@ var browser context.Context
 // vendor's hosts.
 func TestMain(m *testing.M) {
 	if os.Getuid() == 0 && os.Getenv(ownNetns) == "" {
-		cmd := exec.Command(os.Args[0], os.Args[1:]...)
+		cmd := exec.CommandContext(context.Background(), os.Args[0], os.Args[1:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), ownNetns+"=1"), os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {
@@ -91,7 +92,7 @@ func runTests(m *testing.M) int {
 // tab is a page in the browser, as a person has it before them.
 type tab struct {
 	t       *testing.T
-	ctx     context.Context
+	do      func(...chromedp.Action) error
 	stage   *stage
 	actions int // clicks, keys and texts of the person
 
@@ -111,7 +112,7 @@ func openTab(t *testing.T, source *simulated, width, height int64, actions ...ch
 	t.Cleanup(closeTab)
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	t.Cleanup(cancel)
-	one := &tab{t: t, ctx: ctx, stage: newStage(t, source)}
+	one := &tab{t: t, do: func(actions ...chromedp.Action) error { return chromedp.Run(ctx, actions...) }, stage: newStage(t, source)}
 	chromedp.ListenTarget(ctx, one.listen)
 	one.run(network.Enable(), log.Enable(), chromedp.EmulateViewport(width, height), chromedp.Tasks(actions), chromedp.Navigate(one.stage.url))
 	one.waitFor(`document.querySelector(".slot, #rows .node") !== null`)
@@ -155,7 +156,7 @@ func (b *tab) checkQuiet() {
 
 func (b *tab) run(actions ...chromedp.Action) {
 	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
+	if err := b.do(actions...); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -189,7 +190,7 @@ func (b *tab) write(text string) {
 // waitFor waits until an expression of the page is true.
 func (b *tab) waitFor(expression string) {
 	b.t.Helper()
-	err := chromedp.Run(b.ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
+	err := b.do(chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
 	if err != nil {
 		b.t.Fatalf("%s: %v; the page has: %.2000s", expression, err, ask[string](b, `document.body.innerText`))
 	}

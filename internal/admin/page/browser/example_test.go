@@ -95,7 +95,7 @@ func makeHost() *simulated {
 	for i, v := range n.VFs {
 		s.megabits[v.Name] = float64((i*i*7919)%900) * 0.9
 	}
-	s.megabits[noisy] = 21400
+	s.megabits[noisy] = 14200
 	s.megabits["enp59s0f0#2"] = 0
 	n.Problems = []api.Problem{
 		{Object: "VF enp59s0f1#5", Reason: "in quarantine: the driver iavf did not bind within 10 s", Since: time.Now().Add(-18 * time.Minute), Next: `culvertd tries again in 12 min; run "culvert vf show enp59s0f1#5" to see what differs`},

@@ -54,6 +54,7 @@ func (b *tab) photograph(place string, isPhone bool) (picture []byte) {
 	if isPhone {
 		b.run(chromedp.Evaluate(`document.querySelector(".nic").scrollIntoView(); scrollBy(0, -100)`, nil), chromedp.Sleep(time.Second))
 	}
+	b.run(chromedp.Evaluate(`document.querySelector(".slot[aria-current]")?.scrollIntoView({block: "center"})`, nil), chromedp.Sleep(time.Second))
 	b.run(chromedp.CaptureScreenshot(&picture))
 	return picture
 }

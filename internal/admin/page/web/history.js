@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 import { findCommands, drawCommand } from "./command.js";
 import { drawTable } from "./table.js";
-import { describeOwner, describeSeconds, describeTime } from "./words.js";
+import { describeAge, describeOwner, describeSeconds, describeTime } from "./words.js";
 
 const width = 400;
 
@@ -62,7 +62,7 @@ export function drawProblem(problem, link) {
   return make("li", { "data-key": `${problem.node ?? ""} ${object} ${reason}` },
     make("p", null, make("span", { class: "warn", "aria-hidden": "true" }, "▲ "),
       make("b", null, link ? make("a", { href: link }, object) : object),
-      make("span", { class: "soft" }, problem.node && ` on ${problem.node}`, describeTime(since) && `, since ${describeTime(since)}`)),
+      make("span", { class: "soft", title: describeTime(since) }, problem.node && ` on ${problem.node}`, describeAge(since) && `, for ${describeAge(since)}`)),
     make("p", null, reason),
     next && make("p", { class: "soft" }, "Next: ", next),
     findCommands(next).map((command) => make("p", null, drawCommand(command))));

@@ -30,7 +30,7 @@ function drawCard(card, pfs, vfs, look) {
   return make("section", { class: "card nic", "data-key": `nic ${card}` },
     make("div", { class: "title" },
       make("h2", null, `NIC ${card}`),
-      make("p", { class: "soft" }, [driver, `${vendor}:${device}`, numa >= 0 && `NUMA node ${numa}`, describeCount(pfs.length, "port")].filter(Boolean).join(" · ")),
+      make("p", { class: "soft" }, [driver, [vendor, device].filter(Boolean).join(":"), numa >= 0 && `NUMA node ${numa}`, describeCount(pfs.length, "port")].filter(Boolean).join(" · ")),
       drawLegend(own)),
     pfs.map((pf) => drawPort(pf, driver, own.filter((vf) => isOf(vf, pf)), look)));
 }

@@ -17,7 +17,7 @@ export function drawPanel(vf, { node, place, past, flow, samples, isCluster }) {
       make("a", { class: "button", id: "close", href: linkTo({ ...place, vf: "" }), title: "Escape" }, "Close")),
     make("p", { class: `state is-${lookOf(vf)}` }, phaseOf(vf), vf.since && describeAge(vf.since) && ` for ${describeAge(vf.since)}`,
       vf.reason && `: ${vf.reason}`, vf.nextRetry && `; culvertd tries again at ${describeTime(vf.nextRetry)} (attempt ${(vf.attempts ?? 0) + 1})`),
-    drawIdentity(vf, node, past),
+    drawIdentity(vf, node, past, isCluster),
     vf.warnings?.length > 0 && drawSection("Warnings", make("ul", null, vf.warnings.map((w) => make("li", { class: "warn" }, w)))),
     vf.differences?.length > 0 && drawSection("Differences", drawTable("Differences from what is wanted", [
       ["Setting", (d) => d.attribute], ["Wanted", (d) => d.want || "none"], ["Actual", (d) => make("b", { class: "bad" }, d.have || "none")],
@@ -31,7 +31,8 @@ export function drawPanel(vf, { node, place, past, flow, samples, isCluster }) {
   ];
 }
 
-function drawIdentity(vf, node, past) {
+// A cluster's objects do not have the driver.
+function drawIdentity(vf, node, past, isCluster) {
   const span = past?.spans?.at(-1);
   const isPod = vf.owner?.kind === "pod";
   return make("section", { class: "card", "data-key": "identity" }, drawFacts([
@@ -39,7 +40,7 @@ function drawIdentity(vf, node, past) {
     ["Pod UID", isPod && !span?.to && span?.podUID], [isPod ? "Sandbox" : "UID", vf.owner?.uid],
     ["Network", vf.network], ["Interface", vf.owner?.interface], ["MAC", vf.mac], ["Addresses", vf.addresses?.join(", ")],
     ["Bond", vf.bond && `${vf.owner?.interface ?? ""} (${vf.bond.mode}, ${vf.bond.links} links)`],
-    ["Node", node], ["PF", vf.pf], ["PCI", vf.pci], ["Pool", vf.pool], ["Driver", vf.driver || "none"], ["Netdevice", vf.netdevice],
+    ["Node", node], ["PF", vf.pf], ["PCI", vf.pci], ["Pool", vf.pool], ["Driver", vf.driver || (isCluster ? "" : "none")], ["Netdevice", vf.netdevice],
     ["NUMA node", vf.numa >= 0 ? vf.numa : null], ["IOMMU group", vf.iommuGroup >= 0 ? vf.iommuGroup : null], ["RDMA", vf.rdma],
     ["Open by", vf.openBy?.map((p) => `${p.guest ? `guest ${p.guest}, ` : ""}${p.name} (${p.pid})`).join(", ")],
   ]));
@@ -81,7 +82,7 @@ function listSettings(vf) {
     ["min_tx_rate", limit(w.min_tx_rate), limit(s.min_tx_rate), limit(clean.min_tx_rate)],
     ["max_tx_rate", limit(w.max_tx_rate), limit(s.max_tx_rate), limit(clean.max_tx_rate)],
     ["MTU", w.mtu, vf.link?.mtu, b?.mtu || undefined], ["driver", w.driver || undefined, vf.driver, b?.driver],
-    ["addresses", w.addresses?.map((a) => a.prefix).join(", "), vf.addresses?.join(", "), undefined],
+    ...(w.addresses ? [["addresses", w.addresses.map((a) => a.prefix).join(", "), vf.addresses?.join(", ")]] : []),
   ];
 }
 
