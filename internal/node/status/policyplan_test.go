@@ -33,6 +33,7 @@ func policyOf(t *testing.T, name, text string) desired.Policy {
 // policyNode is a node that follows a policy, with two owners on its first PF, and its NodeState.
 func policyNode(t *testing.T, policy desired.Policy) (Input, v1alpha1.NodeState) {
 	f0, f1 := igb(0, 7), igb(1, 7)
+	f1.Carrier, f1.SpeedMbps = false, 0 // which is no change that a plan makes
 	in := Input{Node: "worker01", Now: now, Ready: true, Seen: map[vf.ID]Seen{}}
 	for i := range f1.VFs {
 		f1.VFs[i].PCI.Device = 0x11
