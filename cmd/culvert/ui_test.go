@@ -43,7 +43,7 @@ func (l *lines) nextURL(t *testing.T, n int) string {
 }
 
 // openPage opens a URL in a browser without cookies.
-func openPage(t *testing.T, u string) (*http.Client, *http.Response) {
+func openPage(t *testing.T, u string) (*http.Client, answer) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -53,7 +53,13 @@ func openPage(t *testing.T, u string) (*http.Client, *http.Response) {
 	return browser, get(t, browser, u)
 }
 
-func get(t *testing.T, browser *http.Client, u string) *http.Response {
+// answer is what a browser got. Its body is closed when the test ends.
+type answer struct {
+	http.Response
+	Body io.Reader
+}
+
+func get(t *testing.T, browser *http.Client, u string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
 	if err != nil {
@@ -64,7 +70,7 @@ func get(t *testing.T, browser *http.Client, u string) *http.Response {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return answer{*resp, resp.Body}
 }
 
 // awaitEvent waits until a stream has an event of that name whose data has text.

@@ -195,7 +195,7 @@ func (m *monitor) writeTargets() error {
 		if err == nil {
 			err = os.WriteFile(job.file+".new", text, 0o600)
 		}
-		if err = errors.Join(err, os.Rename(job.file+".new", job.file)); err != nil {
+		if err := errors.Join(err, os.Rename(job.file+".new", job.file)); err != nil {
 			return err
 		}
 	}

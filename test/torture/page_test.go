@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/netip"
@@ -84,7 +85,7 @@ func openPage(t *testing.T, socket string) *bufio.Reader {
 		t.Fatal(err)
 	}
 	browser := &http.Client{Jar: jar}
-	get := func(u string) *http.Response {
+	get := func(u string) io.Reader {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -94,15 +95,15 @@ func openPage(t *testing.T, socket string) *bufio.Reader {
 			t.Fatal(resp, err)
 		}
 		t.Cleanup(func() { _ = resp.Body.Close() })
-		return resp
+		return resp.Body
 	}
 	get(s.NewURL())
 	base := "http://" + l.Addr().String()
 	var o page.Overview
-	if err := json.NewDecoder(get(base + "/data/overview").Body).Decode(&o); err != nil || len(o.Nodes) != 1 || o.Nodes[0].PFs != 2 || !o.HasRates {
+	if err := json.NewDecoder(get(base + "/data/overview")).Decode(&o); err != nil || len(o.Nodes) != 1 || o.Nodes[0].PFs != 2 || !o.HasRates {
 		t.Fatalf("%v %+v", err, o)
 	}
-	return bufio.NewReader(get(base + "/stream?node=" + o.Nodes[0].Name).Body)
+	return bufio.NewReader(get(base + "/stream?node=" + o.Nodes[0].Name))
 }
 
 // readNode reads events until the node is as wanted.

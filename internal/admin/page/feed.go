@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -231,11 +230,11 @@ func withoutTraffic(n api.NodeStatus) api.NodeStatus {
 	return n
 }
 
-// encodeLine returns JSON on one line, with its end.
+// encodeLine returns JSON on one line, with its end. The page shows the reason if JSON lacks a value.
 func encodeLine(v any) []byte {
-	var b bytes.Buffer
-	if err := json.NewEncoder(&b).Encode(v); err != nil {
-		panic(err) // the types of the page have no values that JSON lacks
+	text, err := json.Marshal(v)
+	if err != nil {
+		text, _ = json.Marshal(failure{err.Error()})
 	}
-	return b.Bytes()
+	return append(text, '\n')
 }

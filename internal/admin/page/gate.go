@@ -135,7 +135,7 @@ func (g *gate) enterPage(w http.ResponseWriter, r *http.Request, token string) {
 		return
 	}
 	// Not Secure: the page is served by http, and only on loopback.
-	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // see above
+	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 

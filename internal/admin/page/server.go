@@ -47,9 +47,9 @@ func NewServer(source Source, listener net.Listener) *Server {
 // Listen listens on loopback only, on a free port if port is 0: on 127.0.0.1, or on ::1 on a host without
 // IPv4.
 func Listen(port int) (net.Listener, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // it does not wait
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-		listener, err = net.Listen("tcp", net.JoinHostPort("::1", strconv.Itoa(port))) //nolint:noctx // it does not wait
+		listener, err = net.Listen("tcp", net.JoinHostPort("::1", strconv.Itoa(port)))
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("port %d: %w: name another one with --port, or none for a free one", port, err)
@@ -67,9 +67,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	if a, ok := s.listener.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
 		return fmt.Errorf("listen on %s: %w: the page is for this host alone", s.listener.Addr(), vf.ErrInvalid)
 	}
+	routes, err := s.makeRoutes()
+	if err != nil {
+		return err
+	}
 	defer s.feed.endReading()
 	srv := &http.Server{
-		Handler:           s.gate.protectPage(s.makeRoutes()),
+		Handler:           s.gate.protectPage(routes),
 		ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.request, WriteTimeout: s.limits.answer, IdleTimeout: s.limits.idle,
 		MaxHeaderBytes: 16 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
@@ -84,11 +88,11 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 // makeRoutes returns the answers to the requests of the package's documentation, without any protection.
-func (s *Server) makeRoutes() http.Handler {
+func (s *Server) makeRoutes() (http.Handler, error) {
 	mux := http.NewServeMux()
 	files, err := fs.Sub(web, "web")
 	if err != nil {
-		panic(err) // the folder is part of the program
+		return nil, fmt.Errorf("files of the page: %w", err)
 	}
 	mux.Handle("GET /", http.FileServerFS(files))
 	for path, read := range map[string]func(*http.Request) (any, error){
@@ -105,7 +109,7 @@ func (s *Server) makeRoutes() http.Handler {
 	}
 	mux.HandleFunc("GET /stream", s.serveStream)
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers ask for it
-	return mux
+	return mux, nil
 }
 
 // answerWith serves the value of read as JSON. The source is followed for a while, since more requests come.
