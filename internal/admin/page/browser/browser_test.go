@@ -94,12 +94,12 @@ type tab struct {
 	t       *testing.T
 	do      func(...chromedp.Action) error
 	stage   *stage
-	actions int // clicks, keys and texts of the person
+	actions int      // clicks, keys and texts of the person
+	allowed []string // parts of complaints that the test expects
 
 	mu         sync.Mutex // guards the rest
 	complaints []string   // errors of the console
 	requests   []string   // URLs
-	allowed    []string   // parts of complaints that the test expects
 }
 
 // openTab opens a source's page in a window of that width.

@@ -234,7 +234,16 @@ func TestCopiesTheCommand(t *testing.T) {
 		t.Errorf("buttons copy %v: want %s", copies, want)
 	}
 	b.run(chromedp.Evaluate(`Object.defineProperty(navigator, "clipboard", {value: {writeText: async text => { window.copied = text }}})`, nil))
-	b.click(".command button")
-	b.waitFor(`window.copied === "culvert vf show enp59s0f1#5"`)
-	b.waitFor(`document.querySelector(".command button").textContent === "Copied"`)
+	word := ask[string](b, `(async () => {
+	  window.setTimeout = () => 0 // so the word stays
+	  const frame = () => new Promise(requestAnimationFrame)
+	  document.querySelector(".command button").click()
+	  await frame(); await frame()
+	  dispatchEvent(new Event("resize")) // draws the page anew
+	  await frame(); await frame()
+	  return [window.copied, document.querySelector(".command button").textContent, document.querySelector("#news").textContent].join("; ")
+	})()`)
+	if want := "culvert vf show enp59s0f1#5; Copied; Copied: culvert vf show enp59s0f1#5"; word != want {
+		t.Errorf("after a click: %q, want %q", word, want)
+	}
 }

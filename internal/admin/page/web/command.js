@@ -1,6 +1,6 @@
 // Commands that a person may run next, each with a button that copies it.
 
-import { make } from "./dom.js";
+import { make, setText } from "./dom.js";
 
 const subcommands = "doctor|status|events|ledger check|host plan|host apply|host confirm|vf list|vf top|pool list";
 const patterns = [
@@ -21,21 +21,28 @@ export const quote = (word) => (/^[\w.:\/@%+=#-]+$/.test(word) ? word : `'${word
 // A command that has a character of control, or that a shell would read as more than one, has no button.
 const isPlain = (command) => /^[ -~]*$/.test(command) && !/[;&|`$<>\\(){}]/.test(command);
 
+let copied = { command: "", word: "" }; // the result of the last copy, for a moment
+
 // drawCommand draws a command.
 export function drawCommand(command) {
   return make("span", { class: "command" }, make("code", null, command),
-    isPlain(command) && make("button", { type: "button", "data-copy": command, "aria-label": `Copy ${command}` }, "Copy"));
+    isPlain(command) && make("button", { type: "button", "data-copy": command, "aria-label": `Copy ${command}` }, copied.command === command ? copied.word : "Copy"));
 }
 
-// copyCommand copies the command of a button, and says so on it for a moment.
-export async function copyCommand(button) {
+// copyCommand copies a command, and says so on its button for a moment.
+export async function copyCommand(command, draw) {
   try {
-    await navigator.clipboard.writeText(button.dataset.copy);
-    button.textContent = "Copied";
+    await navigator.clipboard.writeText(command);
+    copied = { command, word: "Copied" };
   } catch {
-    button.textContent = "Select it";
+    copied = { command, word: "Select it" };
   }
-  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  setText("news", `${copied.word}: ${command}`);
+  draw();
+  setTimeout(() => {
+    copied = { command: "", word: "" };
+    draw();
+  }, 1500);
 }
 
 // commandsOf returns the commands about a VF. isCluster says that the page shows a cluster.

@@ -203,7 +203,7 @@ function click(event) {
   const button = event.target.closest("button, a");
   if (!button) return;
   const { copy, only, sort } = button.dataset;
-  if (copy) copyCommand(button);
+  if (copy) copyCommand(copy, drawSoon);
   if (only) replacePlace({ ...place, only: place.only === only ? "" : only });
   if (sort) replacePlace({ ...place, sort: sort === "name" ? "" : sort });
   if (button.id === "skip") {
