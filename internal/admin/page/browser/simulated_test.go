@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -107,16 +106,6 @@ func (s *simulated) count(n api.NodeStatus) api.NodeStatus {
 	return n
 }
 
-// withoutTraffic leaves out what differs at each read.
-func (s *simulated) withoutTraffic(n api.NodeStatus) api.NodeStatus {
-	n.Time = s.began
-	n.VFs = slices.Clone(n.VFs)
-	for i := range n.VFs {
-		n.VFs[i].Traffic = nil
-	}
-	return n
-}
-
 // ReadHistory returns the same history for each VF.
 func (s *simulated) ReadHistory(context.Context, string, string) (page.History, error) {
 	s.mu.Lock()
@@ -136,21 +125,6 @@ func (s *simulated) ReadPlans(context.Context) ([]page.Plan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.plans, nil
-}
-
-// find returns the VFs that have each of the words.
-func (s *simulated) find(words string) []page.Found {
-	found := []page.Found{}
-	_ = s.ReadNodes(context.Background(), "", func(n api.NodeStatus) bool {
-		for _, v := range n.VFs {
-			text := strings.ToLower(fmt.Sprint(v.Name, " ", v.PCI, " ", v.MAC, " ", v.Addresses, " ", v.Owner, " ", v.Network, " ", v.Pool))
-			if !slices.ContainsFunc(strings.Fields(strings.ToLower(words)), func(w string) bool { return !strings.Contains(text, w) }) {
-				found = append(found, page.Found{Node: n.Node, VF: v})
-			}
-		}
-		return len(found) < 50
-	})
-	return found[:min(len(found), 50)]
 }
 
 // addNode adds a node, and its row to the overview.
