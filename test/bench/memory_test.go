@@ -63,8 +63,11 @@ func sizeOf(b *testing.B, pid int) size {
 	return s
 }
 
-// BenchmarkMemory attaches and detaches b.N times, four pods at once: the memory
-// and the open files of culvertd stay as they are.
+// scrapeEvery is after how many cycles of a worker the metrics are read.
+const scrapeEvery = 20
+
+// BenchmarkMemory attaches and detaches b.N times, four pods at once, and reads the metrics meanwhile:
+// the memory and the open files of culvertd stay as they are.
 func BenchmarkMemory(b *testing.B) {
 	pid := host.cmd.Process.Pid
 	idle := sizeOf(b, pid)
@@ -79,6 +82,11 @@ func BenchmarkMemory(b *testing.B) {
 				for i := w; i < n; i += workers {
 					for _, command := range []string{"ADD", "DEL"} {
 						if err := call(host.socket, command, podNetns(w), fmt.Sprintf("cycle-%d", i), ifName); err != nil {
+							return err
+						}
+					}
+					if i/workers%scrapeEvery == 0 {
+						if err := rpc.Call(context.Background(), host.socket, api.MethodMetrics, nil, nil); err != nil {
 							return err
 						}
 					}
