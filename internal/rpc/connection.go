@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -192,7 +193,23 @@ func (c *connection) encodeTo(w io.Writer, r response) (err error) {
 			err = fmt.Errorf("culvertd hit a defect: %v", p)
 		}
 	}()
-	return json.NewEncoder(w).Encode(r)
+	parts, ok := r.Result.(PartsWriter)
+	if !ok || r.Error != nil || r.More {
+		return json.NewEncoder(w).Encode(r)
+	}
+	out := bufio.NewWriter(w)
+	out.WriteString(`{"result":`) //nolint:errcheck // Flush returns the error of any write
+	if err := parts.WriteParts(out); err != nil {
+		return err
+	}
+	out.WriteString("}\n") //nolint:errcheck // Flush returns the error of any write
+	return out.Flush()
+}
+
+// PartsWriter is a result that writes itself as JSON part by part, since the whole would need too much
+// memory. An error after the first bytes ends the connection, and the client reports that.
+type PartsWriter interface {
+	WriteParts(w io.Writer) error
 }
 
 // counter counts the bytes that it writes.

@@ -74,6 +74,45 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// parts is a string that writes itself in pieces, and fails after them if it has an error.
+type parts struct {
+	pieces int
+	err    error
+}
+
+func (p parts) WriteParts(w io.Writer) error {
+	_, err := io.WriteString(w, `"`)
+	for range p.pieces {
+		_, wrong := io.WriteString(w, "xxxxxxxxxx")
+		err = errors.Join(err, wrong)
+	}
+	_, wrong := io.WriteString(w, `"`)
+	return errors.Join(err, wrong, p.err)
+}
+
+// A result that writes itself in parts arrives whole. A failure among the parts is an error, whether
+// bytes were sent or not.
+func TestResultInParts(t *testing.T) {
+	s := newServer()
+	broken := errors.New("the disk has gone")
+	for name, p := range map[string]parts{"empty": {}, "long": {pieces: 100_000}, "broken": {err: broken}, "long and broken": {100_000, broken}} {
+		s.Handle(name, func(context.Context, json.RawMessage) (any, error) { return p, nil })
+	}
+	socket, _ := start(t, s)
+	for name, want := range map[string]int{"empty": 0, "long": 1_000_000} {
+		var got string
+		if err := Call(t.Context(), socket, name, nil, &got); err != nil || len(got) != want {
+			t.Errorf("%s: %v, %d bytes", name, err, len(got))
+		}
+	}
+	if err := Call(t.Context(), socket, "broken", nil, nil); err == nil || !strings.Contains(err.Error(), "the disk has gone") {
+		t.Errorf("broken: %v", err)
+	}
+	if err := Call(t.Context(), socket, "long and broken", nil, nil); err == nil {
+		t.Error("half a result is no error")
+	}
+}
+
 func TestErrorsCrossTheSocket(t *testing.T) {
 	plain := errors.New("disk full")
 	s := newServer()

@@ -42,7 +42,7 @@ func (s *Server) answerLedger(context.Context, json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return status.Ledger(s.Config.Ledger, c), nil
+	return status.LedgerAnswer(status.Ledger(s.Config.Ledger, c)), nil
 }
 
 // rebaseVF takes the baseline of a VF anew, or answers what that would change.

@@ -1,6 +1,9 @@
 package status
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/api"
@@ -35,6 +38,45 @@ func Ledger(file string, c journal.Content) api.Ledger {
 		out.Problems = append(out.Problems, api.LedgerProblem(p))
 	}
 	return out
+}
+
+// LedgerAnswer is a Ledger that is written entry by entry: as one text, the ledger of a node under attack
+// would need megabytes (rpc.PartsWriter).
+type LedgerAnswer api.Ledger
+
+// WriteParts writes the JSON of the Ledger.
+func (l LedgerAnswer) WriteParts(w io.Writer) error {
+	head, err := json.Marshal(map[string]any{"file": l.File, "format": l.Format, "boot": l.Boot, "refused": l.Refused})
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(head[:len(head)-1]) // the lists follow
+	return errors.Join(err, writeList(w, "records", l.Records), writeList(w, "addresses", l.Addresses), writeList(w, "events", l.Events),
+		writeList(w, "sandboxes", l.Sandboxes), writeList(w, "problems", l.Problems), writeText(w, "}"))
+}
+
+// writeList writes a further member of an object, whose value is a list.
+func writeList[T any](w io.Writer, name string, list []T) error {
+	if err := writeText(w, `,"`+name+`":[`); err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(w)
+	for i := range list {
+		if i > 0 {
+			if err := writeText(w, ","); err != nil {
+				return err
+			}
+		}
+		if err := encoder.Encode(&list[i]); err != nil {
+			return err
+		}
+	}
+	return writeText(w, "]")
+}
+
+func writeText(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func ledgerSandbox(s journal.Sandbox) api.LedgerSandbox {

@@ -1,7 +1,10 @@
 package status
 
 import (
+	"encoding/json"
 	"net/netip"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,5 +68,34 @@ func TestDamagedEntriesOfTheLedger(t *testing.T) {
 	}
 	if got := Ledger("", journal.Content{}); got.Refused || got.Records == nil || got.Events == nil || !cmp.Equal(got.Problems, []api.LedgerProblem{}) {
 		t.Errorf("an empty ledger: %+v", got)
+	}
+}
+
+// The ledger that is written entry by entry is the same as the one that is written whole, with no entry
+// and with several, and with each field of its type.
+func TestLedgerInParts(t *testing.T) {
+	whole := api.Ledger{
+		File: "culvert.db", Format: "2", Boot: "b<1>", Refused: true,
+		Records:   []api.LedgerRecord{{Reason: "a\nb"}, {Generation: 2}},
+		Addresses: []api.LedgerAddress{{Network: "blue"}}, Events: []api.Event{{Seq: 1}, {Seq: 2}, {Seq: 3}},
+		Sandboxes: []api.LedgerSandbox{{ID: "c1", Networks: []api.LedgerSandboxNetwork{}}}, Problems: []api.LedgerProblem{{}},
+	}
+	for i := range reflect.TypeFor[api.Ledger]().NumField() {
+		if reflect.ValueOf(whole).Field(i).IsZero() {
+			t.Errorf("the test leaves %s out", reflect.TypeFor[api.Ledger]().Field(i).Name)
+		}
+	}
+	for _, want := range []api.Ledger{whole, {Records: []api.LedgerRecord{}, Addresses: []api.LedgerAddress{}, Events: []api.Event{}, Sandboxes: []api.LedgerSandbox{}, Problems: []api.LedgerProblem{}}} {
+		var text strings.Builder
+		if err := LedgerAnswer(want).WriteParts(&text); err != nil {
+			t.Fatal(err)
+		}
+		var got api.Ledger
+		if err := json.Unmarshal([]byte(text.String()), &got); err != nil {
+			t.Fatalf("%v: %s", err, text.String())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
 	}
 }

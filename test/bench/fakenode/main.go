@@ -91,7 +91,7 @@ func runNode(ctx context.Context, dir string, cluster []string) error {
 	srv.Handle("ready", func(context.Context, json.RawMessage) (any, error) { return node.Inventory.PFs(), nil })
 	srv.Handle(api.MethodLedger, func(context.Context, json.RawMessage) (any, error) {
 		c, err := (&gather.Gatherer{Node: node}).Ledger()
-		return status.Ledger(journal.DefaultPath, c), err
+		return status.LedgerAnswer(status.Ledger(journal.DefaultPath, c)), err
 	})
 	g, ctx := errgroup.WithContext(ctx)
 	if len(cluster) == 0 {
