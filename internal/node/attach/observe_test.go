@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,9 +89,10 @@ func TestRetriesAreObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fail := true
+	var fail atomic.Bool // an announcement may still run
+	fail.Store(true)
 	k.faults.Fail(func(faulty.Moment, step.Step) error {
-		if fail {
+		if fail.Load() {
 			return errors.New("broken")
 		}
 		return nil
@@ -116,7 +118,7 @@ func TestRetriesAreObserved(t *testing.T) {
 	}
 	retry()
 	s.wantCalls("a retry that fails", "retry failed")
-	fail = false
+	fail.Store(false)
 	retry()
 	s.wantCalls("a retry that cleans the VF", "retry")
 }
