@@ -83,13 +83,19 @@ func TestUncorrectedErrorOfPCIe(t *testing.T) {
 		return []any{pf, st.Problems}, pf.Errors.Nonfatal == before.Errors.Nonfatal+1 && slices.Contains(pf.Faults, vf.FaultPCIe) &&
 			i >= 0 && strings.Contains(st.Problems[i].Reason, held.PCI.String())
 	})
-	awaitTrue(t, "the drivers recover", func() (any, bool) {
-		log := string(must(t, n, "sh", "-c", "dmesg | grep AER: | tail -1"))
-		return log, strings.Contains(log, "device recovery successful")
-	})
+	awaitRecovery(t, n)
 	awaitTrue(t, "the interface in the pod is as it was", func() (any, bool) {
 		_, err := n.CNI(t.Context(), "check", a)
 		return err, err == nil && !holder(t, n, "errors").NoCarrier
+	})
+}
+
+// awaitRecovery waits until the drivers have reset the devices after an error.
+func awaitRecovery(t *testing.T, n node.Node) {
+	t.Helper()
+	awaitTrue(t, "the drivers recover", func() (any, bool) {
+		log := string(must(t, n, "sh", "-c", "dmesg | grep AER: | tail -1"))
+		return log, strings.Contains(log, "device recovery successful")
 	})
 }
 

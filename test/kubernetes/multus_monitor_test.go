@@ -8,12 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +20,7 @@ import (
 	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/cluster"
 	"github.com/culvert-net/culvert/lab/parts"
-	"github.com/culvert-net/culvert/test/promises"
+	"github.com/culvert-net/culvert/test/prometheus"
 )
 
 // installOperatorCRDs gives a cluster the CRDs of the Prometheus operator, without which the chart
@@ -52,7 +48,7 @@ func installOperatorCRDs(ctx context.Context, c *cluster.Cluster) error {
 
 // monitor is a Prometheus beside the control plane, which scrapes the cluster.
 type monitor struct {
-	url  string
+	prometheus.Server
 	jobs []*scrapeJob
 }
 
@@ -68,30 +64,14 @@ type scrapeJob struct {
 // command of docs/alerts.md makes short. It ends with the test.
 func startPrometheus(t *testing.T) *monitor {
 	t.Helper()
-	programs, err := exec.CommandContext(t.Context(), top+"/tools/prometheus").Output()
-	if err != nil {
-		t.Fatalf("tools/prometheus: %v", err)
-	}
 	dir := t.TempDir()
 	m := &monitor{jobs: []*scrapeJob{documentedJob(t, dir, "docs/alerts.md"), documentedJob(t, dir, "docs/kubernetes.md")}}
-	config := map[string]any{
-		"global":         map[string]any{"scrape_interval": "3s", "scrape_timeout": "3s", "evaluation_interval": "1s"},
-		"rule_files":     []any{writeQuickRules(t, dir)},
-		"scrape_configs": []any{m.jobs[0].config, m.jobs[1].config},
-	}
-	text, err := yaml.Marshal(config)
-	if err == nil {
-		err = errors.Join(os.WriteFile(dir+"/prometheus.yml", text, 0o600), m.writeTargets())
-	}
-	if err != nil {
+	if err := m.writeTargets(); err != nil {
 		t.Fatal(err)
 	}
-	const name = "prometheus"
-	err = k8s.Lab.Run(t.Context(), lab.Program{Name: name, Argv: []string{
-		filepath.Join(strings.TrimSpace(string(programs)), name), "--config.file=" + dir + "/prometheus.yml", "--storage.tsdb.path=" + dir + "/data",
-		"--web.listen-address=127.0.0.1:9090",
-	}})
-	if err != nil {
+	const name, address = "prometheus", "127.0.0.1:9090"
+	argv := append([]string{prometheus.Program(t, top)}, prometheus.WriteConfig(t, top, dir, m.jobs[0].config, m.jobs[1].config)...)
+	if err := k8s.Lab.Run(t.Context(), lab.Program{Name: name, Argv: append(argv, "--web.listen-address="+address)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -103,37 +83,12 @@ func startPrometheus(t *testing.T) *monitor {
 			t.Error(err)
 		}
 	})
-	address, err := k8s.Lab.Relay(t.Context(), "127.0.0.1:9090")
+	relayed, err := k8s.Lab.Relay(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.url = "http://" + address.String()
+	m.URL = "http://" + relayed.String()
 	return m
-}
-
-// writeQuickRules runs the command of docs/alerts.md that makes the times of the rules short, and returns
-// the path of the rules.
-func writeQuickRules(t *testing.T, dir string) string {
-	t.Helper()
-	page, err := os.ReadFile(top + "/docs/alerts.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := promises.Commands(string(page))
-	i := slices.IndexFunc(all, func(c string) bool { return strings.HasPrefix(c, "sed ") })
-	tree, err := filepath.Abs(top + "/dist")
-	if err == nil {
-		err = os.Symlink(tree, dir+"/dist")
-	}
-	if err != nil || i < 0 {
-		t.Fatal(err, all)
-	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-euc", all[i])
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", all[i], err, out)
-	}
-	return dir + "/quick-rules.yaml"
 }
 
 // documentedJob returns the scrape job of a page. Files of a pod are those that it writes: a token for
@@ -219,42 +174,6 @@ func writeSecret(t *testing.T, dir, name, key string) string {
 	return filepath.Join(dir, key)
 }
 
-// getData decodes the data of an answer of Prometheus.
-func (m *monitor) getData(path string, into any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	var body struct {
-		Status, Error string
-		Data          json.RawMessage
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
-		return err
-	}
-	if body.Status != "success" {
-		return errors.New(body.Error)
-	}
-	return json.Unmarshal(body.Data, into)
-}
-
-// sample is a sample of a query's answer.
-type sample struct{ Metric map[string]string }
-
-// runQuery returns the samples of a query.
-func (m *monitor) runQuery(expr string) ([]sample, error) {
-	var data struct{ Result []sample }
-	err := m.getData("/api/v1/query?query="+url.QueryEscape(expr), &data)
-	return data.Result, err
-}
-
 // targetsAreUp returns an error unless each target of the jobs is up, and there are so many.
 func (m *monitor) targetsAreUp(want map[string]int) error {
 	if err := m.writeTargets(); err != nil {
@@ -266,7 +185,7 @@ func (m *monitor) targetsAreUp(want map[string]int) error {
 			Health, LastError string
 		}
 	}
-	if err := m.getData("/api/v1/targets?state=active", &data); err != nil {
+	if err := m.GetData("/api/v1/targets?state=active", &data); err != nil {
 		return err
 	}
 	up := map[string]int{}
@@ -282,17 +201,6 @@ func (m *monitor) targetsAreUp(want map[string]int) error {
 		}
 	}
 	return nil
-}
-
-// listFiring returns the names of the alerts that fire, each with its severity.
-func (m *monitor) listFiring() ([]string, error) {
-	all, err := m.runQuery(`ALERTS{alertstate="firing"}`)
-	var names []string
-	for _, s := range all {
-		names = append(names, s.Metric["alertname"])
-	}
-	slices.Sort(names)
-	return slices.Compact(names), err
 }
 
 // withoutData are the panels of the dashboard whose queries may have no answer here, with the reason.
@@ -330,7 +238,7 @@ func readPanels(t *testing.T) map[string][]string {
 func (m *monitor) findEmpty(panels map[string][]string) (complaints []string) {
 	for title, queries := range panels {
 		for _, q := range queries {
-			all, err := m.runQuery(q)
+			all, err := m.RunQuery(q)
 			if err != nil || len(all) == 0 && withoutData[title] == "" {
 				complaints = append(complaints, fmt.Sprintf("panel %q: %d samples, %v: %s", title, len(all), err, q))
 			}
@@ -356,7 +264,7 @@ func TestPrometheus(t *testing.T) {
 	kubectl(t, "delete", "pod", "gone", "--wait=false")
 	eventually(t, "all targets are up", func() error { return m.targetsAreUp(map[string]int{"culvertd": 1, "culvert-controller": 1}) })
 	eventually(t, "Prometheus has the traffic of the pod", func() error {
-		all, err := m.runQuery(`culvert_vf_transmit_packets_total{job="culvertd", instance="worker1", namespace="default", owner="seen", kind="pod"} > 0`)
+		all, err := m.RunQuery(`culvert_vf_transmit_packets_total{job="culvertd", instance="worker1", namespace="default", owner="seen", kind="pod"} > 0`)
 		if err == nil && len(all) != 1 {
 			err = fmt.Errorf("it has %d samples", len(all))
 		}
@@ -374,7 +282,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	t.Logf("%.0f s for two pods and %d panels", time.Since(began).Seconds(), len(all))
 	eventually(t, "no alert fires in a healthy cluster", func() error {
-		names, err := m.listFiring()
+		names, err := m.ListFiring()
 		if err == nil && len(names) > 0 {
 			err = fmt.Errorf("these fire: %q", names)
 		}
