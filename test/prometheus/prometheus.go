@@ -89,7 +89,7 @@ func Start(t *testing.T, top string, jobs ...any) Server {
 	}
 	address := l.Addr().String()
 	l.Close()
-	cmd := exec.Command(Program(t, top), append(WriteConfig(t, top, dir, jobs...), "--web.listen-address="+address)...)
+	cmd := exec.CommandContext(t.Context(), Program(t, top), append(WriteConfig(t, top, dir, jobs...), "--web.listen-address="+address)...)
 	log, err := os.Create(dir + "/log")
 	if err != nil {
 		t.Fatal(err)
