@@ -5,6 +5,8 @@ package vf
 //
 //	PhaseMaking -> PhaseFree
 //	PhaseFree -> PhaseConfiguring -> PhaseAttached -> PhaseReleasing -> PhaseFree
+//	PhaseFree -> PhasePrepared -> PhaseConfiguring -> PhaseAttached -> PhaseReleasing -> PhasePrepared
+//	             PhasePrepared -> PhaseFree
 //	     any of these          -> PhaseQuarantined -> PhaseReleasing -> PhaseFree
 type Phase string
 
@@ -12,6 +14,7 @@ type Phase string
 const (
 	PhaseMaking      Phase = "making"      // being prepared: it has no baseline yet
 	PhaseFree        Phase = "free"        // clean, read back, without an owner
+	PhasePrepared    Phase = "prepared"    // clean, read back; a ResourceClaim has it, and no pod yet, or none any more
 	PhaseConfiguring Phase = "configuring" // promised to an owner; the kernel is being changed for it
 	PhaseAttached    Phase = "attached"    // the owner has it, read back
 	PhaseReleasing   Phase = "releasing"   // being reset to its baseline
@@ -27,7 +30,7 @@ const PhaseDamaged Phase = "damaged"
 // PhaseDamaged.
 func (p Phase) IsKnown() bool {
 	switch p {
-	case PhaseMaking, PhaseFree, PhaseConfiguring, PhaseAttached, PhaseReleasing, PhaseQuarantined:
+	case PhaseMaking, PhaseFree, PhasePrepared, PhaseConfiguring, PhaseAttached, PhaseReleasing, PhaseQuarantined:
 		return true
 	}
 	return false

@@ -135,7 +135,7 @@ var bans = []ban{
 // pure lists packages that neither open files nor make system calls.
 var pure = []string{
 	"api/v1alpha1", "internal/admin/doctor", "internal/api", "internal/api/nodestate", "internal/change", "internal/excerpt", "internal/guest", "internal/guest/moving",
-	"internal/kernel/balance", "internal/kernel/step", "internal/keylock", "internal/network/ipam", "internal/network/ipam/blocks", "internal/network/netannotation",
+	"internal/kernel/balance", "internal/kernel/step", "internal/keylock", "internal/network/claim", "internal/network/ipam", "internal/network/ipam/blocks", "internal/network/netannotation",
 	"internal/network/netconf", "internal/network/service", "internal/network/strictjson", "internal/node/alloc", "internal/node/desired", "internal/node/journal/pages",
 	"internal/node/service/table", "internal/node/status", "internal/node/status/pick", "internal/node/status/text", "internal/node/trouble", "internal/screen",
 	"internal/share", "internal/strictyaml", "internal/suggest", "internal/vf",

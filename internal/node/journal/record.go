@@ -3,6 +3,7 @@ package journal
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/vf"
@@ -26,8 +27,12 @@ type Record struct {
 	Since    time.Time `json:"since"`
 	Released time.Time `json:"released,omitzero"`
 
-	// Lease is zero when Phase is Free.
+	// Lease is zero when Phase is Free or Prepared.
 	Lease Lease `json:"lease,omitzero"`
+
+	// Claim is the ResourceClaim that has the VF, from Prepare to Unprepare; nil: none. The leases of the
+	// claim's pod come and go meanwhile.
+	Claim *Claim `json:"claim,omitempty"`
 
 	// Owed are the delegations of leases that ended without the DEL of their plugin.
 	Owed []Delegation `json:"owed,omitempty"`
@@ -37,6 +42,38 @@ type Record struct {
 	Reason    string    `json:"reason,omitempty"`
 	Attempts  int       `json:"attempts,omitempty"`
 	NextRetry time.Time `json:"nextRetry,omitzero"`
+}
+
+// Claim is the part of a ResourceClaim that a VF was prepared for, as the API server had it then.
+type Claim struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Request is the name of the request in the claim that the VF was allocated to: REQUEST, or
+	// REQUEST/SUBREQUEST of a prioritised list.
+	Request string `json:"request"`
+	// Pods are the pods for which the claim was reserved at Prepare. One of them has the VF at a time.
+	Pods []ClaimPod `json:"pods"`
+	// Pool is the full name of the pool of VFs (prefix/name).
+	Pool string `json:"pool,omitempty"`
+	// Config is the configuration of the VF in the claim or its DeviceClass (network/claim); nil: none.
+	Config []byte `json:"config,omitempty"`
+	// Since is when the VF was prepared.
+	Since time.Time `json:"since"`
+}
+
+// ClaimPod is a pod of a ResourceClaim, which is in the claim's namespace.
+type ClaimPod struct {
+	Name string `json:"name"`
+	UID  string `json:"uid"`
+}
+
+// String returns "claim NAMESPACE/NAME".
+func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
+
+// IsFor reports whether the claim was reserved for the pod with a UID.
+func (c Claim) IsFor(podUID string) bool {
+	return podUID != "" && slices.ContainsFunc(c.Pods, func(p ClaimPod) bool { return p.UID == podUID })
 }
 
 // Lease is the promise to an owner.
