@@ -331,13 +331,9 @@ type PolicyState struct {
 
 // AddressRequest is a node's request for addresses of one range set of a network.
 type AddressRequest struct {
-	// The network's name, which is that of its configuration.
-	Network string `json:"network"`
 	// The pool of the addresses: namespace/name of a NetworkAttachmentDefinition, or pool:NAME of a declared AddressPool.
-	// Where a file on the nodes has the network's configuration, it is the network's name. Earlier versions of culvertd
-	// leave it out: their requests are for the pool with the network's name, and they keep only their granted blocks.
-	// +optional
-	Pool string `json:"pool,omitempty"`
+	// Where a file on the nodes has the network's configuration, it is the network's name.
+	Pool string `json:"pool"`
 	// The addresses to give out, without gateways, network and broadcast addresses and the excluded ones.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2048

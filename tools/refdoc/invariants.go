@@ -18,11 +18,8 @@ import (
 
 const invariantsIntro = `# The invariants and their tests
 
-This page lists the tests that fail when an invariant of Culvert ([concepts](../concepts.md)) is
-broken. [failures.md](../failures.md) has the opposite direction: from a failure to Culvert's
-reaction.
-
-<!-- Written by tools/refdoc from the names and comments of the tests: change them there. -->
+These tests fail when an invariant of Culvert (docs/concepts.md) is broken. docs/failures.md has the
+opposite direction: from a failure to Culvert's reaction.
 `
 
 // proof is a test, or a story, that names an invariant.

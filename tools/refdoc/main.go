@@ -1,7 +1,6 @@
 // Command refdoc generates parts of the documentation from the code. It writes
-// host.md from the package documentation of desired, bench-result.md from the types
-// in bench, and invariants.md from the comments of tests. It writes migrate.md from
-// the table of package migrate, and docs/compatibility.md from the cases of
+// host.md from the package documentation of desired, and bench-result.md from the types
+// in bench. It writes migrate.md from the table of package migrate, and docs/compatibility.md from the cases of
 // test/compat. It writes api.md from the CRDs, which are made of the types in api/v1alpha1,
 // events.md from internal/reasons and metrics.md from internal/node/metrics. It writes alerts.md
 // from the rules for Prometheus. It writes chart.md,
@@ -9,6 +8,10 @@
 // fail if a file is not current:
 //
 //	tools/go run ./tools/refdoc
+//
+// With the argument invariants it prints the tests of each invariant instead, from their comments:
+//
+//	tools/go run ./tools/refdoc invariants
 package main
 
 import (
@@ -18,10 +21,26 @@ import (
 )
 
 func main() {
-	if err := writeReference("."); err != nil {
+	if err := run("."); err != nil {
 		fmt.Fprintln(os.Stderr, "refdoc:", err)
 		os.Exit(1)
 	}
+}
+
+// run does what the arguments of the program ask for, in the project's folder root.
+func run(root string) error {
+	switch {
+	case len(os.Args) == 1:
+		return writeReference(root)
+	case len(os.Args) == 2 && os.Args[1] == "invariants":
+		text, err := invariantsReference(root)
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdout.Write(text)
+		return err
+	}
+	return fmt.Errorf("arguments %q: want none, or invariants", os.Args[1:])
 }
 
 // writeReference writes the reference below the project's folder root.
@@ -45,10 +64,6 @@ func listReferences(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	result, err := resultReference(filepath.Join(root, "bench"))
-	if err != nil {
-		return nil, err
-	}
-	invariants, err := invariantsReference(root)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +97,7 @@ func listReferences(root string) (map[string][]byte, error) {
 	}
 	all := map[string][]byte{
 		"docs/reference/alerts.md": alerts, "docs/reference/api.md": api, "docs/reference/events.md": events, "docs/reference/metrics.md": metrics,
-		"docs/reference/host.md": host, "docs/reference/bench-result.md": result, "docs/reference/invariants.md": invariants,
+		"docs/reference/host.md": host, "docs/reference/bench-result.md": result,
 		"docs/reference/migrate.md": migrateReference(), "docs/compatibility.md": compatibility,
 	}
 	return all, addChart(root, all)

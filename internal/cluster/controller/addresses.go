@@ -136,23 +136,15 @@ func (a *Addresses) grant(ctx context.Context, before, object *v1alpha1.AddressP
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	inherited, err := a.inherit(ctx, object, released, r.demands)
-	if errors.Is(err, vf.ErrInvalid) {
-		a.Log.Error("pool is not served", "net", pool.Network, "err", err)
-		return ctrl.Result{RequeueAfter: absentLook}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	var unconfirmed blocks.Unconfirmed
-	r.demands, unconfirmed = blocks.Confirm(inherited, r.demands, func(pod, node string) bool { return isPodOn(ctx, a.Client, pod, node) })
-	inherited = blocks.Reserve(inherited, &a.endings, r.demands, a.Now())
-	granted, outcome, err := a.grantFree(ctx, inherited, r)
+	r.demands, unconfirmed = blocks.Confirm(released, r.demands, func(pod, node string) bool { return isPodOn(ctx, a.Client, pod, node) })
+	reserved := blocks.Reserve(released, &a.endings, r.demands, a.Now())
+	granted, outcome, err := a.grantFree(ctx, reserved, r)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	outcome.Disputed = slices.Concat(unconfirmed.Disputed, outcome.Disputed)
-	granted, outcome.Starved = a.fit(object, inherited, granted, r.demands, outcome.Starved)
+	granted, outcome.Starved = a.fit(object, reserved, granted, r.demands, outcome.Starved)
 	a.describe(object, granted, r, outcome)
 	if err := a.save(ctx, before, object); err != nil {
 		return ctrl.Result{}, fmt.Errorf("write AddressPool %s: %w", object.Name, err)
@@ -210,33 +202,6 @@ func (a *Addresses) grantFree(ctx context.Context, p blocks.Pool, r reports) (bl
 	}
 	granted, outcome = blocks.Grant(p, r.demands, r.nodes)
 	return granted, outcome, nil
-}
-
-// inherit adds the blocks of the pools that the network had in earlier versions. The controller
-// grants no more blocks of these pools, so the cache can be stale only shortly after an earlier
-// version led. For a pool that does not exist yet, inherit therefore asks the API server. It
-// skips a former pool whose AddressPool another pool has: both cannot exist, so there are no blocks
-// to inherit (TestI4FormerPoolWithTheNameOfAnother).
-func (a *Addresses) inherit(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, demands []blocks.Demand) (blocks.Pool, error) {
-	var from client.Reader = a.Client
-	if o.ResourceVersion == "" {
-		from = a.Live
-	}
-	for _, network := range blocks.FormerPools(demands) {
-		object, err := a.pool(ctx, from, network)
-		switch {
-		case errors.Is(err, vf.ErrInvalid) || err == nil && object == nil:
-			continue
-		case err != nil:
-			return p, err
-		}
-		former, err := blocks.FromObject(object)
-		if err != nil {
-			return p, err
-		}
-		p = blocks.Inherit(p, former)
-	}
-	return p, nil
 }
 
 // pool reads a network's pool. A pool that does not exist has no resourceVersion, or is nil if
@@ -444,7 +409,7 @@ func networksOf(s *v1alpha1.NodeState) []string {
 	var out []string
 	listed := map[string]bool{}
 	for _, r := range s.Status.AddressRequests {
-		if pool := cmp.Or(r.Pool, r.Network); !listed[pool] && len(pool) <= longestNetwork {
+		if pool := r.Pool; !listed[pool] && len(pool) <= longestNetwork {
 			out, listed[pool] = append(out, pool), true
 		}
 	}

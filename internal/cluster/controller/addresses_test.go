@@ -388,32 +388,6 @@ func TestI4PoolOfAnotherNetwork(t *testing.T) {
 	}
 }
 
-// I4: while the former pool of a network cannot be read, the network's pool grants nothing: nodes
-// may hold addresses of the former one.
-func TestI4FormerPoolThatCannotBeRead(t *testing.T) {
-	former := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n", Blocks: []v1alpha1.AddressBlock{
-		{Node: "b", First: "172.16.91.2", Last: "172.16.91.9"}, {Node: "a", First: "172.16.91.9", Last: "172.16.91.17"},
-	}}}
-	s := asking("a", 0)
-	s.Status.AddressRequests = blocks.ToObject([]blocks.Request{{Network: "red/n", FormerPool: "n", Ranges: []ipam.Run{run("172.16.91.2", "172.16.91.254")}, Used: 1}})
-	c := newCluster(newNode("a", nil), newNode("b", nil), s, former, networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/24"}`))
-	a := addresses(c, time.Now())
-	r := lookAt(t, a, "red/n")
-	if got, _ := poolAndOutside(t, c); len(got) > 0 || r.RequeueAfter != absentLook {
-		t.Errorf("I4: granted are %q, looked at again in %s", got, r.RequeueAfter)
-	}
-	mended := poolOf(t, c)
-	mended.Spec.Blocks[1].First = "172.16.91.10"
-	if err := c.Update(t.Context(), mended); err != nil {
-		t.Fatal(err)
-	}
-	lookAt(t, a, "red/n")
-	got, _ := poolAndOutside(t, c)
-	if diff := cmp.Diff([]string{"b 172.16.91.2-172.16.91.9", "a 172.16.91.10-172.16.91.17", "a 172.16.91.18-172.16.91.33"}, got); diff != "" {
-		t.Errorf("I4: after it was mended (-want +got):\n%s", diff)
-	}
-}
-
 // I4: etcd refuses an object that is too large. A pool of that size grants no more blocks, takes
 // none away, and names the nodes that get nothing. Blocks that go back make room again.
 func TestI4PoolThatIsTooLarge(t *testing.T) {
@@ -484,72 +458,6 @@ c: PF enp1s0 is contested
 d: culvertd does not run there, or has not reported yet`
 	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" || got.Status.Nodes != 4 || got.Status.AppliedNodes != 1 {
 		t.Errorf("%d %d (-want +got):\n%s", got.Status.Nodes, got.Status.AppliedNodes, diff)
-	}
-}
-
-// I4: after an upgrade no node is granted an address that another node, upgraded or not, was
-// granted under the network's CNI name. A node that is not yet upgraded gets no more addresses.
-func TestI4UpgradeToPoolsOfNamespaces(t *testing.T) {
-	old := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n", Blocks: []v1alpha1.AddressBlock{
-		{Node: "a", First: "172.16.91.2", Last: "172.16.91.17"}, {Node: "b", First: "172.16.91.18", Last: "172.16.91.33"}, {Node: "b", First: "172.16.91.99", Last: "172.16.91.99", Claim: "x"},
-	}}}
-	upgraded, earlier := asking("a", 0), asking("b", 60, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.99"), ID: "x"}, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.34"), ID: "y"})
-	earlier.Status.AddressRequests[0].Pool = ""
-	const subnet = `{"type": "host-local", "subnet": "172.16.91.0/24"}`
-	ranges := []ipam.Run{run("172.16.91.2", "172.16.91.254")}
-	upgraded.Status.AddressRequests = blocks.ToObject([]blocks.Request{
-		{Network: "red/n", FormerPool: "n", Ranges: ranges, Used: 20}, {Network: "blue/n", FormerPool: "n", Ranges: ranges},
-	})
-	c := newCluster(newNode("a", nil), newNode("b", nil), upgraded, earlier, old, networkWith(t, "red", subnet), networkWith(t, "blue", subnet))
-	a := addresses(c, time.Now())
-	for _, pool := range append(networksOf(upgraded), networksOf(earlier)...) {
-		lookAt(t, a, pool)
-	}
-	inherited := []string{"a 172.16.91.2-172.16.91.17", "b 172.16.91.18-172.16.91.33", "b 172.16.91.99-172.16.91.99"}
-	for pool, want := range map[string][]string{
-		"n":      {inherited[0], inherited[1], inherited[2] + " x"},
-		"red/n":  {inherited[0], inherited[1], "a 172.16.91.34-172.16.91.49", inherited[2]},
-		"blue/n": inherited,
-	} {
-		p := &v1alpha1.AddressPool{}
-		if err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.AddressPoolName(pool)}, p); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, show(p)); diff != "" {
-			t.Errorf("I4: %s (-want +got):\n%s", pool, diff)
-		}
-	}
-}
-
-// I4: an AddressPool that has the name of a network's former pool, and is another pool, does not
-// stop the grants of the network. The network inherits none of its blocks.
-func TestI4FormerPoolWithTheNameOfAnother(t *testing.T) {
-	ranges := []ipam.Run{run("172.16.91.2", "172.16.91.254")}
-	declared, other := declaredPool("n", "10.9.0.0/24"), &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "other"}}
-	for _, o := range []*v1alpha1.AddressPool{declared, other} {
-		o.Spec.Blocks = []v1alpha1.AddressBlock{{Node: "b", First: "172.16.91.2", Last: "172.16.91.9"}}
-	}
-	for name, tc := range map[string]struct {
-		former string
-		there  *v1alpha1.AddressPool
-	}{
-		"a declared pool":               {"n", declared},
-		"the pool of another network":   {"n", other},
-		"the ID of no declared pool":    {"pool:gone", declared}, // a node may report any name
-		"no AddressPool of that former": {"m", declared},
-	} {
-		s := asking("a", 0)
-		s.Status.AddressRequests = blocks.ToObject([]blocks.Request{{Network: "red/n", FormerPool: tc.former, Ranges: ranges, Used: 1}})
-		c := newCluster(newNode("a", nil), newNode("b", nil), s, tc.there.DeepCopy(), networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/24"}`))
-		before := poolOf(t, c)
-		lookAt(t, addresses(c, time.Now()), "red/n")
-		got, _ := poolAndOutside(t, c)
-		if diff := cmp.Diff([]string{"a 172.16.91.2-172.16.91.17"}, got); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", name, diff)
-		}
-		if diff := cmp.Diff(before, poolOf(t, c)); diff != "" {
-			t.Errorf("I4: %s: the other pool was written (-before +after):\n%s", name, diff)
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,21 +17,18 @@ import (
 )
 
 // confine fills in the range sets of a pool, and removes requests from r, and describes them, if no
-// object of the cluster declares their addresses. No address of a former pool is inherited unless
-// the network's definition names that pool: a node may report any.
+// object of the cluster declares their addresses.
 func (a *Addresses) confine(ctx context.Context, p *blocks.Pool, r *reports) error {
 	asked := r.demands
 	if !blocks.AnyAsks(asked) {
-		forgetFormer(asked, nil)
 		return nil
 	}
 	_, shared := ipam.WhereaboutsName(p.Network)
 	for _, age := range []time.Duration{sharedAge, 0} {
-		d, former, err := a.declared(ctx, *p, age)
+		d, err := a.declared(ctx, *p, age)
 		if err != nil {
 			return err
 		}
-		forgetFormer(asked, former)
 		p.Sets = d.ShareSets()
 		r.declared = len(p.Sets) > 0 || d.AnyAddress
 		if r.demands, r.outside = d.Confine(asked); len(r.outside) == 0 || !shared {
@@ -45,60 +41,49 @@ func (a *Addresses) confine(ctx context.Context, p *blocks.Pool, r *reports) err
 	return nil
 }
 
-// forgetFormer removes the former pools from demands, except those of a list.
-func forgetFormer(demands []blocks.Demand, except []string) {
-	for i := range demands {
-		if !slices.Contains(except, demands[i].FormerPool) {
-			demands[i].FormerPool = ""
-		}
-	}
-}
-
 // mostOutside is how many requests outside of a network's ranges a message lists.
 const mostOutside = 8
 
-// declared returns the addresses that nodes may request of a pool, and the names of the pools that
-// earlier versions kept for its network. AddressPools and NetworkAttachmentDefinitions declare
-// addresses; the list of the latter may have an age. The network of a file on the nodes has no
+// declared returns the addresses that nodes may request of a pool. AddressPools and
+// NetworkAttachmentDefinitions declare addresses; the list of the latter may have an age. The network of a file on the nodes has no
 // definition, and only the nodes know its addresses: each node gets its share of them.
-func (a *Addresses) declared(ctx context.Context, p blocks.Pool, age time.Duration) (d blocks.Declared, former []string, err error) {
+func (a *Addresses) declared(ctx context.Context, p blocks.Pool, age time.Duration) (d blocks.Declared, err error) {
 	namespace, name, defined := strings.Cut(p.Network, "/")
 	_, shared := ipam.WhereaboutsName(p.Network)
 	switch {
 	case p.Declared != nil:
-		return p.Declared.Declared(), nil, nil
+		return p.Declared.Declared(), nil
 	case shared:
 		all, err := a.shared.listWithin(ctx, a.Live, a.Definitions, a.Now(), age)
-		return all.addressesOf(p), nil, err
+		return all.addressesOf(p), err
 	case defined:
 		return a.declaredBy(ctx, namespace, name)
 	}
-	return blocks.Declared{Open: true}, nil, nil
+	return blocks.Declared{Open: true}, nil
 }
 
-// declaredBy reads the addresses that a network declares, and its CNI names. There are none if the
+// declaredBy reads the addresses that a network declares. There are none if the
 // definition does not exist or culvertd cannot use it. declaredBy asks the API server, since nodes
 // may know a change that a cache lacks.
-func (a *Addresses) declaredBy(ctx context.Context, namespace, name string) (out blocks.Declared, names []string, err error) {
+func (a *Addresses) declaredBy(ctx context.Context, namespace, name string) (out blocks.Declared, err error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(networkKind)
 	err = a.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return out, nil, nil
+		return out, nil
 	}
 	if err != nil {
-		return out, nil, fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
+		return out, fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 	}
 	configs, err := a.Definitions.Read(toDefinition(u)).Own()
 	if err != nil {
 		a.Log.Warn("the network cannot be read, so no addresses are granted", "net", namespace+"/"+name, "err", err)
-		return out, nil, nil
+		return out, nil
 	}
 	for _, c := range configs {
 		out.AddSection(c.IPAM)
-		names = append(names, c.Name)
 	}
-	return out, names, nil
+	return out, nil
 }
 
 // again returns when Reconcile has to read the network again, since a change of the network does

@@ -34,7 +34,7 @@ func requireSoon(t *testing.T, what string, do func()) {
 func TestI7LargestNodeStates(t *testing.T) {
 	s, wanted := &v1alpha1.NodeState{}, int32(4)
 	for i := range 25000 {
-		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Network: fmt.Sprintf("network%08d", i)})
+		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Pool: fmt.Sprintf("network%08d", i)})
 	}
 	s.Status.AddressRequests = append(s.Status.AddressRequests, s.Status.AddressRequests[7])
 	requireSoon(t, "finding the networks of 25,000 requests", func() {
@@ -137,11 +137,11 @@ func TestI7PoolsThatRepeatPFs(t *testing.T) {
 func TestI10MadeUpPoolsAreBounded(t *testing.T) {
 	s, held := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, []v1alpha1.AddressClaim{{Address: "10.0.0.1", ID: "x", Held: true}}
 	for i := range mostFilePools + 50 {
-		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Network: fmt.Sprint("f", i), Pool: fmt.Sprint("f", i), Claims: held})
+		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Pool: fmt.Sprint("f", i), Claims: held})
 	}
 	for i := range 50 {
 		name := fmt.Sprint("d/n", i)
-		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Network: name, Pool: name, Claims: held})
+		s.Status.AddressRequests = append(s.Status.AddressRequests, v1alpha1.AddressRequest{Pool: name, Claims: held})
 	}
 	c := newCluster(newNode("a", nil), s)
 	a := addresses(c, time.Unix(1, 0))

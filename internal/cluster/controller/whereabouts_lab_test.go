@@ -50,7 +50,7 @@ func TestI10WhereaboutsGoesAndANodeIsTakenOver(t *testing.T) {
 		{Network: "whereabouts:blue", Ranges: []ipam.Run{run("10.7.0.1", "10.7.0.254")}, Used: 250},
 		{Network: "whereabouts:blue", Ranges: []ipam.Run{run("10.6.0.1", "10.6.0.6")}},
 		{Network: "whereabouts:made-up", Ranges: []ipam.Run{run("10.9.0.1", "10.9.0.254")}, Used: 250},
-		{Network: "red/w", FormerPool: "file", Ranges: []ipam.Run{run("10.5.0.1", "10.5.0.14")}, Used: 14},
+		{Network: "red/w", Ranges: []ipam.Run{run("10.5.0.1", "10.5.0.14")}, Used: 14},
 	}
 	for i := range 64 {
 		requests = append(requests, blocks.Request{Network: "file", Ranges: []ipam.Run{run(fmt.Sprintf("10.1.%d.0", 4*i), fmt.Sprintf("10.1.%d.255", 4*i+3))}, Used: 1 << 20})

@@ -80,10 +80,6 @@ type Config struct {
 	// KeepAtMost is how long the AddressPool lets pods keep their addresses after they have
 	// ended; 0 means that it lets none.
 	KeepAtMost time.Duration
-	// FormerPool is the network's CNI name, under which earlier versions kept the addresses of
-	// networks of Kubernetes. These addresses stay held. It is empty if the pool still has that
-	// name. Parse never sets it.
-	FormerPool string
 
 	// Own limits the addresses to those that the cluster has given to this node; nil sets no limit.
 	// Parse never sets it; see Within.

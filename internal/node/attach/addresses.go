@@ -169,19 +169,19 @@ const fewLooks = 16
 
 // holders finds the holders of addresses for a request.
 type holders struct {
-	neighbours       *neighbours
-	pool, formerPool string
-	shared           bool                // as ipam.Config.Shared
-	aside            map[netip.Addr]bool // not to be chosen
-	named            []netip.Addr
-	looks            int
-	all              map[netip.Addr]vf.Owner // nil for the first fewLooks
+	neighbours *neighbours
+	pool       string
+	shared     bool                // as ipam.Config.Shared
+	aside      map[netip.Addr]bool // not to be chosen
+	named      []netip.Addr
+	looks      int
+	all        map[netip.Addr]vf.Owner // nil for the first fewLooks
 }
 
 func (p *addresses) holdersOf(tx *journal.Tx, choice alloc.Choice, req Request) *holders {
 	pool := req.addressPool()
 	return &holders{
-		neighbours: p.neighboursOf(tx, choice, req), pool: pool, formerPool: req.IPAM.FormerPool, shared: req.IPAM.Shared,
+		neighbours: p.neighboursOf(tx, choice, req), pool: pool, shared: req.IPAM.Shared,
 		aside: p.aside.inPool(pool, p.vfs.Now()), named: req.IPAM.Named(req.Addresses),
 	}
 }
@@ -214,7 +214,7 @@ func (h *holders) among(entries []journal.Address) map[netip.Addr]vf.Owner {
 	}
 	held := h.neighbours.heldAddresses(entries)
 	for _, a := range entries {
-		if a.Network == h.pool || h.formerPool != "" && a.Network == h.formerPool {
+		if a.Network == h.pool {
 			held[a.Addr] = a.Owner
 		}
 	}

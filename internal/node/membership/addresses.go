@@ -107,9 +107,6 @@ func (u usable) sharedBy(d *config.Definition, n api.NetworkDefinition, section 
 		if !u.isHere(cmp.Or(n.Annotations[netannotation.ResourceName], c.Pool)) || s.config.Scope == ipam.ScopeNode || len(s.config.Sets) == 0 {
 			continue
 		}
-		if s.config.AddressPool == "" {
-			s.config.FormerPool = c.Name
-		}
 		for _, set := range s.config.Usable() {
 			s.runs += len(set)
 		}

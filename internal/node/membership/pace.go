@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"time"
@@ -124,10 +123,10 @@ func (m *Member) hasUnconfirmed(state *v1alpha1.NodeStateStatus) bool {
 func (m *Member) needsBlocks(written, now *v1alpha1.NodeStateStatus) bool {
 	before := map[string]int64{}
 	for _, r := range written.AddressRequests {
-		before[cmp.Or(r.Pool, r.Network)] = r.Used
+		before[r.Pool] = r.Used
 	}
 	return slices.ContainsFunc(now.AddressRequests, func(r v1alpha1.AddressRequest) bool {
-		pool := cmp.Or(r.Pool, r.Network)
+		pool := r.Pool
 		have := blocks.Total(m.book.Of(pool, vf.Owner{}, blocks.GrantsOf(m.grants, pool)).Runs)
 		return r.Used > before[pool] && have-r.Used <= (have-before[pool])/2
 	})

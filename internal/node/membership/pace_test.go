@@ -390,7 +390,7 @@ func TestUsedAddressesDoNotWait(t *testing.T) {
 		Blocks: []v1alpha1.AddressBlock{{Node: "n1", First: "10.0.0.0", Last: "10.0.0.7"}}}}}
 	w.m.readPools()
 	used := func(n int64) *v1alpha1.NodeStateStatus {
-		return &v1alpha1.NodeStateStatus{AddressRequests: []v1alpha1.AddressRequest{{Network: "n", Used: n}}}
+		return &v1alpha1.NodeStateStatus{AddressRequests: []v1alpha1.AddressRequest{{Pool: "n", Used: n}}}
 	}
 	for _, tc := range []struct {
 		before, now int64

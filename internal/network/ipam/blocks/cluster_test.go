@@ -521,7 +521,7 @@ func (c *cluster) leaks() {
 	for _, m := range c.nodes {
 		out := m.book.Of("n", vf.Owner{}, GrantsOf(m.kept, "n")).Runs
 		for _, b := range last.Blocks {
-			if m.book.owns(b) && b.Claim == "" && len(withoutAll(withoutAll([]ipam.Run{b.Run}, out), heldRuns("n", nil, m.held()))) > 0 {
+			if m.book.owns(b) && b.Claim == "" && len(withoutAll(withoutAll([]ipam.Run{b.Run}, out), heldRuns("n", false, m.held()))) > 0 {
 				c.t.Fatalf("node %s has %s and does not hand it out: %v, grants %v", m.name, b.Run, show(last), m.kept)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 // stateWith is the NodeState of a node with requests for addresses of network n.
 func stateWith(node string, requests ...v1alpha1.AddressRequest) *v1alpha1.NodeState {
 	for i := range requests {
-		requests[i].Network, requests[i].Pool = "n", "n"
+		requests[i].Pool = "n"
 	}
 	return &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.NodeStateStatus{NodeUID: node, AddressRequests: requests}}
 }

@@ -151,7 +151,7 @@ func (b *Book) prune(network string, grants []ipam.Grant, requested bool) (out [
 
 // giveUp removes the addresses that the node gives up from its grants.
 func (b *Book) giveUp(network string, known []ipam.Config, grants []ipam.Grant, l Ledger, now time.Time) []ipam.Grant {
-	held := heldRuns(network, known, l.Held)
+	held := heldRuns(network, len(known) > 0, l.Held)
 	var unused []ipam.Run // addresses of the grants that no attachment holds
 	for _, g := range grants {
 		unused = append(unused, withoutAll(usable(b.granted(network, g.ID), g), held)...)
@@ -272,13 +272,12 @@ func countWaits(waiting map[*wait]bool, network string) (n int64) {
 	return n
 }
 
-// heldRuns returns the addresses of a network that the node holds, under the network's present or
-// former name. If the Book does not know the network, heldRuns returns the held addresses of all
-// networks.
-func heldRuns(network string, known []ipam.Config, held []Held) []ipam.Run {
+// heldRuns returns the addresses of a network that the node holds. If the Book does not know the
+// network, heldRuns returns the held addresses of all networks.
+func heldRuns(network string, known bool, held []Held) []ipam.Run {
 	var all []netip.Addr
 	for _, h := range held {
-		if len(known) == 0 || h.Network == network || h.Network == known[0].FormerPool {
+		if !known || h.Network == network {
 			all = append(all, h.Addr)
 		}
 	}

@@ -144,7 +144,7 @@ func Addresses(demands []Demand) int64 {
 func ToObject(requests []Request) []v1alpha1.AddressRequest {
 	var out []v1alpha1.AddressRequest
 	for _, r := range requests {
-		o := v1alpha1.AddressRequest{Network: cmp.Or(r.FormerPool, r.Network), Pool: r.Network, Grant: r.Grant, Used: r.Used}
+		o := v1alpha1.AddressRequest{Pool: r.Network, Grant: r.Grant, Used: r.Used}
 		o.Ranges, o.NodeScope, o.Reservations = toRanges(r.Ranges), toRanges(r.Local), ReservationObjects(r.Reservations)
 		for _, one := range r.Released {
 			o.Released = append(o.Released, v1alpha1.ReleasedRange{Grant: one.Grant, AddressRange: toRange(one.Run)})
@@ -189,10 +189,7 @@ const longestGrant, longestID = 64, 384
 
 var errTooMuch = fmt.Errorf("%w: it is left out: a node requests at most %d ranges, by IDs of at most %d bytes", vf.ErrInvalid, mostRuns, longestID)
 
-// Demands returns the requests of a node for one network, and all its claims there. The requests
-// of an earlier culvertd name no pool and count as none: its blocks stay granted, and it gets no
-// more until the node is upgraded, since pools that inherited the network's blocks may have given
-// out the rest. For a request that cannot be read Demands returns vf.ErrInvalid, together with
+// Demands returns the requests of a node for one network, and all its claims there. For a request that cannot be read Demands returns vf.ErrInvalid, together with
 // the others, and without ranges beyond mostRuns, which no culvertd requests. It returns all claims,
 // since a claim whose address cannot be read was not given up.
 func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, claims []Claim, err error) {
@@ -201,13 +198,10 @@ func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, claims []
 		if len(o.Ranges) > 0 {
 			left -= len(o.Ranges) + requestRuns
 		}
-		if cmp.Or(o.Pool, o.Network) != network {
+		if o.Pool != network {
 			continue
 		}
 		d := Demand{Node: s.Name, UID: s.Status.NodeUID, Request: Request{Network: network, Grant: o.Grant, Used: o.Used}}
-		if o.Network != network {
-			d.FormerPool = o.Network
-		}
 		var wrong1, wrong2 error
 		d.Ranges, wrong1 = fromRanges(o.Ranges)
 		if len(d.Ranges) > 0 && (left < 0 || len(o.Grant) > longestGrant) {
@@ -240,9 +234,7 @@ func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, claims []
 			}
 			d.Claims = append(d.Claims, claim)
 		}
-		if o.Pool != "" {
-			demands = append(demands, d)
-		}
+		demands = append(demands, d)
 	}
 	return demands, claims, err
 }

@@ -77,7 +77,7 @@ func TestAddressesOfDemands(t *testing.T) {
 // I4: a part of a request that cannot be read does not hide the rest of it. A claim that cannot
 // be read was not given up, so its ID stays among the claims of the node.
 func TestI4RequestsThatCannotBeRead(t *testing.T) {
-	whole := v1alpha1.AddressRequest{Network: "n", Pool: "n", Grant: "g", Used: 1, Claims: []v1alpha1.AddressClaim{{Address: "10.0.0.9", ID: "x", Held: true}}}
+	whole := v1alpha1.AddressRequest{Pool: "n", Grant: "g", Used: 1, Claims: []v1alpha1.AddressClaim{{Address: "10.0.0.9", ID: "x", Held: true}}}
 	good, bad := v1alpha1.AddressRange{First: "10.0.0.2", Last: "10.0.0.5"}, v1alpha1.AddressRange{First: "10.0.0.5", Last: "10.0.0.2"}
 	holds := Claim{addr("10.0.0.9"), "x", true}
 	for name, tc := range map[string]struct {
@@ -104,7 +104,7 @@ func TestI4RequestsThatCannotBeRead(t *testing.T) {
 		s := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 		wrong := *whole.DeepCopy()
 		tc.change(&wrong)
-		s.Status.AddressRequests = []v1alpha1.AddressRequest{{Network: "other", Pool: "other"}, wrong}
+		s.Status.AddressRequests = []v1alpha1.AddressRequest{{Pool: "other"}, wrong}
 		got, claims, err := Demands(s, "n")
 		want := tc.want
 		want.Network, want.Grant, want.Used, want.Claims = "n", "g", 1, []Claim{holds}

@@ -64,9 +64,6 @@ type Pool struct {
 // Request has a node's needs of one range set of a network.
 type Request struct {
 	Network string
-	// FormerPool is the name of the pool that the network had in earlier versions, see
-	// Inherit; empty where it has that pool still.
-	FormerPool string
 	// Ranges has the addresses that may be given out (ipam.Config.Usable).
 	Ranges []ipam.Run
 	// Used counts the held addresses of the node's blocks in Ranges, and the attachments that

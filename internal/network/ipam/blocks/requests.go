@@ -66,14 +66,14 @@ func (b *Book) requests(l Ledger, waiting map[*wait]bool) []Request {
 // requestsOf returns the requests for one network. sets has the range sets that chooseSets chose
 // of the network's configurations all.
 func (b *Book) requestsOf(network string, all []ipam.Config, sets [][]ipam.Run, l Ledger, waiting map[*wait]bool) (out []Request) {
-	former, grant := all[0].FormerPool, openGrant(l.Grants, network)
+	grant := openGrant(l.Grants, network)
 	for _, usable := range sets {
-		used := b.used(network, former, usable, slices.Concat(l.Held, l.Aside), waiting)
-		out = append(out, Request{Network: network, FormerPool: former, Ranges: usable, Grant: grant, Used: used})
+		used := b.used(network, usable, slices.Concat(l.Held, l.Aside), waiting)
+		out = append(out, Request{Network: network, Ranges: usable, Grant: grant, Used: used})
 	}
 	rest := Request{
-		Network: network, FormerPool: former, Claims: b.claims(network, l.Held, waiting),
-		Local: localRuns(l.Held, network, former), Released: b.released(network, all, l), Reservations: reservations(network, l.Held),
+		Network: network, Claims: b.claims(network, l.Held, waiting),
+		Local: localRuns(l.Held, network), Released: b.released(network, all, l), Reservations: reservations(network, l.Held),
 	}
 	if len(rest.Claims)+len(rest.Local)+len(rest.Released)+len(rest.Reservations) == 0 {
 		return out
@@ -114,10 +114,10 @@ func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Cla
 }
 
 // localRuns returns the addresses of scope node that are held of a network.
-func localRuns(held []Held, network, former string) []ipam.Run {
+func localRuns(held []Held, network string) []ipam.Run {
 	var all []netip.Addr
 	for _, h := range held {
-		if h.Local && (h.Network == network || h.Network == former) {
+		if h.Local && h.Network == network {
 			all = append(all, h.Addr)
 		}
 	}
@@ -146,17 +146,16 @@ func (b *Book) inBlock(network string, a netip.Addr) bool {
 }
 
 // used counts the addresses of a set that the node holds in its blocks, and the attachments that
-// wait for one. Addresses that are held in the former pool count too, since the node cannot hand
-// them out. While an attachment waits, addresses that other networks hold also count, since these
+// wait for one. While an attachment waits, addresses that other networks hold also count, since these
 // networks may be on the same segment.
-func (b *Book) used(network, former string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
+func (b *Book) used(network string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
 	in := func(a netip.Addr) bool {
 		return slices.ContainsFunc(usable, func(r ipam.Run) bool { return r.Contains(a) })
 	}
 	waits := countWaits(waiting, network)
 	taken := map[netip.Addr]bool{}
 	for _, h := range held {
-		if (h.Network == network || h.Network == former || waits > 0) && in(h.Addr) && b.inBlock(network, h.Addr) {
+		if (h.Network == network || waits > 0) && in(h.Addr) && b.inBlock(network, h.Addr) {
 			taken[h.Addr] = true
 		}
 	}
@@ -170,7 +169,7 @@ func (b *Book) released(network string, known []ipam.Config, l Ledger) (out []Re
 	if l.Partial {
 		return nil
 	}
-	grants, held := GrantsOf(l.Grants, network), heldRuns(network, known, l.Held)
+	grants, held := GrantsOf(l.Grants, network), heldRuns(network, len(known) > 0, l.Held)
 	for _, block := range b.own[network] {
 		if block.Claim != "" || block.Grant == "" {
 			continue

@@ -113,20 +113,3 @@ func TestI10LocalAddressesOfANodeAreBounded(t *testing.T) {
 		t.Errorf("I10: node a keeps %d addresses from the others, want %d", got, mostLocal)
 	}
 }
-
-// I10: a pool inherits a bounded number of addresses for each node. The pool of a CNI name has no
-// definition in the cluster, so a node can have blocks of any range there.
-func TestI10InheritedAddressesAreBounded(t *testing.T) {
-	var former Pool
-	for i := range 64 {
-		former.Blocks = append(former.Blocks, Block{Run: run(fmt.Sprintf("10.1.%d.0-10.1.%d.255", i, i)), Node: "a", UID: "a", Claim: fmt.Sprint(i)})
-	}
-	former.Blocks = append(former.Blocks, Block{Run: run("10.1.200.0-10.1.200.15"), Node: "b", UID: "b"}, Block{Run: run("10.9.0.0-10.9.0.9"), Node: "b", UID: "b"})
-	got := Inherit(Pool{Network: "red/n", Sets: [][]ipam.Run{runs("10.1.0.0-10.1.255.255")}}, former)
-	if total := got.Total(); total != mostInherited+16 {
-		t.Errorf("I10: %d addresses are inherited, want %d: %v", total, mostInherited+16, show(got))
-	}
-	if again := Inherit(got, former); !cmp.Equal(show(got), show(again)) {
-		t.Errorf("I10: a second look inherits more: %s", cmp.Diff(show(got), show(again)))
-	}
-}

@@ -3,8 +3,6 @@ package blocks
 import (
 	"cmp"
 	"slices"
-
-	"github.com/culvert-net/culvert/internal/network/ipam"
 )
 
 // Use counts the addresses in the node's blocks of a pool.
@@ -20,7 +18,7 @@ func (b *Book) CountUse(grants []Kept, held []Held) (out []Use) {
 	defer b.mu.Unlock()
 	for network := range b.own {
 		mine := b.handsOut(network, GrantsOf(grants, network))
-		used := Total(common(mine, b.heldIn(network, held)))
+		used := Total(common(mine, heldRuns(network, true, held)))
 		u := Use{Name: b.pools[network].Name, Used: used, Free: Total(mine) - used}
 		for _, block := range b.own[network] {
 			if block.Claim != "" && block.GoneSince.IsZero() {
@@ -31,9 +29,4 @@ func (b *Book) CountUse(grants []Kept, held []Held) (out []Use) {
 	}
 	slices.SortFunc(out, func(x, y Use) int { return cmp.Compare(x.Name, y.Name) })
 	return out
-}
-
-// heldIn returns the held addresses of a network, under its present or a former name.
-func (b *Book) heldIn(network string, held []Held) []ipam.Run {
-	return heldRuns(network, append(slices.Clone(b.known[network]), ipam.Config{}), held)
 }

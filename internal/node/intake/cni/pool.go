@@ -72,7 +72,7 @@ func (h *Handler) choosePool(ctx context.Context, call Call, c *config.Config, r
 		return fmt.Errorf("network %s: ipam.poolOf %s: %w: only the network of a NetworkAttachmentDefinition can share a pool, where culvertd is connected to the cluster: give this one its own range",
 			c.Name, shares, vf.ErrInvalid)
 	case shares == "":
-		req.AddressPool, c.IPAM.FormerPool = d.Namespace+"/"+d.Name, c.Name
+		req.AddressPool = d.Namespace + "/" + d.Name
 	default:
 		var err error
 		if c.IPAM, err = h.sharedSection(ctx, d.Namespace, shares); err != nil {
@@ -140,7 +140,6 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 	}
 	for _, c := range configs {
 		if !c.IPAM.IsZero() && c.IPAM.PoolOf == "" && c.IPAM.AddressPool == "" {
-			c.IPAM.FormerPool = c.Name
 			return c.IPAM, nil
 		}
 	}

@@ -58,8 +58,8 @@ func (e *requestEngine) Attach(ctx context.Context, req attach.Request) (journal
 	return e.memory.Attach(ctx, req)
 }
 
-// poolOfADD carries out an ADD. It returns the request for the VF, and a text: the pool, the former
-// pool and the addresses of the VF, or the error of the ADD.
+// poolOfADD carries out an ADD. It returns the request for the VF, and a text: the pool and
+// the addresses of the VF, or the error of the ADD.
 func poolOfADD(t *testing.T, c cluster, p pools, r api.CNIRequest) (string, attach.Request) {
 	t.Helper()
 	e := &requestEngine{memory: newMemory(1)}
@@ -71,7 +71,7 @@ func poolOfADD(t *testing.T, c cluster, p pools, r api.CNIRequest) (string, atta
 		}
 		return err.Error(), e.last
 	}
-	got := fmt.Sprintf("pool %q, former %q:", e.last.AddressPool, e.last.IPAM.FormerPool)
+	got := fmt.Sprintf("pool %q:", e.last.AddressPool)
 	for _, rec := range e.leases {
 		for _, a := range rec.Lease.Wanted.Addresses {
 			got += " " + a.Prefix.String()
@@ -100,9 +100,9 @@ func TestPoolOfNeedsACluster(t *testing.T) {
 func TestI4PoolOfTheDefinition(t *testing.T) {
 	const (
 		open    = "network same (net3) of pod d/a: not ready: its annotation does not say which NetworkAttachmentDefinition that is: give each of its networks an interface name, e.g. same@vf1"
-		red     = `pool "red/net", former "same": 10.1.0.2/29`
-		blue    = `pool "blue/net", former "same": 10.1.0.2/29`
-		cniName = `pool "", former "": 10.1.0.2/29`
+		red     = `pool "red/net": 10.1.0.2/29`
+		blue    = `pool "blue/net": 10.1.0.2/29`
+		cniName = `pool "": 10.1.0.2/29`
 	)
 	changed := func(ifName string) string {
 		return "network same (" + ifName + ") of pod d/a: not ready: NetworkAttachmentDefinition d/other has been changed since Multus read it; the kubelet tries again"
@@ -123,9 +123,9 @@ func TestI4PoolOfTheDefinition(t *testing.T) {
 		"the definition is gone":              {definition: "gone/net", want: "NetworkAttachmentDefinition gone/net: not found"},
 		"by its place":                        {annotation: "red/net,blue/net", ifName: "net2", want: blue},
 		"by its interface":                    {annotation: "red/net,blue/net@x", ifName: "x", want: blue},
-		"the default network":                 {annotation: "red/net", defaults: "net", ifName: "eth0", want: `pool "kube-system/net", former "same": 10.1.0.2/29`},
+		"the default network":                 {annotation: "red/net", defaults: "net", ifName: "eth0", want: `pool "kube-system/net": 10.1.0.2/29`},
 		"the only one with its configuration": {annotation: "red/net,d/other", ifName: "net3", want: red},
-		"its own, as Multus writes it":        {annotation: "d/unsorted@x", ifName: "x", config: poolConfig(`{"one":[1,2],"rangeEnd":"10.1.0.5","range_end":"a","range_start":"b","subnet":"10.1.0.0/29","type":"host-local"}`), want: `pool "d/unsorted", former "same": 10.1.0.2/29`},
+		"its own, as Multus writes it":        {annotation: "d/unsorted@x", ifName: "x", config: poolConfig(`{"one":[1,2],"rangeEnd":"10.1.0.5","range_end":"a","range_start":"b","subnet":"10.1.0.0/29","type":"host-local"}`), want: `pool "d/unsorted": 10.1.0.2/29`},
 		"others cannot be read":               {annotation: "gone/net,d/broken,red/net", ifName: "net9", want: red},
 		"one definition, asked for twice":     {annotation: "red/net,red/net", ifName: "net3", want: red},
 		"two may be meant":                    {annotation: "red/net,blue/net", ifName: "net3", want: open},
@@ -141,8 +141,8 @@ func TestI4PoolOfTheDefinition(t *testing.T) {
 		"a default without meaning":           {defaults: "B", ifName: "net1", want: `annotation v1.multus-cni.io/default-network: element 1 ("B"): invalid: "B" is no name of a network: want lower-case letters, digits, '-' and '.', a letter or digit at both ends`},
 		"the API server does not answer":      {annotation: "red/net", ifName: "net1", down: true, want: "pod d/a: not ready"},
 		"a container that is no pod":          {annotation: "red/net", ifName: "net1", args: "IgnoreUnknown=1", want: cniName},
-		"whereabouts has its own pools":       {definition: "red/net", config: poolConfig(`{"type":"whereabouts","range":"10.1.0.0/29","network_name":"x"}`), want: `pool "whereabouts:x", former "": 10.1.0.1/29`},
-		"no addresses, and no cluster asked":  {definition: "gone/net", config: poolConfig(`{}`), want: `pool "", former "":`},
+		"whereabouts has its own pools":       {definition: "red/net", config: poolConfig(`{"type":"whereabouts","range":"10.1.0.0/29","network_name":"x"}`), want: `pool "whereabouts:x": 10.1.0.1/29`},
+		"no addresses, and no cluster asked":  {definition: "gone/net", config: poolConfig(`{}`), want: `pool "":`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &clusterObjects{networks: networks, down: tc.down, annotations: map[string]string{
@@ -171,7 +171,7 @@ func TestI4PoolOfTheDefinition(t *testing.T) {
 // network is there, can be read or has addresses.
 func TestI9SharedPoolNeedsConsent(t *testing.T) {
 	const (
-		given    = `pool "owner/net", former "same": 10.1.0.2/29`
+		given    = `pool "owner/net": 10.1.0.2/29`
 		foreign  = "network d/net: ipam.poolOf owner/net: invalid: that network does not share its addresses with namespace d: add the namespace to its ipam.sharedWith"
 		ofOwners = "network owner/second: ipam.poolOf owner/net: "
 	)
@@ -244,8 +244,8 @@ func TestAddressPoolOfANetwork(t *testing.T) {
 		p                pools
 		want             string
 	}{
-		"it may":          {"red/net", "", storagePool{}, `pool "pool:storage", former "": 10.9.0.2/24 fd09::2/64`},
-		"by name":         {"red/net", `,"runtimeConfig":{"ips":["10.9.0.77"]}`, storagePool{}, `pool "pool:storage", former "": 10.9.0.77/24 fd09::2/64`},
+		"it may":          {"red/net", "", storagePool{}, `pool "pool:storage": 10.9.0.2/24 fd09::2/64`},
+		"by name":         {"red/net", `,"runtimeConfig":{"ips":["10.9.0.77"]}`, storagePool{}, `pool "pool:storage": 10.9.0.77/24 fd09::2/64`},
 		"not of the pool": {"red/net", `,"runtimeConfig":{"ips":["10.8.0.77"]}`, storagePool{}, `address 10.8.0.77: invalid: in none of the network's ranges (10.9.0.1-10.9.0.254, fd09::1-fd09::ffff:ffff:ffff:ffff)`},
 		"it may not":      {"d/net", "", storagePool{}, "network d/net: AddressPool storage: invalid: namespace d may not use it"},
 		"no cluster":      {"", "", nil, "network same: ipam.addressPool storage: invalid: culvertd is not connected to a cluster, which has the AddressPools: give the network its own range"},
@@ -270,7 +270,7 @@ func TestAddressPoolOfANetwork(t *testing.T) {
 // allows, and an event reports a longer time. A text that is no duration is refused, and the error
 // has the text.
 func TestPodKeepsTheAddressOfItsName(t *testing.T) {
-	const kept = `pool "pool:storage", former "": 10.9.0.2/24 fd09::2/64`
+	const kept = `pool "pool:storage": 10.9.0.2/24 fd09::2/64`
 	for name, tc := range map[string]struct {
 		annotation, args string
 		atMost           time.Duration
