@@ -132,20 +132,17 @@ func readContent(source pages.Source, events eventReader) (Content, *pages.File)
 	c.findStrangeBuckets(file.Buckets)
 	c.free, c.large = file.Free*int64(file.PageSize), file.Largest > pages.MaxValue
 	of := func(bucket []byte) entries { return file.Items(string(bucket)) }
-	sealed := c.readMeta(of(bucketMeta))
+	c.readMeta(of(bucketMeta))
 	if c.Newer() {
 		c.refuseNewer()
 		return c, file
-	}
-	if !sealed {
-		of = resealEntries(of)
 	}
 	c.decodeEntries(of, decoders{c.decodeRecord, c.decodeAddress, c.decodeSandbox, events})
 	if c.Newer() {
 		c.refuseNewer()
 		return c, file
 	}
-	if sealed && len(file.Faults) == 0 {
+	if len(file.Faults) == 0 {
 		c.checkTotal(of)
 	}
 	if len(c.Faults) > 0 || !containsOnly(c.Records, func(r Record) bool { return r.Phase != vf.PhaseDamaged }) {
@@ -197,19 +194,6 @@ func (c *Content) addFault(format string, args ...any) {
 	c.Faults = append(c.Faults, Fault(fmt.Sprintf(format, args...)))
 }
 
-// resealEntries reads entries of format 1, which have no seal, as if they had.
-func resealEntries(of func([]byte) entries) func([]byte) entries {
-	return func(bucket []byte) entries {
-		return func(yield func([]byte, []byte) bool) {
-			for key, body := range of(bucket) {
-				if !yield(key, sealEntry(bucket, key, body)) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // freshKeyOf returns key itself when it is a key of Fresh.
 func freshKeyOf(key string) string {
 	if _, err := vf.ParsePFID(strings.TrimPrefix(key, freshPrefix)); err != nil || !strings.HasPrefix(key, freshPrefix) {
@@ -218,9 +202,9 @@ func freshKeyOf(key string) string {
 	return key
 }
 
-// readMeta reads the format and the boot, and says whether the entries are sealed. An error there
-// is a fault of the whole file: with a wrong boot ID culvertd would forget every lease.
-func (c *Content) readMeta(all entries) (sealed bool) {
+// readMeta reads the format and the boot. An error there is a fault of the whole file: with a wrong
+// boot ID culvertd would forget every lease.
+func (c *Content) readMeta(all entries) {
 	values, strange := map[string][]byte{}, 0
 	for key, stored := range all {
 		k := string(key)
@@ -229,10 +213,6 @@ func (c *Content) readMeta(all entries) (sealed bool) {
 		} else if strange++; strange <= listedStrange { // a crafted file may have gigabytes of others
 			values[k] = nil
 		}
-	}
-	if string(values["format"]) == "1" {
-		c.Format, c.Boot = "1", string(values["boot"])
-		return false
 	}
 	have, err := unsealEntry(bucketMeta, keyFormat, values["format"])
 	if err == nil {
@@ -245,8 +225,8 @@ func (c *Content) readMeta(all entries) (sealed bool) {
 	case err != nil:
 		c.addFault("its format, %q: %s", have, err)
 	case c.Format != format:
-		c.noteNewer("its format is %s, and this culvertd reads formats 1 and %s", excerpt.Quote(c.Format), format)
-		return true
+		c.noteNewer("its format is %s, and this culvertd reads format %s", excerpt.Quote(c.Format), format)
+		return
 	}
 	for key, stored := range values {
 		body, err := unsealEntry(bucketMeta, []byte(key), stored)
@@ -273,7 +253,6 @@ func (c *Content) readMeta(all entries) (sealed bool) {
 	if strange > listedStrange {
 		c.addFault("it has %d more entries about itself that no ledger has", strange-listedStrange)
 	}
-	return true
 }
 
 // checkTotal compares the entries with the total. It finds entries that are missing, are of an

@@ -64,9 +64,6 @@ func decodeRecord(key, stored []byte) (Record, error) {
 
 // checkRecord returns a record that was decoded, with an error if it cannot be trusted.
 func checkRecord(key []byte, rec Record, err error) (Record, error) {
-	if rec.Phase == reserved {
-		rec.Phase = vf.PhaseConfiguring
-	}
 	switch {
 	case err != nil:
 	case rec.ID.String() != string(key):

@@ -3,13 +3,10 @@ package journal
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	bolt "go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -133,82 +130,4 @@ func TestI4DamagedAddressStaysHeld(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// A ledger of format 1 is read as it is, and sealed when it is opened.
-func TestFormat1IsSealed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	db, err := bolt.Open(path, 0o600, boltOptions(Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := vf.ID{PF: vf.PFID{MAC: vf.MAC{2}}, Index: 1}
-	err = db.Update(func(tx *bolt.Tx) error {
-		var errs []error
-		put := func(bucket []byte, key, body string) {
-			b, err := tx.CreateBucketIfNotExists(bucket)
-			errs = append(errs, err, b.Put([]byte(key), []byte(body)))
-		}
-		put(bucketMeta, "format", "1")
-		put(bucketMeta, "boot", "b")
-		put(bucketRecords, one.String(), fmt.Sprintf(`{"id":%q,"pci":"","generation":4,"phase":"making","baseline":{}}`, one))
-		put(bucketAddresses, "n\x0010.0.0.5", `{"network":"n","addr":"10.0.0.5","vf":"02:00:00:00:00:00#1"}`)
-		put(bucketLast, "n\x00", `["10.0.0.5"]`)
-		put(bucketEvents, string(seqKey(7)), `{"seq":7,"reason":"R"}`)
-		return errors.Join(errs...)
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	read := func() Content {
-		c, err := Inspect(path)
-		if err != nil || len(c.Faults)+len(c.Damage) > 0 || c.Boot != "b" || len(c.Records) != 1 || c.Records[0].Generation != 4 ||
-			len(c.Addresses) != 1 || len(c.Events) != 1 || len(c.Last["n"]) != 1 {
-			t.Errorf("%+v %v", c, err)
-		}
-		return c
-	}
-	if f := read().Format; f != "1" {
-		t.Errorf("format %q", f)
-	}
-	l, err := Open(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if f := read().Format; f != "2" {
-		t.Errorf("format %q after it was opened", f)
-	}
-}
-
-// An older culvertd may have died while a VF was reserved. The record is read as Configuring, which
-// Replay undoes.
-func TestReservedReadsAsConfiguring(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	l, err := Open(path, Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := vf.ID{PF: vf.PFID{MAC: vf.MAC{2}}, Index: 1}
-	err = l.Update(func(tx *Tx) error {
-		return tx.Put(Record{ID: id, PCI: vf.PCIAddr{Bus: 1}, Generation: 1, Phase: "reserved", Lease: Lease{Owner: vf.Owner{UID: "u"}}})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := ReadRecords(l)
-	if err := errors.Join(err, l.Close()); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Inspect(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, records := range [][]Record{all, c.Records} {
-		if len(records) != 1 || records[0].Phase != vf.PhaseConfiguring || records[0].Lease.Owner.UID != "u" || !records[0].Held() {
-			t.Errorf("%+v", records)
-		}
-	}
 }

@@ -74,11 +74,8 @@ func hasEntry(file *pages.File) bool {
 	return false
 }
 
-// isOwn reports whether an entry has culvertd's format, the present one or format 1.
+// isOwn reports whether an entry has culvertd's format.
 func isOwn(key, stored []byte) bool {
-	if _, err := decodeRecord(key, sealEntry(bucketRecords, key, stored)); err == nil { // of format 1, without seal
-		return true
-	}
 	return slices.ContainsFunc(buckets, func(bucket []byte) bool {
 		_, err := unsealEntry(bucket, key, stored)
 		return err == nil
@@ -88,7 +85,6 @@ func isOwn(key, stored []byte) bool {
 // readLeftovers reads all pages of a damaged file. It finds out whether culvertd wrote the file,
 // and collects the latest versions of records on unused pages.
 func (c *Content) readLeftovers(file *pages.File) {
-	c.own = c.Format == "1"
 	for key, stored := range allEntries(file) {
 		if c.own = c.own || isOwn(key, stored); c.own {
 			break
@@ -96,9 +92,6 @@ func (c *Content) readLeftovers(file *pages.File) {
 	}
 	c.hints = map[vf.ID]Record{}
 	for key, stored := range file.Leftovers() {
-		if c.Format == "1" {
-			stored = sealEntry(bucketRecords, key, stored)
-		}
 		rec, err := decodeRecord(key, stored)
 		if old, ok := c.hints[rec.ID]; err == nil && (!ok || rec.Generation > old.Generation || rec.Generation == old.Generation && rec.Since.After(old.Since)) {
 			c.hints[rec.ID] = rec

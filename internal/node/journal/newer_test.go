@@ -39,7 +39,7 @@ func TestNewerLedgerIsRefused(t *testing.T) {
 		bucket, key, body []byte
 		want              string // empty: it is opened
 	}{
-		"format":             {bucketMeta, keyFormat, []byte("3"), `a newer culvertd wrote it: its format is "3", and this culvertd reads formats 1 and 2: nothing was changed in it: start the newer culvertd again`},
+		"format":             {bucketMeta, keyFormat, []byte("3"), `a newer culvertd wrote it: its format is "3", and this culvertd reads format 2: nothing was changed in it: start the newer culvertd again`},
 		"record":             {bucketRecords, recordKey, with(record, "frob"), `a newer culvertd wrote it: the record of VF "02:00:00:00:00:00#1" has the field "frob", which this culvertd does not know: nothing was changed`},
 		"wanted in a lease":  {bucketRecords, recordKey, inLease, `has the field "frob"`},
 		"address":            {bucketAddresses, []byte("n\x0010.0.0.5"), with(map[string]any{"network": "n", "addr": "10.0.0.5", "vf": id}, "frob"), `address "n\x0010.0.0.5" has the field "frob"`},

@@ -17,8 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/journal/pages"
 )
 
-// format is the format that this culvertd writes. It also reads format 1, which has no seals and
-// no total, and rewrites it.
+// format is the format that this culvertd reads and writes.
 const format = "2"
 
 // Options changes how Open behaves. The zero value is for production.
@@ -260,7 +259,7 @@ func createLedger(path string, opts Options) (err error) {
 	return durable.SyncFolder(filepath.Dir(path))
 }
 
-// prepareBuckets makes the buckets of a ledger, and seals a ledger of format 1.
+// prepareBuckets makes the buckets of a ledger, and notes its format and the total of its entries.
 func prepareBuckets(btx *bolt.Tx) error {
 	for _, b := range buckets {
 		if _, err := btx.CreateBucketIfNotExists(b); err != nil {
@@ -272,8 +271,8 @@ func prepareBuckets(btx *bolt.Tx) error {
 	have, err := unsealEntry(bucketMeta, keyFormat, meta.Get(keyFormat))
 	switch {
 	case err == nil && string(have) == format:
-	case string(have) == "" || string(have) == "1":
-		if err := sealAll(btx); err != nil {
+	case meta.Get(keyFormat) == nil:
+		if err := meta.Put(keyFormat, sealEntry(bucketMeta, keyFormat, []byte(format))); err != nil {
 			return err
 		}
 	default:
@@ -283,26 +282,6 @@ func prepareBuckets(btx *bolt.Tx) error {
 		return nil
 	}
 	return meta.Put(keyTotal, sealEntry(bucketMeta, keyTotal, []byte(tx.countTotal().String())))
-}
-
-// sealAll converts a ledger of format 1 to format 2.
-func sealAll(btx *bolt.Tx) error {
-	for _, bucket := range buckets {
-		b := btx.Bucket(bucket)
-		bodies := map[string][]byte{}
-		if err := b.ForEach(func(k, body []byte) error {
-			bodies[string(k)] = append([]byte(nil), body...)
-			return nil
-		}); err != nil {
-			return err
-		}
-		for k, body := range bodies {
-			if err := b.Put([]byte(k), sealEntry(bucket, []byte(k), body)); err != nil {
-				return err
-			}
-		}
-	}
-	return btx.Bucket(bucketMeta).Put(keyFormat, sealEntry(bucketMeta, keyFormat, []byte(format)))
 }
 
 // countTotal computes the total of all entries.

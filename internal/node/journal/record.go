@@ -9,10 +9,6 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// reserved is a phase that an older culvertd wrote before vf.PhaseConfiguring. It is read as that one,
-// since culvertd undoes both in the same way after a crash.
-const reserved vf.Phase = "reserved"
-
 // Record is the ledger's entry about one VF that Culvert made or took over.
 type Record struct {
 	ID  vf.ID      `json:"id"`
