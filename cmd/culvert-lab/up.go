@@ -27,7 +27,7 @@ type upFlags struct {
 
 func newUpCommand(name *string) *cobra.Command {
 	f := upFlags{
-		o:     cluster.Options{Lab: lab.Options{CPUs: 1, PCIRoots: 1, Progress: os.Stderr}, Runtime: cluster.Containerd, CNI: cluster.Flannel},
+		o:     cluster.Options{Lab: lab.Options{CPUs: 1, PCIRoots: 1, Progress: os.Stderr}, Runtime: cluster.Containerd, CNI: cluster.Flannel, Version: cluster.Current},
 		wires: wiresApart,
 	}
 	cmd := &cobra.Command{
@@ -42,6 +42,7 @@ CoreDNS, and are waited for until they are Ready. Kubernetes is built from its
 Go modules if it is not in the cache (ten minutes or more, once); this needs
 Culvert's source tree. Prints the KUBECONFIG to use: kubectl, helm and other
 clients on this host reach the API server through a port of the loopback.
+--kubernetes-version 1.34.3 takes that release, built besides (ten minutes more).
 
 With --runtime cri-o the nodes run CRI-O in place of containerd. It is built from
 its Go module too, and the nodes' image is another one (ten minutes more, once).
@@ -59,6 +60,7 @@ with 'make build' done.`,
   culvert lab up --kubernetes
   culvert lab up --kubernetes --runtime cri-o
   culvert lab up --kubernetes --cni calico
+  culvert lab up --kubernetes --kubernetes-version 1.34.3
   culvert lab up --kubernetes --names worker01,worker1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.bringUp(cmd, *name) },
@@ -96,6 +98,7 @@ func (f *upFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
 	cli.AddChoice(cmd, &f.o.Runtime, "runtime", "with --kubernetes: the nodes' container runtime", cluster.Containerd, cluster.CRIO)
 	cli.AddChoice(cmd, &f.o.CNI, "cni", "with --kubernetes: the default network", cluster.Flannel, cluster.Calico, cluster.CalicoCrossSubnet)
+	cli.AddChoice(cmd, &f.o.Version, "kubernetes-version", "with --kubernetes: its version", cluster.Current, cluster.Earlier)
 	cmd.Flags().BoolVar(&f.guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
 	cmd.Flags().StringVar(&f.o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")

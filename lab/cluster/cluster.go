@@ -24,8 +24,9 @@ type Options struct {
 	Source  string      // Culvert's source tree, which has tools/part
 	Runtime Runtime     // the nodes' container runtime; empty: containerd
 	CNI     CNI         // the default network of pods; empty: Flannel
+	Version Version     // of Kubernetes; empty: Current
 	// Bare leaves the nodes as their image has them. The control plane runs, and takes nodes with
-	// a bootstrap token.
+	// a bootstrap token. AllowJoin takes nodes of the version Current only.
 	Bare bool
 }
 
@@ -57,12 +58,12 @@ type state struct {
 // If that lab is up with Kubernetes already, it is returned as it is. If ctx ends first, or the
 // calling process dies, the lab is removed.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
-	n, err := ParseCNI(string(o.CNI))
+	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
 	var parts Parts
-	o.Runtime = cmp.Or(o.Runtime, Containerd)
+	n := o.CNI
 	o.Lab.AppArmor = true // as on the nodes of Debian, Ubuntu and SUSE
 	if o.Runtime == CRIO {
 		o.Lab.Addition = lab.CRIO
@@ -71,7 +72,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		o.Lab.NoSnapshot = true // the token of its plugin is valid for a day only
 	}
 	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (s lab.Software, err error) {
-		if parts, err = FindParts(ctx, o.Source, o.Runtime, n, step); err != nil {
+		if parts, err = FindParts(ctx, o, step); err != nil {
 			return s, err
 		}
 		if !o.Bare {
@@ -92,16 +93,36 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c, err := openCluster(l)
-	if err == nil && c.Parts.Runtime != o.Runtime {
-		err = fmt.Errorf("bring up the cluster of the lab %s: it is up with %s; take it down first, or give another --name", l.Name(), c.Parts.Runtime)
-	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if c.CNI != n {
-		return nil, errors.Join(fmt.Errorf("bring up the lab %s with %s: it is up with %s: take it down first, or give another --name", l.Name(), n.Title(), c.CNI.Title()), c.Close())
+	if err := c.checkKind(o); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// complete returns o with its defaults, and an error if there is no such cluster.
+func (o Options) complete() (Options, error) {
+	var cniErr, versionErr error
+	o.Runtime = cmp.Or(o.Runtime, Containerd)
+	o.CNI, cniErr = ParseCNI(string(o.CNI))
+	o.Version, versionErr = ParseVersion(string(o.Version))
+	return o, errors.Join(cniErr, versionErr)
+}
+
+// checkKind returns an error if the cluster is of another kind than complete options ask for.
+func (c *Cluster) checkKind(o Options) error {
+	for _, one := range []struct{ has, want string }{
+		{string(c.Parts.Runtime), string(o.Runtime)},
+		{c.CNI.Title(), o.CNI.Title()},
+		{"Kubernetes " + string(c.Parts.Version), "Kubernetes " + string(o.Version)},
+	} {
+		if one.has != one.want {
+			return fmt.Errorf("bring up the lab %s with %s: it is up with %s: take it down first, or give another --name", c.Lab.Name(), one.want, one.has)
+		}
+	}
+	return nil
 }
 
 // ErrNone is returned for a lab that was brought up without Kubernetes.

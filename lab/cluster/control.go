@@ -186,6 +186,7 @@ func (p *plan) writeIdentities() error {
 // controlPrograms returns the control plane's programs, in the order of their start.
 func (p *plan) controlPrograms() []lab.Program {
 	kubernetes := func(name string, flags ...string) lab.Program {
+		flags = append(flags, "--feature-gates="+p.Parts.Version.gateFlag())
 		return lab.Program{Name: name, Argv: append([]string{filepath.Join(p.Parts.Kubernetes, name)}, flags...)}
 	}
 	return []lab.Program{
@@ -207,7 +208,7 @@ func (p *plan) controlPrograms() []lab.Program {
 			// No kube-proxy is here: webhooks are called at their pods.
 			"--enable-aggregator-routing=true",
 			"--audit-policy-file="+filepath.Join(p.dir, "audit-policy.yaml"), "--audit-log-path="+p.AuditLog, "--audit-log-mode=blocking",
-			"--profiling=false", "--cert-dir="+p.pkiPath(""),
+			"--profiling=false", "--cert-dir="+p.pkiPath(""), "--runtime-config="+p.Parts.Version.servedGroups(),
 		),
 		kubernetes("kube-controller-manager",
 			"--kubeconfig="+p.pkiPath("kube-controller-manager.conf"), "--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",

@@ -31,6 +31,7 @@ type nodeFacts struct {
 	Unit          string // the runtime's systemd unit, without its suffix
 	Socket        string // the runtime's
 	Cgroup        string // the folder of all containers
+	Gates         string // the kubelet's feature gates, as JSON
 }
 
 // uplink is the first PF: the overlay and the VFs share a wire, as on hosts
@@ -43,6 +44,7 @@ func (p *plan) factsOf(number int) nodeFacts {
 		Node: n.Name, Address: n.Address, Uplink: uplink, UplinkAddress: fmt.Sprintf("172.31.0.%d/24", number),
 		Pods: podNetwork, DNS: serviceDNS,
 		Unit: p.Parts.Runtime.unit(), Socket: p.Parts.Runtime.socketPath(), Cgroup: p.Parts.Runtime.cgroup(),
+		Gates: p.Parts.Version.kubeletGates(),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 // Parts are folders of this host with the programs of a cluster.
 type Parts struct {
 	Runtime    Runtime `json:"runtime"`
+	Version    Version `json:"version"`    // of Kubernetes
 	Kubernetes string  `json:"kubernetes"` // kube-apiserver and its like, kubelet, kubectl
 	Etcd       string  `json:"etcd"`
 	Flannel    string  `json:"flannel,omitempty"`    // flannel, the daemon
@@ -19,27 +20,30 @@ type Parts struct {
 	CRIO       string  `json:"crio,omitempty"` // crio and pinns; empty for another runtime
 }
 
-// FindParts finds the programs of a cluster whose nodes have a runtime and whose pods have a default
-// network, in the versions of the source tree at top. It builds the programs that are not in the
-// cache, and reports each build to step: Kubernetes takes ten minutes on two cores.
-func FindParts(ctx context.Context, top string, runtime Runtime, n CNI, step func(format string, args ...any)) (Parts, error) {
-	p := Parts{Runtime: runtime}
+// FindParts finds the programs of a cluster with o's runtime, default network and version of Kubernetes,
+// for the source tree o.Source. It builds the programs that are not in the cache, and reports each
+// build to step: Kubernetes takes ten minutes on two cores.
+func FindParts(ctx context.Context, o Options, step func(format string, args ...any)) (Parts, error) {
+	o, err := o.complete()
+	p := Parts{Runtime: o.Runtime, Version: o.Version}
+	if err != nil {
+		return p, err
+	}
 	type part struct {
 		name  string
 		place *string
 	}
-	all := []part{{"kubernetes", &p.Kubernetes}, {"etcd", &p.Etcd}, {"cni", &p.CNI}, {"coredns", &p.CoreDNS}}
-	if n.isCalico() {
+	all := []part{{p.Version.part(), &p.Kubernetes}, {"etcd", &p.Etcd}, {"cni", &p.CNI}, {"coredns", &p.CoreDNS}}
+	if o.CNI.isCalico() {
 		all = append(all, part{"calico", &p.Calico})
 	} else {
 		all = append(all, part{"flannel", &p.Flannel}, part{"flannel-cni", &p.FlannelCNI})
 	}
-	if runtime == CRIO {
+	if p.Runtime == CRIO {
 		all = append(all, part{"cri-o", &p.CRIO})
 	}
 	for _, one := range all {
-		var err error
-		if *one.place, err = parts.Find(ctx, top, one.name, step); err != nil {
+		if *one.place, err = parts.Find(ctx, o.Source, one.name, step); err != nil {
 			return p, err
 		}
 	}

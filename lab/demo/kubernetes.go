@@ -66,7 +66,7 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.Steps.Close()
-	if _, err := cluster.FindParts(ctx, o.Source, cluster.Containerd, o.CNI, d.Step); err != nil {
+	if _, err := cluster.FindParts(ctx, cluster.Options{Source: o.Source, CNI: o.CNI}, d.Step); err != nil {
 		return err
 	}
 	floor, err := buildFloor(ctx, o.Source)

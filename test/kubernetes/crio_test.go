@@ -15,8 +15,9 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// onCRIO is R1's node, with CRI-O and Flannel. TestCRIO installs Culvert on it.
-var onCRIO = &site{names: []string{crioNode}, runtime: cluster.CRIO}
+// onCRIO is R1's node, with CRI-O and Flannel, and the Kubernetes that CRI-O 1.34 is for. TestCRIO
+// installs Culvert on it.
+var onCRIO = &site{names: []string{crioNode}, runtime: cluster.CRIO, version: cluster.Earlier}
 
 const crioNode = "worker1"
 

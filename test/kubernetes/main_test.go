@@ -7,8 +7,10 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +27,7 @@ type site struct {
 	names   []string                                            // of its nodes
 	cni     cluster.CNI                                         // of its pods; empty: Flannel
 	runtime cluster.Runtime                                     // empty: containerd
+	version cluster.Version                                     // of Kubernetes; empty: that of -kubernetes-version
 	install func(ctx context.Context, c *cluster.Cluster) error // nil: nothing is
 	policy  string                                              // a file to apply afterwards, or nothing
 	joined  bool                                                // all PFs are on one segment
@@ -39,6 +42,8 @@ var twoNodes = &site{names: []string{"worker01", "worker02"}, install: func(ctx 
 }, policy: labPolicy}
 
 const top = "../.."
+
+var kubernetesVersion = flag.String("kubernetes-version", string(cluster.Current), "`version` of Kubernetes of the clusters whose tests name none")
 
 // k8s is the cluster that is up. there is the site that it belongs to.
 var (
@@ -78,7 +83,7 @@ func enter(s *site) (err error) {
 		return err
 	}
 	name := fmt.Sprintf("kubernetes-%d", os.Getpid())
-	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, CNI: s.cni, Runtime: s.runtime, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
+	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, CNI: s.cni, Runtime: s.runtime, Version: cmp.Or(s.version, cluster.Version(*kubernetesVersion)), Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,9 @@
 //
 //	tools/run gotest -as unit -repeat 'tools/go test -race' -- -race -timeout 30m ./...
 //
-// The arguments after -- are those of go test. gotest writes the outcome and the duration of
-// each test to build/log/NAME.tests, with the name of -as. `make test` reads these files.
+// The arguments after -- are those of go test. The commands end with -args and what follows it.
+// gotest writes the outcome and the duration of each test to build/log/NAME.tests, with the name of
+// -as. `make test` reads these files.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 
 func main() {
 	as := flag.String("as", "test", "`name` of the file that is written below build/log")
-	repeat := flag.String("repeat", "tools/go test", "how the `command` that repeats a test begins; -run and the package follow")
+	repeat := flag.String("repeat", "tools/go test", "how the `command` that repeats a test begins; -run, the package and -args follow")
 	flag.Parse()
 	err := runGoTest(context.Background(), *as, *repeat, flag.Args())
 	var failed *exec.ExitError
@@ -64,18 +65,18 @@ func runGoTest(ctx context.Context, as, repeat string, args []string) error {
 			_ = cmd.Process.Signal(sig) // it may have ended
 		}
 	}()
-	s := stream{out: os.Stdout, verbose: isVerbose(args), module: module, prefix: repeat}
+	own, program := splitArgs(args)
+	s := stream{out: os.Stdout, verbose: slices.Contains(own, "-v"), module: module, prefix: repeat, suffix: program}
 	readErr := s.readEvents(events)
 	return errors.Join(cmd.Wait(), readErr, writeOutcome(as, s.ended))
 }
 
-// isVerbose says whether go test's arguments ask for -v. Arguments after -args belong to the
-// test program.
-func isVerbose(args []string) bool {
+// splitArgs splits go test's arguments into its own, and -args with those of the test program.
+func splitArgs(args []string) (own, program []string) {
 	if i := slices.Index(args, "-args"); i >= 0 {
-		args = args[:i]
+		return args[:i], args[i:]
 	}
-	return slices.Contains(args, "-v")
+	return args, nil
 }
 
 func writeOutcome(as string, tests []outcome.Test) error {

@@ -27,7 +27,8 @@ type stream struct {
 	out     io.Writer
 	verbose bool // as with go test -v
 	module  string
-	prefix  string // of the command that repeats a test
+	prefix  string   // of the command that repeats a test
+	suffix  []string // its end: -args with the arguments of the test program
 	running map[string]*pack
 	ended   []outcome.Test
 }
@@ -152,9 +153,10 @@ func (s *stream) endPackage(e event, p *pack) {
 
 func (s *stream) outcomeOf(verdict string, seconds float64, pkg, name string) outcome.Test {
 	folder := "./" + strings.TrimPrefix(strings.TrimPrefix(pkg, s.module), "/")
-	repeat := s.prefix + " " + folder
+	repeat := []string{s.prefix}
 	if name != "" {
-		repeat = s.prefix + " -run '^" + name + "$' " + folder
+		repeat = append(repeat, "-run '^"+name+"$'")
 	}
-	return outcome.Test{Verdict: verdict, Seconds: seconds, Package: folder, Name: name, Repeat: repeat}
+	repeat = append(append(repeat, folder), s.suffix...)
+	return outcome.Test{Verdict: verdict, Seconds: seconds, Package: folder, Name: name, Repeat: strings.Join(repeat, " ")}
 }

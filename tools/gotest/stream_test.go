@@ -116,10 +116,21 @@ func TestStreamPassesOtherLinesOn(t *testing.T) {
 	}
 }
 
-func TestIsVerbose(t *testing.T) {
-	for args, want := range map[string]bool{"-race ./...": false, "-v ./a": true, "./a -args -v": false} {
-		if got := isVerbose(strings.Fields(args)); got != want {
-			t.Errorf("isVerbose(%s) is %v", args, got)
+func TestSplitArgs(t *testing.T) {
+	for args, want := range map[string][2]string{"-v ./a": {"-v ./a", ""}, "-race ./a -args -v": {"-race ./a", "-args -v"}} {
+		own, program := splitArgs(strings.Fields(args))
+		if got := [2]string{strings.Join(own, " "), strings.Join(program, " ")}; got != want {
+			t.Errorf("splitArgs(%s) = %q, want %q", args, got, want)
+		}
+	}
+}
+
+// The command that repeats a test passes the test program what it was given.
+func TestRepeatHasTheProgramsArguments(t *testing.T) {
+	s := stream{module: "x", prefix: "tools/go test -v", suffix: []string{"-args", "-seed", "7"}}
+	for name, want := range map[string]string{"TestA": "tools/go test -v -run '^TestA$' ./a -args -seed 7", "": "tools/go test -v ./a -args -seed 7"} {
+		if got := s.outcomeOf("fail", 1, "x/a", name).Repeat; got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

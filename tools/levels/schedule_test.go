@@ -140,7 +140,7 @@ func TestJobs(t *testing.T) {
 	for levels, want := range map[string]string{
 		"unit":            "parts unit unit-plain unit-seeds failure memory fuzz fuzz-all unit-bench",
 		"lab":             "build image lab-host lab-node lab-guests lab-e2e lab-bench",
-		"lint kubernetes": "build image parts lint kubernetes kubernetes-calico kubernetes-tasks kubernetes-crio",
+		"lint kubernetes": "build image parts lint kubernetes kubernetes-1.34 kubernetes-calico kubernetes-tasks kubernetes-crio",
 		"":                names(jobs),
 	} {
 		got, err := chooseJobs(jobs, strings.Fields(levels))
