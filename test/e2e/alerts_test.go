@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/prometheus"
@@ -56,12 +59,16 @@ func TestAlertsOfAHost(t *testing.T) {
 		all, err := p.RunQuery("culvert_ready == 1")
 		return err, len(all) == 1
 	})
-	a := network(t, n, "quick", "1.1.0", pool+`, "ipam": {"type": "host-local", "subnet": "10.85.0.0/24"}`)
-	netns(t, n, a.Netns)
-	attachAsUsual(t, n, p, a) // at the beginning, since CulvertAttachSlow compares with what was four minutes ago
+	var all []node.Attachment
+	for _, name := range []string{"slow-0", "slow-1", "slow-2"} {
+		a := network(t, n, name, "1.1.0", pool+`, "ipam": {"type": "host-local", "subnet": "10.85.0.0/24"}`)
+		netns(t, n, a.Netns)
+		all = append(all, a)
+	}
+	attachAsUsual(t, n, p, all[0]) // at the beginning, since CulvertAttachSlow compares with what was four minutes ago
 	t.Run("the disk is nearly full", func(t *testing.T) { fillDisk(t, n, p) })
 	t.Run("the PF does not answer a VF", func(t *testing.T) { silencePF(t, n, p) })
-	t.Run("the disk is slow", func(t *testing.T) { slowDisk(t, n, p, a) })
+	t.Run("the disk is slow", func(t *testing.T) { slowDisk(t, n, p, all) })
 	t.Run("a VF reports an error", func(t *testing.T) { // culvertd starts anew at its end, which ends the report
 		_, held, _ := withErrors(t, n)
 		injectError(t, n, held.PCI, completionTimeout, 0)
@@ -94,18 +101,21 @@ func silencePF(t *testing.T, n node.Node, p prometheus.Server) {
 	netns(t, n, a.Netns)
 	add(t, n, a)
 	held := holder(t, n, a.Network)
-	// Bit 14 of Message Control is Function Mask (PCIe 6.0, 7.7.2.2).
-	mask := func(bits string) {
-		if _, err := n.Run(context.Background(), "setpci", "-s", pfOf(t, status(t, n), held.PF).PCI.String(), "CAP_MSIX+2.w="+bits+":4000"); err != nil {
+	pf := pfOf(t, status(t, n), held.PF)
+	// Bit 14 of Message Control is Function Mask (PCIe 6.0, 7.7.2.2). It stops the interrupts of the PF's
+	// own queues, too: the PF sends nothing meanwhile, as its driver would reset it when a queue times out.
+	mask := func(script, bits string) {
+		if _, err := n.Script(context.Background(), "mask", script, pf.Name, pf.PCI.String(), "CAP_MSIX+2.w="+bits+":4000"); err != nil {
 			t.Error(err)
 		}
 	}
-	mask("4000")
-	t.Cleanup(func() { mask("0") })
+	mask(`tc qdisc add dev $1 clsact; tc filter add dev $1 egress matchall action drop; setpci -s $2 $3`, "4000")
+	unmask := sync.OnceFunc(func() { mask(`setpci -s $2 $3; tc qdisc delete dev $1 clsact`, "0") })
+	t.Cleanup(unmask)
 	must(t, n, "ip", "-n", a.Netns, "link", "set", a.Interface, "down")
 	must(t, n, "ip", "-n", a.Netns, "link", "set", a.Interface, "up")
 	awaitAlert(t, p, "CulvertVFsWithoutCarrier", true)
-	mask("0")
+	unmask()
 	if !holder(t, n, a.Network).NoCarrier {
 		t.Error("the VF has carrier again before its driver is bound anew: the advice of the alert is not tried")
 	}
@@ -132,31 +142,42 @@ func attachAsUsual(t *testing.T, n node.Node, p prometheus.Server, a node.Attach
 	})
 }
 
-// attachOnce attaches and detaches, and returns how long both took.
-func attachOnce(t *testing.T, n node.Node, a node.Attachment) time.Duration {
+// attachOnce makes attachments at the same time, and ends them. It returns how long that took.
+func attachOnce(t *testing.T, n node.Node, all ...node.Attachment) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for _, command := range []string{"add", "del"} {
-		if out, err := n.CNI(t.Context(), command, a); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
-		}
+	var group errgroup.Group
+	for _, a := range all {
+		group.Go(func() error {
+			for _, command := range []string{"add", "del"} {
+				if out, err := n.CNI(t.Context(), command, a); err != nil {
+					return fmt.Errorf("%s: %w: %s", command, err, out)
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	return time.Since(began).Round(time.Millisecond)
 }
 
-// slowDisk lets culvertd write to its disk only four times a second, while it attaches and detaches.
-func slowDisk(t *testing.T, n node.Node, p prometheus.Server, a node.Attachment) {
+// slowDisk lets culvertd write to its disk only six times a second, while pods start and end. Three start
+// at a time: each of them then waits longer for the disk, and there are still the ten attaches in two
+// minutes that CulvertAttachSlow needs.
+func slowDisk(t *testing.T, n node.Node, p prometheus.Server, all []node.Attachment) {
 	limit := func(value string) {
 		if _, err := n.Run(context.Background(), "systemctl", "set-property", "--runtime", "culvertd.service", "IOWriteIOPSMax="+value); err != nil {
 			t.Error(err)
 		}
 	}
 	device := strings.TrimSpace(string(must(t, n, "findmnt", "--noheadings", "--output", "SOURCE", "--target", "/var/lib/culvert")))
-	limit(device + " 4")
+	limit(device + " 6")
 	t.Cleanup(func() { limit("") })
 	for _, name := range []string{"CulvertLedgerSlow", "CulvertAttachSlow"} {
 		awaitTrue(t, "alert "+name+" fires while the disk is slow", func() (any, bool) {
-			took := attachOnce(t, n, a)
+			took := attachOnce(t, n, all...)
 			err := p.CheckFires(name, true)
 			return []any{took, err}, err == nil
 		})
