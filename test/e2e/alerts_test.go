@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/lab/demo/node"
 	"github.com/culvert-net/culvert/test/prometheus"
 	"github.com/culvert-net/culvert/test/soak"
@@ -70,10 +72,20 @@ func TestAlertsOfAHost(t *testing.T) {
 	t.Run("the PF does not answer a VF", func(t *testing.T) { silencePF(t, n, p) })
 	t.Run("the disk is slow", func(t *testing.T) { slowDisk(t, n, p, all) })
 	t.Run("a VF reports an error", func(t *testing.T) { // culvertd starts anew at its end, which ends the report
-		_, held, _ := withErrors(t, n)
+		a, held, _ := withErrors(t, n)
 		injectError(t, n, held.PCI, completionTimeout, 0)
 		awaitAlert(t, p, "CulvertPFErrors", true)
 		awaitRecovery(t, n)
+		if out, err := n.CNI(t.Context(), "del", a); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		// A queue of the PF may time out after the recovery. While the driver resets the PF then, it answers
+		// no VF: culvertd tries again later.
+		awaitTrue(t, "all VFs are free", func() (any, bool) {
+			st := status(t, n)
+			i := slices.IndexFunc(st.VFs, func(v api.VF) bool { return v.Phase != "free" })
+			return st.VFs, i < 0
+		})
 	})
 	awaitAlert(t, p, "CulvertPFErrors", false)
 }

@@ -30,7 +30,7 @@ var alarms = []alarm{
 	{"a cable is loose", []string{"CulvertPFFlapping"}, shakeCable, func(*testing.T) {}},
 	{"a VF cannot be reset", []string{"CulvertVFsQuarantined"}, takeNameOfVF, giveNameBack},
 	{"another program changes a VF", []string{"CulvertVFsChanged"}, changeVF, deletePods("changed")},
-	{"the addresses are used up", []string{"CulvertAddressPoolFull", "CulvertAttachFails"}, makePods("few", 6), deletePods("few-0", "few-1", "few-2", "few-3", "few-4", "few-5")},
+	{"the addresses are used up", []string{"CulvertAddressPoolFull", "CulvertAttachFails"}, makePods("few", 7), deletePods("few-0", "few-1", "few-2", "few-3", "few-4", "few-5", "few-6")},
 	{"the VFs are used up", []string{"CulvertPoolFull"}, makePods("scraped", 7), deletePods("scraped-0", "scraped-1", "scraped-2", "scraped-3", "scraped-4", "scraped-5", "scraped-6")},
 	{"culvertd stands still", []string{"CulvertdDown"}, signalDaemon("STOP"), signalDaemon("CONT")},
 	{"the API server refuses culvertd", []string{"CulvertAPIRequestsFail"}, removeRights, giveRights},
@@ -247,7 +247,8 @@ func unblockWebhooks(t *testing.T) {
 }
 
 // makeLargeService makes a Service with 4,100 SCTP ports over the network of a pod. A node balances SCTP
-// by nftables, with 4,096 rules for a pod (internal/kernel/balance/filter Limit).
+// by nftables, with 4,096 rules for a pod (internal/kernel/balance/filter Limit). By its label kube-proxy
+// leaves the Service alone, which would keep the emulated node busy.
 func makeLargeService(t *testing.T) {
 	t.Helper()
 	feed(t, pod("large", "worker1", "scraped"), "apply", "-f", "-")
@@ -257,7 +258,10 @@ func makeLargeService(t *testing.T) {
 		ports = append(ports, map[string]any{"name": fmt.Sprintf("p%d", i), "port": 10000 + i, "protocol": "SCTP"})
 	}
 	service, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "large", "annotations": map[string]string{"culvert.dev/network": "scraped"}},
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": map[string]any{
+			"name": "large", "annotations": map[string]string{"culvert.dev/network": "scraped"}, "labels": map[string]string{"service.kubernetes.io/service-proxy-name": "none"},
+		},
 		"spec": map[string]any{"selector": map[string]string{"app": "large"}, "ports": ports},
 	})
 	if err != nil {
