@@ -62,7 +62,7 @@ func readAlerts(t *testing.T) (all []alert) {
 }
 
 // object matches the names of Prometheus' labels that name an object.
-var object = regexp.MustCompile(`\$labels\.(instance|pool|webhook)\b`)
+var object = regexp.MustCompile(`\$labels\.(instance|pool|name)\b`)
 
 // Prometheus takes the rules. Each alert has a severity, a time that it waits, a summary that names the
 // object and a description with a command.

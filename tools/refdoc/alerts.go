@@ -28,7 +28,7 @@ type alertRule struct {
 
 // plainValues replaces the parts of an annotation that Prometheus fills in.
 var plainValues = strings.NewReplacer("{{ $labels.instance }}", "NODE", "{{ $labels.pf }}", "NAME", "{{ $labels.pool }}", "NAME",
-	"{{ $labels.fault }}", "PCIe or TransmitQueue", "{{ $labels.job }}", "culvertd or culvert-controller", "{{ $labels.webhook }}", "PATH",
+	"{{ $labels.fault }}", "PCIe or TransmitQueue", "{{ $labels.job }}", "culvertd or culvert-controller", "{{ $labels.name }}", "NAME",
 	"{{ $value }}", "N", "{{ $value | humanizeDuration }}", "N seconds", "{{ $value | humanize1024 }}", "N ")
 
 // unfilled matches a part of an annotation that plainValues lacks.
