@@ -14,7 +14,7 @@ import (
 func (s *Server) newClaimDriver(resources *kubelet.PodResources) *claim.Driver {
 	return claim.New(claim.Config{
 		Node: s.Cluster.NodeName, KubeletDir: s.KubeletDir, CDIDir: deviceplugin.DefaultCDIDir,
-		Engine: s.node.Engine, Cluster: s.cluster, Kubelet: resources,
+		Claims: s.node.Claims, Cluster: s.cluster, Kubelet: resources,
 		Records: s.node.Records, PFs: s.node.Inventory.PFs, Spec: s.node.VFs.Spec, Uses: s.kernel.Uses,
 		Watch: dirwatch.Watch, Log: s.Log,
 	})
