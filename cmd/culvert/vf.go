@@ -47,7 +47,7 @@ differ from the VF's baseline, as read back from the kernel; only the node itsel
 knows them. A ! after the phase marks a VF with a problem; culvert vf show
 explains it.
 
-Phases: making, free, configuring, attached, releasing, quarantined (it could not
+Phases: making, free, prepared (for a claim), configuring, attached, releasing, quarantined (it could not
 be reset), damaged (its record in the ledger cannot be read).
 
 More states:
