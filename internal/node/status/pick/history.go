@@ -161,10 +161,14 @@ func (b *spanBuilder) addEvent(e api.Event) {
 		return
 	}
 	isOld := e.VF == (vf.ID{})
-	isEnd := !isOld && (e.Phase == vf.PhaseFree || e.Phase == "")
+	isEnd := !isOld && (e.Phase == vf.PhaseFree || e.Phase == "" || e.Reason == reasons.Unprepared && e.Phase == vf.PhaseReleasing)
 	s := b.open[id]
 	owner := e.Owner
 	switch {
+	case s != nil && e.Phase == vf.PhasePrepared:
+		owner = s.Owner // of the lease that ends, or the claim
+	case e.Phase == vf.PhasePrepared:
+		owner = e.Claim
 	case s != nil && isOld, s != nil && isEnd && (owner.IsZero() || s.Owner.IsZero()):
 		owner = s.Owner
 	case !isEnd && !isHeld(e.Phase):
@@ -178,12 +182,19 @@ func (b *spanBuilder) addEvent(e api.Event) {
 		last.Changes = append(last.Changes, e) // of a lease that has just ended
 		return
 	}
+	if s == nil && isEnd && owner.IsZero() && e.Reason == reasons.Detached { // the reset at the end of a claim
+		return
+	}
 	if s == nil {
 		s = b.beginSpan(id, owner, e)
 	}
 	addToSpan(s, e)
 	if isEnd {
 		b.endSpan(s, e.Time)
+	}
+	if e.Phase == vf.PhasePrepared && s.Owner != e.Claim { // its lease or its quarantine has ended
+		b.endSpan(s, e.Time)
+		b.beginSpan(id, e.Claim, e).From = e.Time
 	}
 }
 
@@ -195,7 +206,7 @@ func isHeld(p vf.Phase) bool {
 // before the oldest event.
 func (b *spanBuilder) beginSpan(id vf.ID, owner vf.Owner, e api.Event) *api.Span {
 	s := &api.Span{VF: id, Name: cmp.Or(b.names[id], strings.TrimPrefix(e.Object, "VF ")), Owner: owner}
-	isFirst := slices.Contains([]string{reasons.Attached, reasons.Adopted, reasons.AttachFailed, reasons.DuplicateAddress}, e.Reason)
+	isFirst := slices.Contains([]string{reasons.Attached, reasons.Prepared, reasons.Adopted, reasons.AttachFailed, reasons.DuplicateAddress}, e.Reason)
 	if isFirst || owner.IsZero() {
 		s.From = e.Time
 	}
@@ -217,7 +228,7 @@ func addToSpan(s *api.Span, e api.Event) {
 			s.Addresses = e.Addresses
 		}
 	}
-	isPlain := (e.Reason == reasons.Attached || e.Reason == reasons.Detached) && e.Type == "Normal" && !s.Owner.IsZero()
+	isPlain := slices.Contains([]string{reasons.Attached, reasons.Detached, reasons.Prepared, reasons.Unprepared}, e.Reason) && e.Type == "Normal" && !s.Owner.IsZero()
 	if !isPlain {
 		s.Changes = append(s.Changes, e)
 	}
