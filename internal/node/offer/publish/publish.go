@@ -123,7 +123,12 @@ func (w *worker) retry() <-chan time.Time {
 	if w.failures == 0 {
 		return nil
 	}
-	return time.After(min(lastWait, firstWait<<min(w.failures-1, 10)))
+	return time.After(retryAfter(w.failures))
+}
+
+// retryAfter returns how long to wait after so many failures in a row, at least 1.
+func retryAfter(failures int) time.Duration {
+	return min(lastWait, firstWait<<min(failures-1, 10))
 }
 
 // publishOnce makes the slices those of the present view.
