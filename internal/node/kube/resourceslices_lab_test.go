@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/offer"
@@ -216,7 +217,7 @@ func TestSlicesOfOthers(t *testing.T) {
 		"an attribute": func(r *resourcev1.ResourceSlice) { *r.Spec.Devices[0].Attributes["vf"].IntValue = 7 },
 		"the pool":     func(r *resourcev1.ResourceSlice) { r.Spec.Pool.Generation, r.Spec.Pool.ResourceSliceCount = 9, 2 },
 		"a field that culvertd does not write": func(r *resourcev1.ResourceSlice) {
-			r.Spec.Devices[1].Taints = []resourcev1.DeviceTaint{{Key: "x", Effect: "NoSchedule"}}
+			r.Spec.Devices[1].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"x": {Value: resource.MustParse("1")}}
 		},
 		"the owner": func(r *resourcev1.ResourceSlice) { r.OwnerReferences = nil },
 	} {
