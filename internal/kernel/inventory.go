@@ -140,6 +140,7 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 		PCI: addr, Vendor: f.Vendor, Device: f.Device, Driver: f.Driver, NUMA: f.NUMA, IOMMUGroup: f.IOMMUGroup,
 		NumVFs: s.NumVFs, TotalVFs: s.TotalVFs, Autoprobe: s.Autoprobe,
 	}
+	pf.PCIeRoot = k.sys.readPCIeRoot(addr)
 	link, lerr := k.readPFLink(&pf)
 	pf.Abilities = abilitiesRead(link.VFs)
 	pf.Addrs, pf.OwnAddrs, pf.HostAddrs = seen.addrsOf(cmp.Or(pf.Port, pf.Name))

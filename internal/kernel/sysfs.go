@@ -94,6 +94,23 @@ func linkTarget(path string) (string, error) {
 	}
 }
 
+// readPCIeRoot returns the PCIe root complex that a PCI function is below, such as pci0000:00, or "" if
+// it is below none, as functions of some virtual buses. The function's entry is a link to
+// ../../../devices/ROOT/BRIDGE/.../FUNCTION; k8s.io/dynamic-resource-allocation/deviceattribute reads
+// the standard attribute pcieRoot from it, too.
+func (t tree) readPCIeRoot(addr vf.PCIAddr) string {
+	to, err := os.Readlink(t.pciPath(addr))
+	if err != nil {
+		return "" // no link: the caller sees whether the function is there
+	}
+	_, below, _ := strings.Cut(to, "/devices/")
+	root, rest, _ := strings.Cut(below, "/")
+	if !strings.HasPrefix(root, "pci") || filepath.Base(rest) != addr.String() {
+		return ""
+	}
+	return root
+}
+
 // readCount reads a number of VFs, which PCI holds in 16 bits (PCI-SIG SR-IOV 1.1, 3.3.5 to
 // 3.3.7); it returns 0 if there is no file or the driver has no value.
 func readCount(path string) (int, error) {

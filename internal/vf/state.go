@@ -108,6 +108,9 @@ type PF struct {
 	Driver     string  `json:"driver"`
 	NUMA       int     `json:"numa"`       // -1: unknown or none
 	IOMMUGroup int     `json:"iommuGroup"` // -1: unknown or none
+	// PCIeRoot is the PCIe root complex that the PF and its VFs are below, such as pci0000:00; empty:
+	// unknown or none.
+	PCIeRoot string `json:"-"`
 	// MAC and Addrs are the present ones of the netdevice, or of the port.
 	MAC   MAC            `json:"mac,omitzero"`
 	Addrs []netip.Prefix `json:"addrs,omitempty"`

@@ -43,6 +43,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		{"controller.certificates=certmanager", "controller.certificates"},
 		{"controller.releaseServices=maybe", "controller.releaseServices"},
 		{"networkAttachmentDefinitions=never", "networkAttachmentDefinitions"},
+		{"deviceClasses=never", "deviceClasses"},
 		{"image.pullPolicy=Sometimes", "image.pullPolicy"},
 		{"image.pullPolicy=always", "image.pullPolicy"},
 		{"node.tolerations[0].effect=NoRun", "effect"},
@@ -116,6 +117,7 @@ func TestRightValuesAreTaken(t *testing.T) {
 		"controller.clientCA=apiserver":                 "name: apiserver\n",
 		"networkPolicies.apiServerPorts={443,7443}":     "port: 7443\n",
 		"networkAttachmentDefinitions=true":             "name: network-attachment-definitions.k8s.cni.cncf.io\n",
+		"deviceClasses=true":                            "metadata: {name: netdevice.culvert.dev}\n",
 		"createNamespace=true":                          "pod-security.kubernetes.io/enforce: privileged\n",
 		"global.registry=x":                             "kind: DaemonSet\n", // of a chart that has this one as a part
 		"node.tolerations[0].key=a,node.affinity=null":  "- key: a\n",

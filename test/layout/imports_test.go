@@ -44,14 +44,14 @@ var floors = [][]string{
 	// culvertd: its composition, the ways in, the flows, what they rest on
 	{"internal/node/daemon"},
 	{"internal/node/intake/claim", "internal/node/intake/pod", "internal/node/membership", "internal/node/metrics", "internal/node/status/gather", "internal/node/trial"},
-	{"internal/node", "internal/node/intake/cni", "internal/node/intake/deviceplugin", "internal/node/intake/guest", "internal/node/kube", "internal/node/service/agent", "internal/node/status"},
+	{"internal/node", "internal/node/intake/cni", "internal/node/intake/deviceplugin", "internal/node/intake/guest", "internal/node/kube", "internal/node/offer/publish", "internal/node/service/agent", "internal/node/status"},
 	{"internal/node/attach/upkeep", "internal/node/service/table"},
 	{"internal/node/attach", "internal/node/attach/loan"},
 	{"internal/node/attach/reset"},
 	{"internal/node/attach/hold"},
 	{"internal/node/alloc", "internal/node/attach/lease", "internal/node/bond", "internal/node/reconcile", "internal/node/status/text"},
 	{"internal/node/trouble"},
-	{"internal/node/intake/cni/place", "internal/node/journal/...", "internal/node/segment", "internal/node/sources", "internal/node/status/flow", "internal/node/status/pick"},
+	{"internal/node/intake/cni/place", "internal/node/journal/...", "internal/node/offer", "internal/node/segment", "internal/node/sources", "internal/node/status/flow", "internal/node/status/pick"},
 	{"internal/node/claims", "internal/node/desired", "internal/node/inventory", "internal/node/kubelet/..."},
 
 	// measurements and demos, which see Culvert from outside
@@ -136,7 +136,7 @@ var bans = []ban{
 var pure = []string{
 	"api/v1alpha1", "internal/admin/doctor", "internal/api", "internal/api/nodestate", "internal/change", "internal/excerpt", "internal/guest", "internal/guest/moving",
 	"internal/kernel/balance", "internal/kernel/step", "internal/keylock", "internal/network/claim", "internal/network/ipam", "internal/network/ipam/blocks", "internal/network/netannotation",
-	"internal/network/netconf", "internal/network/service", "internal/network/strictjson", "internal/node/alloc", "internal/node/desired", "internal/node/journal/pages",
+	"internal/network/netconf", "internal/network/service", "internal/network/strictjson", "internal/node/alloc", "internal/node/desired", "internal/node/journal/pages", "internal/node/offer",
 	"internal/node/service/table", "internal/node/status", "internal/node/status/pick", "internal/node/status/text", "internal/node/trouble", "internal/screen",
 	"internal/share", "internal/strictyaml", "internal/suggest", "internal/vf",
 }

@@ -76,6 +76,7 @@ var chartRules = map[string]rule{
 	"networkPolicies.enabled":        boolean,
 	"networkPolicies.apiServerPorts": notEmpty(listOf(rule{"type": "integer", "minimum": 1, "maximum": 65535})),
 	"networkAttachmentDefinitions":   oneOf("auto", true, false),
+	"deviceClasses":                  oneOf("auto", true, false),
 	"createNamespace":                boolean,
 }
 

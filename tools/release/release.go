@@ -262,11 +262,16 @@ func (r release) buildImage(ctx context.Context) error {
 	if err := manifests.Write(filepath.Join(r.Top, "dist/kubernetes"), r.dir, reference); err != nil {
 		return err
 	}
-	networks, err := os.ReadFile(filepath.Join(r.Top, "dist/kubernetes/network-attachment-definitions.yaml"))
-	if err != nil {
-		return err
+	for _, name := range []string{"network-attachment-definitions.yaml", "device-classes.yaml"} {
+		text, err := os.ReadFile(filepath.Join(r.Top, "dist/kubernetes", name))
+		if err != nil {
+			return err
+		}
+		if err := r.write(name, text); err != nil {
+			return err
+		}
 	}
-	return r.write("network-attachment-definitions.yaml", networks)
+	return nil
 }
 
 // imageName returns the image's name with its tag.

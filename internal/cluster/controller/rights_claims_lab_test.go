@@ -15,7 +15,8 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// grantDevices gives culvertd the rights of a DRA driver, which the chart does not grant yet.
+// grantDevices gives culvertd more rights than the chart grants it, so that only the policies refuse an
+// attack.
 func (r cluster) grantDevices(t *testing.T) {
 	t.Helper()
 	createObject(t, r.admin, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "dra"}, Rules: []rbacv1.PolicyRule{
@@ -31,7 +32,7 @@ func (r cluster) grantDevices(t *testing.T) {
 // newSlice is a ResourceSlice with one device of a node; without a node it is of all nodes.
 func newSlice(name, node string) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "culvert.dev", Pool: resourcev1.ResourcePool{Name: cmp.Or(node, "all"), ResourceSliceCount: 1}, NodeName: &node, Devices: []resourcev1.Device{{Name: "vf0"}},
+		Driver: "culvert.dev", Pool: resourcev1.ResourcePool{Name: cmp.Or(node, "all") + "/pf", ResourceSliceCount: 1}, NodeName: &node, Devices: []resourcev1.Device{{Name: "vf0"}},
 	}}
 	if all := true; node == "" {
 		s.Spec.NodeName, s.Spec.AllNodes = nil, &all
@@ -39,8 +40,15 @@ func newSlice(name, node string) *resourcev1.ResourceSlice {
 	return s
 }
 
-// allocateClaim makes a claim to which vf0 and vf1 of a node are allocated.
-func (r cluster) allocateClaim(t *testing.T, name, node string) {
+// alteredSlice is newSlice of node n1 with a change.
+func alteredSlice(name string, change func(*resourcev1.ResourceSlice)) *resourcev1.ResourceSlice {
+	s := newSlice(name, "n1")
+	change(s)
+	return s
+}
+
+// allocateClaim makes a claim to which vf0 and vf1 of a driver's pool are allocated.
+func (r cluster) allocateClaim(t *testing.T, name, driver, pool string) {
 	t.Helper()
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
 		Requests: []resourcev1.DeviceRequest{{Name: "vf", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "vf", AllocationMode: "ExactCount", Count: 2}}},
@@ -49,17 +57,17 @@ func (r cluster) allocateClaim(t *testing.T, name, node string) {
 	c.Status.Allocation = &resourcev1.AllocationResult{}
 	for _, device := range []string{"vf0", "vf1"} {
 		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results,
-			resourcev1.DeviceRequestAllocationResult{Request: "vf", Driver: "culvert.dev", Pool: node, Device: device})
+			resourcev1.DeviceRequestAllocationResult{Request: "vf", Driver: driver, Pool: pool, Device: device})
 	}
-	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: "culvert.dev", Pool: node, Device: "vf1"}}
+	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: driver, Pool: pool, Device: "vf1"}}
 	if err := r.admin.Status().Update(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// deviceStatus is the patch that gives a claim the status of vf0 of a node, and takes that of vf1.
-func deviceStatus(node, mac string) string {
-	return `{"status":{"devices":[{"driver":"culvert.dev","pool":"` + node + `","device":"vf0","networkData":{"hardwareAddress":"` + mac + `"}}]}}`
+// deviceStatus is the patch that gives a claim the status of vf0 of a driver's pool, and takes that of vf1.
+func deviceStatus(driver, pool, mac string) string {
+	return `{"status":{"devices":[{"driver":"` + driver + `","pool":"` + pool + `","device":"vf0","networkData":{"hardwareAddress":"` + mac + `"}}]}}`
 }
 
 // I10: a node's credential writes ResourceSlices of its own node and the status of its
@@ -68,8 +76,11 @@ func deviceStatus(node, mac string) string {
 func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 	r := newRealCluster(t)
 	r.grantDevices(t)
-	r.allocateClaim(t, "on-n1", "n1")
-	r.allocateClaim(t, "on-n2", "n2")
+	for name, at := range map[string][2]string{
+		"on-n1": {"culvert.dev", "n1/pf"}, "on-n2": {"culvert.dev", "n2/pf"}, "on-n10": {"culvert.dev", "n10/pf"}, "of-another": {"example.com", "n1/pf"},
+	} {
+		r.allocateClaim(t, name, at[0], at[1])
+	}
 	createObject(t, r.admin, newSlice("theirs", "n2"))
 	createObject(t, r.admin, newSlice("stays", "n2"))
 	c := connect(t, r.withToken(t, "culvertd", "n1"))
@@ -78,7 +89,7 @@ func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 	}
 	for name, write := range map[string]func(context.Context, client.Client) error{
 		"own slice made":     createAs(newSlice("own", "n1")),
-		"own device's state": patchStatus(claim("on-n1"), deviceStatus("n1", "02:00:00:00:00:01")),
+		"own device's state": patchStatus(claim("on-n1"), deviceStatus("culvert.dev", "n1/pf", "02:00:00:00:00:01")),
 	} {
 		apiserver.Eventually(t, name, func() error { return client.IgnoreAlreadyExists(write(t.Context(), c)) })
 	}
@@ -93,13 +104,19 @@ func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 		{"slice of another node", slices, createAs(newSlice("other", "n2"))},
 		{"slice of its own in another node's pool", slices, func(ctx context.Context, c client.Client) error {
 			s := newSlice("intruder", "n1")
-			s.Spec.Pool.Name, s.Spec.Pool.Generation = "n2", 99
+			s.Spec.Pool.Name, s.Spec.Pool.Generation = "n2/pf", 99
 			return c.Create(ctx, s)
 		}},
+		{"slice of its own in the pool of a node whose name begins with its own", slices, createAs(alteredSlice("begins", func(s *resourcev1.ResourceSlice) { s.Spec.Pool.Name = "n10/pf" }))},
+		{"slice of a node whose name begins with its own", slices, createAs(newSlice("ten", "n10"))},
+		{"slice of another driver", slices, createAs(alteredSlice("driver", func(s *resourcev1.ResourceSlice) { s.Spec.Driver = "example.com" }))},
+		{"slice that cannot be deleted", slices, createAs(alteredSlice("stuck", func(s *resourcev1.ResourceSlice) { s.Finalizers = []string{"example.com/x"} }))},
 		{"slice of all nodes", slices, createAs(newSlice("all", ""))},
 		{"another node's slice changed", slices, patchObject(newSlice("stays", "n2"), `{"spec":{"devices":[{"name":"vf9"}]}}`)},
 		{"another node's slice deleted", slices, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, newSlice("theirs", "n2")) }},
-		{"another node's device", claims, patchStatus(claim("on-n2"), deviceStatus("n2", "02:00:00:00:00:02"))},
+		{"another node's device", claims, patchStatus(claim("on-n2"), deviceStatus("culvert.dev", "n2/pf", "02:00:00:00:00:02"))},
+		{"device of a node whose name begins with its own", claims, patchStatus(claim("on-n10"), deviceStatus("culvert.dev", "n10/pf", "02:00:00:00:00:03"))},
+		{"device of another driver", claims, patchStatus(claim("of-another"), deviceStatus("example.com", "n1/pf", "02:00:00:00:00:04"))},
 		{"another node's device removed", claims, patchStatus(claim("on-n2"), `{"status":{"devices":null}}`)},
 		{"label of a claim", claims, patchObject(claim("on-n1"), `{"metadata":{"labels":{"a":"b"}}}`)},
 		{"annotation of a claim", claims, patchObject(claim("on-n1"), `{"metadata":{"annotations":{"a":"b"}}}`)},

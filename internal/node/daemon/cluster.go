@@ -84,6 +84,7 @@ func (s *Server) joinKubernetes() error {
 	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
 	s.pods.Bond = s.findBond
 	s.claims = s.newClaimDriver(resources)
+	s.offerClaims()
 	s.node.Upkeep.PodEvent = s.emitPodEvent
 	s.node.Upkeep.KnowsPod = podFinder{s.cluster, resources}.knowsPod
 	if err := s.followServices(); err != nil {
@@ -145,6 +146,7 @@ func (s *Server) serveCluster(ctx context.Context) error {
 	g.Go(func() error { return s.cluster.Run(ctx) })
 	g.Go(func() error { s.member.Run(ctx); return nil })
 	g.Go(func() error { s.services.Run(ctx); return nil })
+	g.Go(func() error { s.offers.Run(ctx); return nil })
 	g.Go(func() error {
 		if !s.awaitVFs(ctx) {
 			return nil

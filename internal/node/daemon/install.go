@@ -23,8 +23,8 @@ func InstallPlugin(dir string) error {
 }
 
 // leaveHost takes Culvert off a host whose DaemonSet was deleted. The runtime gets back the default
-// network's own configuration. The CNI plugin goes, and so do the results that would call it, and the tables and programs that balance
-// connections to Services. VFs and the ledger stay as they are, for the next installation of
+// network's own configuration. The CNI plugin goes, and so do the results that would call it, the tables and programs that balance
+// connections to Services, and the node's ResourceSlices. VFs and the ledger stay as they are, for the next installation of
 // Culvert. Everything stays unless culvertd has seen that the DaemonSet was deleted: an API server
 // that refuses culvertd's credential is no proof of that.
 func (s *Server) leaveHost(ctx context.Context) error {
@@ -40,5 +40,5 @@ func (s *Server) leaveHost(ctx context.Context) error {
 		return nil
 	}
 	s.Log.Info("the DaemonSet was deleted: taking the CNI plugin away", "dir", s.PluginDir)
-	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir), place.ForgetResults(netconf.ResultsDir), s.removeServices())
+	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir), place.ForgetResults(netconf.ResultsDir), s.removeServices(), s.withdrawOffers(ctx))
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/kube"
 	"github.com/culvert-net/culvert/internal/node/membership"
 	"github.com/culvert-net/culvert/internal/node/metrics"
+	"github.com/culvert-net/culvert/internal/node/offer/publish"
 	"github.com/culvert-net/culvert/internal/node/segment"
 	"github.com/culvert-net/culvert/internal/node/service/agent"
 	"github.com/culvert-net/culvert/internal/node/sources"
@@ -98,6 +99,7 @@ type Server struct {
 	definitions    config.Definitions
 	services       *agent.Agent
 	claims         *claim.Driver
+	offers         *publish.Publisher
 	networks       *pod.Handler // nil too where another meta plugin sets up pods' networks
 }
 
@@ -240,7 +242,7 @@ func (s *Server) listProblems() []api.Problem {
 	if s.clusterProblem != nil {
 		out = append(out, *s.clusterProblem)
 	}
-	return append(out, s.serviceProblems()...)
+	return append(append(out, s.serviceProblems()...), s.sliceProblems()...)
 }
 
 // authorizePeer admits root and the user that culvertd runs as: a client may take and give

@@ -32,6 +32,9 @@ const callBound = 10 * time.Second
 // Client is a node's connection to its cluster. Its methods may be called
 // concurrently, before Run too.
 type Client struct {
+	// Slices are the node's ResourceSlices.
+	Slices *Slices
+
 	node   string
 	log    *slog.Logger
 	pause  time.Duration // refusedWait
@@ -94,6 +97,9 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	c.pods = c.newInformerOf(c.podsOf(node), "pods", &pod{}, stripObject)
 	c.networks = c.newInformerOf(c.keptNetworks(), definitions, &network{}, stripObject)
 	if err := c.watchObjects(); err != nil {
+		return nil, err
+	}
+	if c.Slices, err = newSlices(c); err != nil {
 		return nil, err
 	}
 	c.writer = newWriter(c)

@@ -216,6 +216,8 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodePolicy"), &nodePolicy{})
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodePolicyList"), &nodePolicyList{})
 	s.AddKnownTypes(v1alpha1.GroupVersion, &v1alpha1.NodeState{}, &v1alpha1.NodeStateList{}, &v1alpha1.AddressPool{}, &v1alpha1.AddressPoolList{})
+	s.AddKnownTypeWithName(resourceV1.WithKind("ResourceSlice"), &resourceSlice{})
+	s.AddKnownTypeWithName(resourceV1.WithKind("ResourceSliceList"), &resourceSliceList{})
 	metav1.AddToGroupVersion(s, v1alpha1.GroupVersion)
 	metav1.AddToGroupVersion(s, appsV1)
 	metav1.AddToGroupVersion(s, coreV1)
@@ -239,6 +241,10 @@ func stripObject(v any) (any, error) {
 		o.Labels = labels
 	case *configMap:
 		o.object = leanObject(o.object)
+	case *resourceSlice:
+		owner := o.OwnerReferences
+		o.object = leanObject(o.object)
+		o.OwnerReferences = owner
 	case *daemonSetMeta:
 		deleted := o.DeletionTimestamp
 		o.object = leanObject(o.object)

@@ -228,6 +228,8 @@ func (d *device) judgeRecord(rec journal.Record, known bool, ours func(journal.R
 		d.unfit = fmt.Sprintf("it is in quarantine (%s): see culvert vf show %s", rec.Reason, d.pci)
 	case rec.Phase == vf.PhaseDamaged:
 		d.unfit = fmt.Sprintf("its record in the ledger is damaged (%s): culvert ledger check says more", rec.Reason)
+	case rec.Claim != nil:
+		d.unfit = "held by " + rec.Claim.String()
 	case ours(rec):
 		d.soon = rec.Phase == vf.PhaseReleasing
 	default:

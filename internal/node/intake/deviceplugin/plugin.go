@@ -24,6 +24,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/kubelet/socket"
+	"github.com/culvert-net/culvert/internal/node/offer"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -50,7 +51,7 @@ type kubelet interface {
 	Given(context.Context) (map[vf.PCIAddr]string, error)
 }
 
-// Config has the parts of a Plugin. All fields but Bond, IsDark, IsDoubtful, HostUse, Now and Log are needed.
+// Config has the parts of a Plugin. All fields but Bond, IsDark, IsDoubtful, HostUse, ForClaims, Now and Log are needed.
 type Config struct {
 	Dir     string // the kubelet's folder of device plugins
 	InfoDir string // for device-info files
@@ -71,6 +72,9 @@ type Config struct {
 	IsDoubtful func(vf.PF, []journal.Record) bool
 	// HostUse describes how the host uses a free VF, "" if it does not; nil: it uses none.
 	HostUse func(journal.Record) string
+	// ForClaims receives the VFs for ResourceClaims whenever they may have changed, after the kubelet's
+	// lists were made. It returns at once. nil: nothing offers VFs to claims.
+	ForClaims func(offer.View)
 	// Watch wakes after each change in a folder, see kernel/dirwatch.
 	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
 	// Now is the clock that measures for how long a PF cannot be read; nil stands for time.Now.
@@ -170,13 +174,14 @@ func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired
 		return true, err // the last state stays
 	}
 	p.noteStates(h.records)
-	again = p.learnPods(ctx, h.records, h.mayServePods()) != nil || len(h.lately) > 0
+	again = p.learnPods(ctx, h.records, h.mayServePods() || offersClaims(spec)) != nil || len(h.lately) > 0
 	p.mu.Lock()
 	h.given = p.given
 	p.mu.Unlock()
 	devices := h.devicesByPool(p.isOurs)
 	pools := slices.DeleteFunc(slices.Clone(spec.Pools), func(pool desired.Pool) bool { return pool.Unserved != "" })
 	p.servePools(ctx, g, pools, devices)
+	again = p.showClaims(h, devices) || again
 	err = written.Keep(p.fileContents(pools, devices))
 	p.mu.Lock()
 	defer p.mu.Unlock()
