@@ -30,7 +30,7 @@ func TestBounds(t *testing.T) {
 		{Name: "iperf2", Path: path, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 10, Streams: 2}},
 		{Name: "questions", Path: path, Workload: bench.Workload{Kind: bench.Request, Engine: "culvert", Seconds: 10}},
 	}}}
-	if why := Lacks(w.stations, "iperf2"); why != "" {
+	if why := WhyNoEngine(w.stations, "iperf2"); why != "" {
 		t.Skip(why)
 	}
 	if notes := m.findBounds(t.Context(), upTo(len(m.Arms))); len(notes) > 0 {

@@ -114,7 +114,7 @@ func TestSiteName(t *testing.T) {
 
 // An error while stations are opened names the place, and leaves no station open.
 func TestCrewSaysWhatIsWrong(t *testing.T) {
-	c := &Crew{}
+	c := &Session{}
 	_, err := c.Open(t.Context(), []place.Spec{{Kind: place.Host}}, place.Program{Path: "/bin/true"})
 	if err == nil || !strings.Contains(err.Error(), "open host") {
 		t.Error(err)

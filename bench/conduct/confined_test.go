@@ -22,7 +22,7 @@ func TestRunWithTheCapabilitiesOfPods(t *testing.T) {
 		confined.stations = append(confined.stations, confined.openBy(t, i,
 			"#!/bin/sh\nexec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+net_admin,+net_raw,+sys_nice,+cap_39 "+os.Args[0]+" \"$@\"\n"))
 	}
-	if err := Meet(t.Context(), confined.stations); err != nil {
+	if err := DescribeStations(t.Context(), confined.stations); err != nil {
 		t.Fatal(err)
 	}
 	confined.exchange.Stations = confined.stations

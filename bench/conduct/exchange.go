@@ -27,10 +27,10 @@ type Exchange struct {
 // each other.
 const slack = 90 * time.Second
 
-// Once makes one run of an arm. A failure in the run makes it void; an error
+// RunArm makes one run of an arm. A failure in the run makes it void; an error
 // means that no more runs can be made: an end is gone, ctx has ended, a cable is still
 // pulled.
-func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
+func (x *Exchange) RunArm(ctx context.Context, arm int) (bench.Run, error) {
 	a := x.Arms[arm]
 	bound := time.Duration((a.Workload.Seconds+a.Workload.Warmup)*float64(time.Second)) + slack
 	bounded, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("it did not end within %s", bound))

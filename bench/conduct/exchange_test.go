@@ -70,7 +70,7 @@ func newWorld(t *testing.T) *world {
 		w.exchange.Arms = append(w.exchange.Arms, bench.Arm{Path: p, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1}})
 	}
 	slices.SortFunc(w.exchange.Arms, func(a, b bench.Arm) int { return strings.Compare(a.Path.From.Interface, b.Path.From.Interface) })
-	Name(w.exchange.Arms)
+	NameArms(w.exchange.Arms)
 	return w
 }
 
@@ -105,7 +105,7 @@ func (w *world) openAll(t *testing.T) {
 	for i := range w.netns {
 		w.stations = append(w.stations, w.openStation(t, i))
 	}
-	if err := Meet(t.Context(), w.stations); err != nil {
+	if err := DescribeStations(t.Context(), w.stations); err != nil {
 		t.Fatal(err)
 	}
 	w.exchange.Stations = w.stations
@@ -148,7 +148,7 @@ func (w *world) runOnce(t *testing.T, arm int) (bench.Run, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	return w.exchange.Once(ctx, arm)
+	return w.exchange.RunArm(ctx, arm)
 }
 
 // goodRun makes runs of an arm until one is not void: on a machine with much else to do
@@ -236,18 +236,18 @@ func TestMeetFindsBothPaths(t *testing.T) {
 	if m := Machines(w.stations, w.exchange.Arms); len(m) != 1 || len(m[0].Interfaces) != 4 {
 		t.Errorf("%+v", m)
 	}
-	if why := Lacks(w.stations, "iperf3"); why != "" {
+	if why := WhyNoEngine(w.stations, "iperf3"); why != "" {
 		t.Error(why)
 	}
-	if why := Lacks(w.stations, "nosuch"); !strings.Contains(why, w.netns[0]) {
+	if why := WhyNoEngine(w.stations, "nosuch"); !strings.Contains(why, w.netns[0]) {
 		t.Errorf("an engine that nobody has: %q", why)
 	}
 	other := *w.stations[1]
 	other.Machine.Tools = []bench.Setting{{Name: "iperf3", Value: "3.99"}, {Name: "ping", Value: "of another age"}}
-	if why := Lacks([]*Station{w.stations[0], &other}, "iperf3"); !strings.Contains(why, w.netns[1]+" 3.99, and figures of two versions say little") {
+	if why := WhyNoEngine([]*Station{w.stations[0], &other}, "iperf3"); !strings.Contains(why, w.netns[1]+" 3.99, and figures of two versions say little") {
 		t.Errorf("two versions: %q", why)
 	}
-	if why := Lacks([]*Station{w.stations[0], &other}, "ping"); why != "" {
+	if why := WhyNoEngine([]*Station{w.stations[0], &other}, "ping"); why != "" {
 		t.Errorf("an engine that one end needs: %q", why)
 	}
 }
@@ -322,7 +322,7 @@ func TestMTUMismatchIsNamed(t *testing.T) {
 	w.askNeighboursOften(t)
 	w.runIn(t, 0, "link", "set", "a0", "mtu", "9000")
 	w.runIn(t, 1, "link", "set", "a1", "down")
-	if err := Meet(t.Context(), w.stations[:1]); err != nil {
+	if err := DescribeStations(t.Context(), w.stations[:1]); err != nil {
 		t.Fatal(err)
 	}
 	w.exchange.Arms[0].Path.From.MTU = 9000
@@ -397,7 +397,7 @@ func TestThrottledEnd(t *testing.T) {
 	w.pipes, w.stations = nil, w.stations[:1]
 	throttled := w.openBy(t, 1, "#!/bin/sh\necho $$ >"+group+"/cgroup.procs\nexec "+os.Args[0]+" \"$@\"\n")
 	w.stations = append(w.stations, throttled)
-	if err := Meet(t.Context(), w.stations); err != nil {
+	if err := DescribeStations(t.Context(), w.stations); err != nil {
 		t.Fatal(err)
 	}
 	w.exchange.Stations = w.stations
@@ -458,7 +458,7 @@ func TestEndDies(t *testing.T) {
 	for i := range w.exchange.Arms {
 		w.exchange.Arms[i].Workload.Seconds = 5
 	}
-	r := &Rounds{Arms: w.exchange.Arms, Limits: Limits{Repeats: 6, MaxTime: time.Hour}, Once: w.exchange.Once, Now: time.Now}
+	r := &Rounds{Arms: w.exchange.Arms, Limits: Limits{Repeats: 6, MaxTime: time.Hour}, Once: w.exchange.RunArm, Now: time.Now}
 	time.AfterFunc(2*time.Second, func() { _ = w.pipes[1].Close() })
 	began := time.Now()
 	runs, unfinished := r.Run(t.Context())
@@ -477,7 +477,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	began := time.Now()
-	if _, err := w.exchange.Once(ctx, 0); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Minute {
+	if _, err := w.exchange.RunArm(ctx, 0); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Minute {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
 	w.exchange.Arms[0].Workload.Seconds = 1

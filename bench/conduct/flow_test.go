@@ -116,7 +116,7 @@ func TestSeveralEnd(t *testing.T) {
 	w.exchange.Arms[0].Workload.Seconds = 30
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if _, err := w.exchange.Once(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := w.exchange.RunArm(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("interrupted: %v", err)
 	}
 	w.exchange.Arms[0].Workload.Seconds = 2

@@ -60,7 +60,7 @@ func TestGuestOfAHost(t *testing.T) {
 func TestRatesOfAGuest(t *testing.T) {
 	guest := tellingStation(t, "n1", `"error":"no culvertd here"`)
 	guest.Host = tellingStation(t, "n1", `"value":{"Lowest":11,"Highest":1000}`)
-	lowest, highest, err := (&Crew{Stations: []*Station{guest}}).Rates(t.Context(), bench.Path{From: bench.End{Machine: "n1", Name: "s", Interface: "net1"}})
+	lowest, highest, err := (&Session{Stations: []*Station{guest}}).Rates(t.Context(), bench.Path{From: bench.End{Machine: "n1", Name: "s", Interface: "net1"}})
 	if err != nil || lowest != 11 || highest != 1000 {
 		t.Errorf("%d, %d, %v", lowest, highest, err)
 	}
@@ -90,7 +90,7 @@ func TestHosted(t *testing.T) {
 // guest. The crew also puts an agent on the guest's host, which samples the same window.
 func TestRunFromAGuest(t *testing.T) {
 	w := newWorld(t)
-	crew := &Crew{}
+	crew := &Session{}
 	t.Cleanup(func() {
 		if err := crew.Close(); err != nil {
 			t.Error(err)
@@ -105,7 +105,7 @@ func TestRunFromAGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Meet(t.Context(), crew.Stations); err != nil {
+	if err := DescribeStations(t.Context(), crew.Stations); err != nil {
 		t.Fatal(err)
 	}
 	paths := Between(ends[:1], ends[1:])

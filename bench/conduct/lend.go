@@ -48,7 +48,7 @@ func (s *Station) pciAddress(e bench.End) string {
 
 // Rates returns the lowest and the highest max_tx_rate, in Mb/s, that can be lent to the VF where
 // a path begins.
-func (c *Crew) Rates(ctx context.Context, p bench.Path) (lowest, highest int, err error) {
+func (c *Session) Rates(ctx context.Context, p bench.Path) (lowest, highest int, err error) {
 	s := findStation(c.Stations, p.From)
 	lender, err := c.lenderOf(ctx, s)
 	if err != nil {

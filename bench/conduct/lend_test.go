@@ -135,7 +135,7 @@ func TestRateOfAnotherGuestsVF(t *testing.T) {
 			{Kind: vf.OwnerGuest, UID: "u", Name: "victim"}: false, {Kind: vf.OwnerPod, UID: "u", Name: name}: false, {Kind: vf.OwnerGuest, UID: "u", Name: name}: true,
 		} {
 			l.begin(owner)
-			_, _, err := (&Crew{Stations: w.stations}).Rates(t.Context(), a.Path)
+			_, _, err := (&Session{Stations: w.stations}).Rates(t.Context(), a.Path)
 			if (err == nil) != mayLend || !mayLend && !strings.Contains(err.Error(), "belongs to "+owner.String()) {
 				t.Errorf("%s of a VF of %s: the rates that can be lent: %v", attack, owner, err)
 			}
@@ -168,7 +168,7 @@ func TestRateIsLentForARun(t *testing.T) {
 	}
 	i := slices.IndexFunc(w.stations[0].Machine.Interfaces, func(i bench.Interface) bool { return i.Name == a.Path.From.Interface })
 	w.stations[0].Machine.Interfaces[i].PCI = pci.String()
-	if lowest, highest, err := (&Crew{Stations: w.stations}).Rates(t.Context(), a.Path); lowest != 11 || highest != 10000 || err != nil {
+	if lowest, highest, err := (&Session{Stations: w.stations}).Rates(t.Context(), a.Path); lowest != 11 || highest != 10000 || err != nil {
 		t.Errorf("%d to %d, %v", lowest, highest, err)
 	}
 	w.goodRun(t, 0)

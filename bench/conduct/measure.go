@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/bench/preset"
 )
 
-// Measurement is all that one invocation measures. [Crew.Plan] makes it of an order.
+// Measurement is all that one invocation measures. [Session.Plan] makes it of an order.
 type Measurement struct {
 	Exchange
 	Limits   Limits
@@ -25,7 +25,7 @@ type Measurement struct {
 
 // Prepare names the arms and sets their ceilings.
 func (m *Measurement) Prepare() {
-	Name(m.Arms)
+	NameArms(m.Arms)
 	m.setCeilings(upTo(len(m.Arms)))
 }
 
@@ -146,7 +146,7 @@ func (m *Measurement) Run(ctx context.Context) bench.Result {
 	if m.sides == nil {
 		m.boundArms(ctx, upTo(len(m.Arms)))
 	}
-	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
+	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.RunArm, Progress: m.Progress, Now: time.Now}
 	if !m.Limits.Rough {
 		rounds.Rest = m.Rest
 	}

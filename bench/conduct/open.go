@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/bench/place"
 )
 
-// Crew has the stations of a measurement, and the functions that close them.
-type Crew struct {
+// Session has the stations of a measurement, and the functions that close them.
+type Session struct {
 	Stations []*Station
 	mu       sync.Mutex // guards closers while stations are opened
 	closers  []func() error
@@ -26,7 +26,7 @@ type Crew struct {
 }
 
 // Close undoes the sides of an A/B measurement, ends all agents, and takes back what was made for them.
-func (c *Crew) Close() error {
+func (c *Session) Close() error {
 	var undone error
 	if c.undo != nil {
 		undone, c.undo = c.undo(), nil
@@ -42,8 +42,8 @@ func (c *Crew) Close() error {
 }
 
 // Open puts an agent at each place, and on the host of each virtual machine. Stations that were
-// opened before an error are in the crew, to be closed.
-func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([]*Station, error) {
+// opened before an error are in the session, to be closed.
+func (c *Session) Open(ctx context.Context, specs []place.Spec, p place.Program) ([]*Station, error) {
 	all := slices.Clone(specs)
 	for _, s := range specs {
 		if s.VM != "" && !slices.Contains(all, s.Host()) {
@@ -81,7 +81,7 @@ func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([
 }
 
 // Add makes a station of an agent at the other end of a pipe.
-func (c *Crew) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, error) {
+func (c *Session) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, error) {
 	c.mu.Lock()
 	c.closers = append(c.closers, pipe.Close)
 	c.mu.Unlock()
@@ -98,12 +98,12 @@ func (c *Crew) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, 
 }
 
 // openBeside opens a station that is no end, and takes no part in runs.
-func (c *Crew) openBeside(ctx context.Context, spec place.Spec, p place.Program) (*Station, error) {
+func (c *Session) openBeside(ctx context.Context, spec place.Spec, p place.Program) (*Station, error) {
 	pipe, err := place.Open(ctx, spec, p)
 	if err != nil {
 		return nil, err
 	}
-	own := &Crew{}
+	own := &Session{}
 	s, err := own.Add(ctx, pipe, Site{Name: siteName(spec)})
 	c.closers = append(c.closers, own.closers...)
 	if err != nil {

@@ -176,7 +176,7 @@ func (at opened) withEngines() []*Station {
 }
 
 // openEnds puts an agent at each end of the order.
-func (c *Crew) openEnds(ctx context.Context, o Order, p place.Program) (at opened, err error) {
+func (c *Session) openEnds(ctx context.Context, o Order, p place.Program) (at opened, err error) {
 	if o.Cluster != nil {
 		return c.openPods(ctx, *o.Cluster)
 	}

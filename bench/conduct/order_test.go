@@ -37,7 +37,7 @@ func TestOrderSaysWhatIsWrong(t *testing.T) {
 	} {
 		err := o.Check()
 		if err == nil {
-			_, err = (&Crew{}).Plan(t.Context(), o, place.Program{})
+			_, err = (&Session{}).Plan(t.Context(), o, place.Program{})
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v; want %q", o, err, want)

@@ -153,7 +153,7 @@ func hostOf(e bench.End) string {
 func Matches(p bench.Path, filters []string) bool {
 	return len(filters) == 0 || slices.ContainsFunc(filters, func(f string) bool {
 		for word := range strings.SplitSeq(f, ",") {
-			if !slices.ContainsFunc(Words(p), func(w string) bool { return strings.EqualFold(w, strings.TrimSpace(word)) }) {
+			if !slices.ContainsFunc(FilterWords(p), func(w string) bool { return strings.EqualFold(w, strings.TrimSpace(word)) }) {
 				return false
 			}
 		}
@@ -161,8 +161,8 @@ func Matches(p bench.Path, filters []string) bool {
 	})
 }
 
-// Words returns the words of a path that a filter may name.
-func Words(p bench.Path) []string {
+// FilterWords returns the words of a path that a filter may name.
+func FilterWords(p bench.Path) []string {
 	words := []string{p.Network, p.Ends, p.Place}
 	if from, to, _ := strings.Cut(p.Ends, "-"); from == "VM" || to == "VM" {
 		words = append(words, "VM")
@@ -176,9 +176,9 @@ func Words(p bench.Path) []string {
 // Title returns a path in one line: "pod-pod, VF, other node".
 func Title(p bench.Path) string { return p.Ends + ", " + p.Network + ", " + p.Place }
 
-// Name gives each arm the shortest name that no other has. A prefix that an arm has
+// NameArms gives each arm the shortest name that no other has. A prefix that an arm has
 // already, such as its size, follows the path's name.
-func Name(arms []bench.Arm) {
+func NameArms(arms []bench.Arm) {
 	forms := []func(bench.Path) string{
 		func(p bench.Path) string { return p.Network },
 		func(p bench.Path) string { return p.Network + ", " + p.Place },

@@ -224,7 +224,7 @@ func TestName(t *testing.T) {
 		{[]bench.Arm{vf("same PF", "net1"), elsewhere}, []string{"pod-pod, VF, same PF", "node-pod, VF, same PF"}},
 		{[]bench.Arm{vf("same PF", "net1"), vf("same PF", "net2")}, []string{"VF net1-net1", "VF net1-net2"}},
 	} {
-		Name(c.arms)
+		NameArms(c.arms)
 		var got []string
 		for _, a := range c.arms {
 			got = append(got, a.Name)

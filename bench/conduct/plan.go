@@ -16,7 +16,7 @@ import (
 
 // Plan puts an agent at each end of the order, and plans the measurement between them. The crew has
 // the agents that it opened before an error, to be closed.
-func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement, error) {
+func (c *Session) Plan(ctx context.Context, o Order, p place.Program) (*Measurement, error) {
 	at, err := c.openEnds(ctx, o, p)
 	if err != nil {
 		return nil, err
@@ -38,8 +38,8 @@ func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement
 }
 
 // planOnce plans for the paths that the ends have.
-func (c *Crew) planOnce(ctx context.Context, m *Measurement, o Order, at opened) (err error) {
-	if err := Meet(ctx, c.Stations); err != nil {
+func (c *Session) planOnce(ctx context.Context, m *Measurement, o Order, at opened) (err error) {
+	if err := DescribeStations(ctx, c.Stations); err != nil {
 		return err
 	}
 	m.plan, err = c.planHere(ctx, m, o, at)
@@ -48,7 +48,7 @@ func (c *Crew) planOnce(ctx context.Context, m *Measurement, o Order, at opened)
 }
 
 // planHere plans the presets for the paths that the stations found last.
-func (c *Crew) planHere(ctx context.Context, m *Measurement, o Order, at opened) (preset.Plan, error) {
+func (c *Session) planHere(ctx context.Context, m *Measurement, o Order, at opened) (preset.Plan, error) {
 	paths, unmanaged, err := o.choosePaths(c.Stations, at)
 	if err != nil {
 		return preset.Plan{}, err
@@ -56,7 +56,7 @@ func (c *Crew) planHere(ctx context.Context, m *Measurement, o Order, at opened)
 	plan, err := o.planPresets(preset.Here{
 		Paths: paths,
 		Cable: m.Cable.Move != nil, ByHand: m.Cable.ByHand, Service: o.Service != "",
-		Lacks:   func(engine string) string { return Lacks(at.withEngines(), engine) },
+		Lacks:   func(engine string) string { return WhyNoEngine(at.withEngines(), engine) },
 		Overlay: m.overlayDriver,
 		Rates:   func(p bench.Path) (lowest, highest int, err error) { return c.Rates(ctx, p) },
 	})

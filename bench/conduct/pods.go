@@ -15,7 +15,7 @@ import (
 
 // openPods makes pods in a cluster with an agent in each: where traffic starts, where it stops, and
 // between them if the cluster has a pod there.
-func (c *Crew) openPods(ctx context.Context, cluster place.Cluster) (at opened, err error) {
+func (c *Session) openPods(ctx context.Context, cluster place.Cluster) (at opened, err error) {
 	pods, err := cluster.Open(ctx)
 	if err != nil {
 		return at, err
@@ -44,7 +44,7 @@ func (c *Crew) openPods(ctx context.Context, cluster place.Cluster) (at opened, 
 	if at.via == nil {
 		return at, nil
 	}
-	if err := Meet(ctx, c.Stations); err != nil {
+	if err := DescribeStations(ctx, c.Stations); err != nil {
 		return at, err
 	}
 	return at, steerThrough(ctx, ends{at.from[0], place.EndInterface}, ends{at.to[0], place.EndInterface}, ends{at.via, place.ViaIn}, ends{at.via, place.ViaOut})
@@ -114,7 +114,7 @@ func (o Order) noteNetworks(paths []bench.Path) string {
 
 // lenderOf returns the station that asks culvertd to lend rates to a station's VF. For a pod of a
 // cluster it is an agent in the pod of culvertd on the same node, which is opened at the first call.
-func (c *Crew) lenderOf(ctx context.Context, s *Station) (*Station, error) {
+func (c *Session) lenderOf(ctx context.Context, s *Station) (*Station, error) {
 	if !s.Cluster || !s.Pod || c.cluster == nil {
 		return s.nearPF(), nil
 	}
@@ -124,7 +124,7 @@ func (c *Crew) lenderOf(ctx context.Context, s *Station) (*Station, error) {
 		if err != nil {
 			return nil, err
 		}
-		own := &Crew{}
+		own := &Session{}
 		lender, err := own.Add(ctx, pipe, Site{Name: "culvertd on " + node, Cluster: true, Machine: bench.Machine{Name: node}})
 		c.closers = append(c.closers, own.closers...)
 		if err != nil {

@@ -39,7 +39,7 @@ func TestSteerThrough(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Meet(t.Context(), w.stations); err != nil {
+	if err := DescribeStations(t.Context(), w.stations); err != nil {
 		t.Fatal(err)
 	}
 	paths, err := Through(via, w.stations, between())
@@ -69,7 +69,7 @@ func TestRateOfAnotherPodsVF(t *testing.T) {
 	}
 	pod := tellingStation(t, "n1", `"error":"a pod has no socket of culvertd"`)
 	pod.Cluster, pod.Pod, pod.namespace = true, true, "default"
-	c := &Crew{Stations: []*Station{pod}, cluster: &place.Cluster{Kubectl: []string{filepath.Join(dir, "kubectl")}, System: "culvert-system"}}
+	c := &Session{Stations: []*Station{pod}, cluster: &place.Cluster{Kubectl: []string{filepath.Join(dir, "kubectl")}, System: "culvert-system"}}
 	path := bench.Path{From: bench.End{Machine: "n1", Name: "s", Interface: "net1"}}
 	for owner, mayLend := range map[vf.Owner]bool{
 		{Kind: vf.OwnerPod, UID: "u", Name: "default/victim"}: false, {Kind: vf.OwnerPod, UID: "u", Name: "victim/s"}: false,
@@ -94,7 +94,7 @@ func TestRateOfAnotherPodsVF(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	elsewhere := &Crew{Stations: c.Stations, cluster: c.cluster}
+	elsewhere := &Session{Stations: c.Stations, cluster: c.cluster}
 	pod.Machine.Name, path.From.Machine = "n2", "n2"
 	if _, _, err := elsewhere.Rates(t.Context(), path); err == nil || !strings.Contains(err.Error(), "no pod of culvertd runs on n2") {
 		t.Errorf("a node without culvertd: %v", err)

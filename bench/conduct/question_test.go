@@ -24,7 +24,7 @@ func (w *world) askOver(t *testing.T, q preset.Question, seconds float64) {
 		t.Fatal(err)
 	}
 	w.exchange.Arms = slices.DeleteFunc(plan.Arms, func(a bench.Arm) bool { return a.Path.From.Interface != "a0" })
-	Name(w.exchange.Arms)
+	NameArms(w.exchange.Arms)
 	for i := range w.exchange.Arms {
 		w.exchange.Arms[i].Workload.Seconds, w.exchange.Arms[i].Workload.Warmup = seconds, 0.3
 	}
@@ -255,7 +255,7 @@ func TestLoadOfAKnownRate(t *testing.T) {
 		t.Fatalf("%d arms", n)
 	}
 	m := Measurement{Exchange: w.exchange}
-	if run, err := m.Once(t.Context(), 1); err != nil || run.Void == "" {
+	if run, err := m.RunArm(t.Context(), 1); err != nil || run.Void == "" {
 		t.Errorf("without a throughput: %v, %+v", err, run)
 	}
 	if notes := m.findThroughputs(context.WithoutCancel(t.Context()), upTo(len(m.Arms))); notes != nil {

@@ -53,7 +53,7 @@ func TestQdiscIsNamed(t *testing.T) {
 		t.Skip("tc is not installed")
 	}
 	run(t, "tc", "-n", w.netns[0], "qdisc", "replace", "dev", "a0", "root", "tbf", "rate", "20mbit", "burst", "20kb", "latency", "50ms")
-	if err := Meet(t.Context(), w.stations); err != nil {
+	if err := DescribeStations(t.Context(), w.stations); err != nil {
 		t.Fatal(err)
 	}
 	arm := w.exchange.Arms[0]

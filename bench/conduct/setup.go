@@ -113,7 +113,7 @@ func (m *Measurement) awaitPaths(ctx context.Context, side int, look func(ctx co
 func (m *Measurement) arePathsStable() func(ctx context.Context) error {
 	var last []bench.Path
 	return func(ctx context.Context) error {
-		if err := Meet(ctx, m.Stations); err != nil {
+		if err := DescribeStations(ctx, m.Stations); err != nil {
 			return err
 		}
 		paths, err := m.sides.find()
@@ -132,7 +132,7 @@ func (m *Measurement) arePathsStable() func(ctx context.Context) error {
 // questions and answers, and its carriers not to be lost meanwhile.
 func (m *Measurement) findPathsOf(side int) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		if err := Meet(ctx, m.Stations); err != nil {
+		if err := DescribeStations(ctx, m.Stations); err != nil {
 			return err
 		}
 		there, err := m.sides.find()

@@ -70,8 +70,8 @@ type sides struct {
 	find    func() ([]bench.Path, error) // the paths that the order chooses among those that the stations found last
 }
 
-// openSides finds and opens the stations that run the commands, and has the crew undo them.
-func (c *Crew) openSides(ctx context.Context, o Order, at opened, p place.Program) (s *sides, err error) {
+// openSides finds and opens the stations that run the commands, and has the session undo them.
+func (c *Session) openSides(ctx context.Context, o Order, at opened, p place.Program) (s *sides, err error) {
 	s = &sides{undo: o.undoCommand(), pause: pathsPause}
 	s.find = func() ([]bench.Path, error) {
 		paths, _, err := o.choosePaths(c.Stations, at)
@@ -110,7 +110,7 @@ func (c *Crew) openSides(ctx context.Context, o Order, at opened, p place.Progra
 
 // openMachines opens a station in the own network of each machine that has an end in another network
 // namespace. It sees the routes and the NICs by which the end's packets leave.
-func (c *Crew) openMachines(ctx context.Context, s *sides, o Order, p place.Program) error {
+func (c *Session) openMachines(ctx context.Context, s *sides, o Order, p place.Program) error {
 	n, err := o.parseSpecs()
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *Crew) openMachines(ctx context.Context, s *sides, o Order, p place.Prog
 }
 
 // planSides sets up each side in turn and plans its arms, those of side A first.
-func (c *Crew) planSides(ctx context.Context, m *Measurement, o Order, at opened, p place.Program) (err error) {
+func (c *Session) planSides(ctx context.Context, m *Measurement, o Order, at opened, p place.Program) (err error) {
 	if m.sides, err = c.openSides(ctx, o, at, p); err != nil {
 		return err
 	}

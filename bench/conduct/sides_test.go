@@ -159,13 +159,13 @@ func routed(t *testing.T) (names [4]string) {
 
 // sidesOf plans an A/B measurement between two network namespaces. The crew is closed at the end of
 // the test at the latest.
-func sidesOf(t *testing.T, o Order) (*Measurement, *Crew, error) {
+func sidesOf(t *testing.T, o Order) (*Measurement, *Session, error) {
 	t.Helper()
 	o.Burst = 1
 	if err := o.Check(); err != nil {
 		t.Fatal(err)
 	}
-	crew := &Crew{}
+	crew := &Session{}
 	t.Cleanup(func() {
 		if err := crew.Close(); err != nil {
 			t.Error(err)

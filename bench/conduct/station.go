@@ -39,8 +39,8 @@ type Station struct {
 	outsideIndex int
 }
 
-// Meet asks each agent for its Description, and for its routes to the others.
-func Meet(ctx context.Context, stations []*Station) error {
+// DescribeStations asks each agent for its Description, and for its routes to the others.
+func DescribeStations(ctx context.Context, stations []*Station) error {
 	var asked errgroup.Group
 	for _, s := range stations {
 		asked.Go(func() error {
@@ -192,8 +192,8 @@ func Between(from, to []*Station) []bench.Path {
 	return all
 }
 
-// Lacks returns the reason why an engine cannot run at every station, or "" if it can.
-func Lacks(stations []*Station, engine string) string {
+// WhyNoEngine returns the reason why an engine cannot run at every station, or "" if it can.
+func WhyNoEngine(stations []*Station, engine string) string {
 	var first *Station
 	var version string
 	for _, s := range stations {

@@ -282,7 +282,7 @@ func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
 	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) {
 		order.AskPerson = progress.Say
 	}
-	crew := &conduct.Crew{}
+	crew := &conduct.Session{}
 	defer func() {
 		progress.Step("taking back what was changed")
 		if undone := crew.Close(); undone != nil { // else err may be an exit status

@@ -137,7 +137,7 @@ const mostMarked = 16
 
 // findBonds returns the bonds that DelBond removes. A pod may change the name, the alias and the group
 // of its bond, but not the PCI address of a member. It may give other bonds the same mark.
-func findBonds(c eyes, s step.DelBond) ([]rtnl.Link, error) {
+func findBonds(c reader, s step.DelBond) ([]rtnl.Link, error) {
 	member, marked := s.VF.String(), 0
 	found, err := c.FindLinks(func(l rtnl.Link) bool {
 		if hasMark(l, s.Mark) {
@@ -250,7 +250,7 @@ func (k *Kernel) moveBond(s step.SetBondActive) error {
 
 // withMaster adds to links the master of a VF if it is missing, which means that the pod has
 // renamed its bond.
-func withMaster(c eyes, links []rtnl.Link, member vf.PCIAddr) ([]rtnl.Link, error) {
+func withMaster(c reader, links []rtnl.Link, member vf.PCIAddr) ([]rtnl.Link, error) {
 	i := slices.IndexFunc(links, func(l rtnl.Link) bool { return l.Parent == member.String() && l.Master != 0 })
 	if i < 0 || slices.ContainsFunc(links, func(l rtnl.Link) bool { return l.Index == links[i].Master }) {
 		return links, nil
@@ -357,7 +357,7 @@ func findBond(c *rtnl.Conn, name string, member vf.PCIAddr) (rtnl.Link, error) {
 
 // readBond returns the report about the bond of which a netdevice is a member, nil if it is a
 // member of none. The address lists are the bond's.
-func readBond(c eyes, member rtnl.Link, path string) (*vf.BondState, error) {
+func readBond(c reader, member rtnl.Link, path string) (*vf.BondState, error) {
 	if member.Master == 0 {
 		return nil, nil //nolint:nilnil // it is in none
 	}

@@ -10,7 +10,7 @@ import (
 
 // manyLinks are the links of a netns, in the order of the kernel.
 type manyLinks struct {
-	eyes
+	reader
 
 	links []rtnl.Link
 }

@@ -116,7 +116,7 @@ func (k *Kernel) detectDuplicates(ctx context.Context, s step.DetectDuplicates) 
 
 // awaitDetection returns nil when none of the addresses of a link is tentative. The error is a
 // vf.DuplicateError if some are duplicates, and vf.ErrTimeout if ctx ends before.
-func awaitDetection(ctx context.Context, c eyes, w *rtnl.Watcher, index int, addresses []netip.Prefix) error {
+func awaitDetection(ctx context.Context, c reader, w *rtnl.Watcher, index int, addresses []netip.Prefix) error {
 	for {
 		have, err := c.Addrs(index)
 		if errors.Is(err, unix.ENODEV) {
@@ -159,7 +159,7 @@ func sortDetected(have []rtnl.Addr, wanted []netip.Prefix) (tentative []netip.Pr
 }
 
 // undetected returns the error of a wait that ended before duplicate address detection did.
-func undetected(ctx context.Context, c eyes, index int, tentative []netip.Prefix) error {
+func undetected(ctx context.Context, c reader, index int, tentative []netip.Prefix) error {
 	reason := "the kernel is not done"
 	if l, err := c.Link(index, false); err == nil && !l.Carrier {
 		reason = "no carrier"

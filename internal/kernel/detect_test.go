@@ -197,7 +197,7 @@ func TestAwaitDetection(t *testing.T) {
 }
 
 // seesTentative shows a link without carrier and an address that stays tentative.
-type seesTentative struct{ eyes }
+type seesTentative struct{ reader }
 
 func (seesTentative) Addrs(index int) (rtnl.List[rtnl.Addr], error) {
 	return rtnl.List[rtnl.Addr]{Kept: []rtnl.Addr{{Index: index, Prefix: netip.MustParsePrefix("fd00::1/64"), Flags: unix.IFA_F_TENTATIVE}}}, nil

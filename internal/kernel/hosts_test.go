@@ -64,7 +64,7 @@ func hostOf(t *testing.T, a *txtar.Archive) *Kernel {
 	})}
 	k := New(Options{SysRoot: layOut(t, sys).root})
 	k.tune = func(string, int) (map[string]string, error) { return map[string]string{}, nil }
-	k.see = func(path string, fn func(eyes) error) error {
+	k.see = func(path string, fn func(reader) error) error {
 		if path != "" {
 			return vf.ErrNetnsGone
 		}

@@ -179,7 +179,7 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 // VFs.
 func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
 	if k.sys.isSplit(pf.PCI, pf.Driver) {
-		err = k.see("", func(c eyes) error {
+		err = k.see("", func(c reader) error {
 			l, err = k.readSplitPF(c, pf)
 			return err
 		})
@@ -194,7 +194,7 @@ func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
 		return rtnl.Link{}, k.sys.explainNoNetdev(pf.PCI, pf.Driver)
 	}
 	pf.Name = n.Name
-	err = k.see("", func(c eyes) error {
+	err = k.see("", func(c reader) error {
 		if l, err = linkWithVFs(c, n.Index); l.Index == 0 {
 			return fmt.Errorf("netdevice %s: %w", n.Name, err)
 		}
@@ -209,7 +209,7 @@ func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
 }
 
 // readMaster returns the interface of which a netdevice is a member, nil if there is none.
-func readMaster(c eyes, member rtnl.Link) (*vf.Master, error) {
+func readMaster(c reader, member rtnl.Link) (*vf.Master, error) {
 	if member.Master == 0 {
 		return nil, nil //nolint:nilnil // it has none
 	}
@@ -237,7 +237,7 @@ func readMaster(c eyes, member rtnl.Link) (*vf.Master, error) {
 }
 
 // linkWithVFs reads a link with its VFs, or without them if the kernel cuts their list off.
-func linkWithVFs(c eyes, index int) (rtnl.Link, error) {
+func linkWithVFs(c reader, index int) (rtnl.Link, error) {
 	l, err := c.Link(index, true)
 	if errors.Is(err, rtnl.ErrVFsCut) {
 		var short error
@@ -263,7 +263,7 @@ func (k *Kernel) takeLink(pf *vf.PF, at vf.PCIAddr, l rtnl.Link) {
 // other port of the NIC has. phys_port_name is no part of it, since it comes and goes with the
 // kernel: i40e has one since Linux 6.7 (9e479d64dc58), and a later patch takes it away again
 // (no_phys_port_name).
-func (k *Kernel) identifyPF(c eyes, pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
+func (k *Kernel) identifyPF(c reader, pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
 	switch {
 	case !l.PermMAC.IsZero():
 		return vf.PFID{MAC: l.PermMAC}, nil

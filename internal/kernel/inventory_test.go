@@ -56,7 +56,7 @@ func TestAltNamesOfPF(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := New(Options{SysRoot: treeOf(t, "host.txtar").root})
-	k.see = func(_ string, fn func(eyes) error) error { return fn(told{l}) }
+	k.see = func(_ string, fn func(reader) error) error { return fn(told{l}) }
 	pf, err := k.PF(t.Context(), pciAddr(t, "01:00.0"))
 	if diff := cmp.Diff([]string{"enp1s0", "uplink"}, pf.Names()); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

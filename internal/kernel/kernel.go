@@ -32,7 +32,7 @@ type Kernel struct {
 	proc string
 	run  string
 	log  *slog.Logger
-	see  func(netns string, fn func(eyes) error) error           // lends a way to read rtnetlink
+	see  func(netns string, fn func(reader) error) error         // lends a way to read rtnetlink
 	tune func(name string, index int) (map[string]string, error) // tuning.Read
 
 	autoprobe autoprobes
@@ -75,16 +75,16 @@ func New(o Options) *Kernel {
 	return k
 }
 
-// eyes is the part of rtnl.Conn that reads need. A test has an implementation that answers from a
+// reader is the part of rtnl.Conn that reads need. A test has an implementation that answers from a
 // text.
-type eyes interface {
+type reader interface {
 	Link(index int, withVFs bool) (rtnl.Link, error)
 	FindLinks(match func(rtnl.Link) bool) ([]rtnl.Link, error)
 	Addrs(index int) (rtnl.List[rtnl.Addr], error)
 	Routes(index int) (rtnl.List[rtnl.Route], error)
 }
 
-func (k *Kernel) seeNetlink(path string, fn func(eyes) error) error {
+func (k *Kernel) seeNetlink(path string, fn func(reader) error) error {
 	c, err := k.dialIn(path)
 	if err != nil {
 		return err

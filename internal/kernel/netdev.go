@@ -103,7 +103,7 @@ var errNoLink = fmt.Errorf("no netdevice there: %w", vf.ErrNotFound)
 
 // findLink finds the netdevice of a PCI function in the netns of c, whose path
 // is given; errNoLink when it is not there.
-func (k *Kernel) findLink(c eyes, addr vf.PCIAddr, path string) (rtnl.Link, error) {
+func (k *Kernel) findLink(c reader, addr vf.PCIAddr, path string) (rtnl.Link, error) {
 	if path != "" {
 		return findByParent(c, addr)
 	}
@@ -123,7 +123,7 @@ func (k *Kernel) findLink(c eyes, addr vf.PCIAddr, path string) (rtnl.Link, erro
 
 // findByParent looks for the netdevice among all links of a netns. sysfs does not show those of
 // another netns.
-func findByParent(c eyes, addr vf.PCIAddr) (rtnl.Link, error) {
+func findByParent(c reader, addr vf.PCIAddr) (rtnl.Link, error) {
 	links, err := c.FindLinks(func(l rtnl.Link) bool { return l.Parent == addr.String() && !representor.MatchString(l.PortName) })
 	if err != nil {
 		return rtnl.Link{}, err

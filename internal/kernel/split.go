@@ -96,7 +96,7 @@ func (t tree) listPorts(pf vf.PCIAddr) ([]cardPort, error) {
 func portOf(pf vf.PCIAddr, ports []cardPort) cardPort { return ports[int(pf.Function)%len(ports)] }
 
 // readSplitPF reads a PF that has its link on another function.
-func (k *Kernel) readSplitPF(c eyes, pf *vf.PF) (control rtnl.Link, err error) {
+func (k *Kernel) readSplitPF(c reader, pf *vf.PF) (control rtnl.Link, err error) {
 	ports, err := k.sys.listPorts(pf.PCI)
 	if err != nil {
 		return control, err
@@ -124,7 +124,7 @@ func (k *Kernel) readSplitPF(c eyes, pf *vf.PF) (control rtnl.Link, err error) {
 	return linkWithVFs(c, n.Index)
 }
 
-func (k *Kernel) splitIdentity(c eyes, pf vf.PCIAddr) (vf.PFID, error) {
+func (k *Kernel) splitIdentity(c reader, pf vf.PCIAddr) (vf.PFID, error) {
 	ports, err := k.sys.listPorts(pf)
 	if err != nil {
 		return vf.PFID{}, err

@@ -101,7 +101,7 @@ func (k *Kernel) describeHostUse(addr vf.PCIAddr) (how string, err error) {
 		}
 		return "its interface is in another network namespace", nil
 	}
-	err = k.see("", func(c eyes) error {
+	err = k.see("", func(c reader) error {
 		l, err := c.Link(n.Index, false)
 		if errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("interface %s moved while culvertd looked: %w", n.Name, vf.ErrNotReady)
@@ -116,7 +116,7 @@ func (k *Kernel) describeHostUse(addr vf.PCIAddr) (how string, err error) {
 }
 
 // describeLinkUse asks the cheap questions first.
-func (k *Kernel) describeLinkUse(c eyes, l rtnl.Link) (string, error) {
+func (k *Kernel) describeLinkUse(c reader, l rtnl.Link) (string, error) {
 	addrs, err := c.Addrs(l.Index)
 	switch {
 	case err != nil:

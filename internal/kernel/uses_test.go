@@ -31,13 +31,13 @@ func (a addressed) Addrs(index int) (rtnl.List[rtnl.Addr], error) {
 
 // usedHost returns a Kernel whose netlink answers are those of c. Its processes have no open files,
 // and the netns of process 1 is that of the test.
-func usedHost(t *testing.T, c eyes) *Kernel {
+func usedHost(t *testing.T, c reader) *Kernel {
 	t.Helper()
 	proc := t.TempDir()
 	put(t, filepath.Join(proc, "1/ns/net"), "-> /proc/self/ns/net")
 	sys := treeOf(t, "host.txtar")
 	k := New(Options{SysRoot: sys.root, ProcRoot: proc, RunRoot: t.TempDir()})
-	k.see = func(_ string, fn func(eyes) error) error { return fn(c) }
+	k.see = func(_ string, fn func(reader) error) error { return fn(c) }
 	return k
 }
 
@@ -181,7 +181,7 @@ func TestI7UnreadUseHidesNone(t *testing.T) {
 	if !errors.Is(err, vf.ErrNotReady) {
 		t.Errorf("of an interface that moves: %v", err)
 	}
-	k.see = func(string, func(eyes) error) error { return unix.EPERM }
+	k.see = func(string, func(reader) error) error { return unix.EPERM }
 	if got, err := usesOf(t, k, moved); len(got) > 0 || !errors.Is(err, unix.EPERM) {
 		t.Errorf("without the right to look: %v, %v", got, err)
 	}

@@ -27,7 +27,7 @@ type sight struct {
 
 // listHost lists everything of the host's netns.
 func (k *Kernel) listHost() (s sight, err error) {
-	err = k.see("", func(c eyes) error {
+	err = k.see("", func(c reader) error {
 		links, err := c.FindLinks(nil)
 		if err != nil {
 			return fmt.Errorf("list links: %w", err)
@@ -40,7 +40,7 @@ func (k *Kernel) listHost() (s sight, err error) {
 
 // lookAt returns the sight of links, with the addresses and routes of the link with the given
 // index, or of all links if index is 0.
-func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
+func lookAt(c reader, links []rtnl.Link, index int) (sight, error) {
 	s := sight{links: map[int]rtnl.Link{}, addrs: map[int][]netip.Prefix{}, own: map[int][]netip.Prefix{}, routes: map[int][]vf.Route{},
 		tentative: map[int][]netip.Prefix{}, duplicates: map[int][]netip.Prefix{}}
 	for _, l := range links {
@@ -136,7 +136,7 @@ func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
 	if state.RDMA, err = k.sys.readRDMA(addr); err != nil {
 		return state, err
 	}
-	err = k.see("", func(c eyes) (err error) {
+	err = k.see("", func(c reader) (err error) {
 		if err = k.readAdmin(c, f.pf, &state); err == nil {
 			state.Link, err = k.readLink(c, addr, "")
 		}
@@ -148,7 +148,7 @@ func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
 	if state.Link != nil || err != nil || path == "" {
 		return state, err
 	}
-	err = k.see(path, func(c eyes) (err error) {
+	err = k.see(path, func(c reader) (err error) {
 		state.Link, err = k.readLink(c, addr, path)
 		return err
 	})
@@ -159,7 +159,7 @@ func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
 }
 
 // readAdmin fills in the PF's settings for the VF, and the PF's identity.
-func (k *Kernel) readAdmin(c eyes, pf vf.PCIAddr, s *vf.State) error {
+func (k *Kernel) readAdmin(c reader, pf vf.PCIAddr, s *vf.State) error {
 	n, ok, err := k.sys.findNetdev(pf)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (k *Kernel) readTuning(addr vf.PCIAddr, l *vf.Link) error {
 	return nil
 }
 
-func (k *Kernel) readLink(c eyes, addr vf.PCIAddr, path string) (*vf.Link, error) {
+func (k *Kernel) readLink(c reader, addr vf.PCIAddr, path string) (*vf.Link, error) {
 	l, err := k.findLink(c, addr, path)
 	if errors.Is(err, errNoLink) {
 		return nil, nil

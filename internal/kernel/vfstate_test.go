@@ -19,12 +19,12 @@ const podAt = "/run/netns/c1"
 
 // podHost returns a Kernel of host.txtar, whose VF 01:10.2 is not on the host. pod has the links of
 // podAt, and err is the error of a look there.
-func podHost(t *testing.T, pod eyes, err error) *Kernel {
+func podHost(t *testing.T, pod reader, err error) *Kernel {
 	t.Helper()
 	admins := map[int]vf.Admin{0: {}, 1: {Trust: vf.Yes}}
 	host := told{{Index: 2, Name: "enp1s0", PermMAC: vf.MAC{2}, VFs: admins}}
 	k := New(Options{SysRoot: treeOf(t, "host.txtar").root})
-	k.see = func(path string, fn func(eyes) error) error {
+	k.see = func(path string, fn func(reader) error) error {
 		switch {
 		case path == "":
 			return fn(host)

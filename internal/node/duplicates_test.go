@@ -122,7 +122,7 @@ func TestBlocksOfOtherNodesAreNotGivenOut(t *testing.T) {
 	}}}})
 	for _, tt := range []struct {
 		name string
-		book *blocks.Book
+		book *blocks.NodeBlocks
 		want error
 	}{{"alone", nil, nil}, {"in a cluster", book, vf.ErrHeld}} {
 		k := fake.New(fake.IGB, 1)

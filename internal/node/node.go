@@ -66,9 +66,9 @@ type Config struct {
 	Kernel Kernel
 	Ledger Ledger
 	BootID string
-	Blocks *blocks.Book     // nil: the node gives out addresses alone
-	Now    func() time.Time // nil: time.Now
-	Log    *slog.Logger     // nil: discard
+	Blocks *blocks.NodeBlocks // nil: the node gives out addresses alone
+	Now    func() time.Time   // nil: time.Now
+	Log    *slog.Logger       // nil: discard
 }
 
 // Node is a node without its socket. Spec, WatchSpec and SetSpec are the methods of its wanted

@@ -12,13 +12,13 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-// Answer answers one question of culvertd. ctx ends at the question's deadline and when the dialog
-// ends. All work that Answer has begun must be over when it returns.
-type Answer func(ctx context.Context, method string, params json.RawMessage) (any, error)
+// QuestionHandler answers one question of culvertd. ctx ends at the question's deadline and when the dialog
+// ends. All work that QuestionHandler has begun must be over when it returns.
+type QuestionHandler func(ctx context.Context, method string, params json.RawMessage) (any, error)
 
 // Converse calls culvertd like Call, and answers culvertd's questions while it waits, several at
 // once. It returns when every call of answer has ended.
-func Converse(ctx context.Context, socket, method string, params, result any, answer Answer) (err error) {
+func Converse(ctx context.Context, socket, method string, params, result any, answer QuestionHandler) (err error) {
 	c, err := sendCall(ctx, socket, api.RPCRequest{Method: method, Dialog: true}, params)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func Converse(ctx context.Context, socket, method string, params, result any, an
 }
 
 // encodeReply returns the answer to a question as it goes over the wire.
-func encodeReply(ctx context.Context, q api.RPCQuestion, answer Answer) []byte {
+func encodeReply(ctx context.Context, q api.RPCQuestion, answer QuestionHandler) []byte {
 	if q.DeadlineMS > 0 {
 		var cancel func()
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(q.DeadlineMS)*time.Millisecond)

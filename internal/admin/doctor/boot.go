@@ -33,7 +33,7 @@ func bootArgument(h survey.Host, args string) []string {
 }
 
 // checkArguments reports kernel arguments that take an ability from VFs.
-func checkArguments(e *exam) {
+func checkArguments(e *examination) {
 	bad := 0
 	for _, a := range []struct{ key, value, why string }{
 		{"intel_iommu", "off", "without an IOMMU no VF can go to a VM"},
@@ -59,7 +59,7 @@ func checkArguments(e *exam) {
 }
 
 // checkIOMMU checks the IOMMU, which VMs and DPDK need and containers do not.
-func checkIOMMU(e *exam) {
+func checkIOMMU(e *examination) {
 	if e.Host.IOMMUGroups == 0 {
 		e.noIOMMU()
 		return
@@ -81,7 +81,7 @@ func ofModules(names []string) string {
 	return " of " + strings.Join(names, ", ")
 }
 
-func (e *exam) noIOMMU() {
+func (e *examination) noIOMMU() {
 	f := finding{check: "iommu", severity: api.SeverityNote, object: host, why: "containers do not need one; VMs and DPDK do"}
 	if p, ok := e.vfioPool(); ok {
 		f.severity = api.SeverityError
@@ -104,7 +104,7 @@ func (e *exam) noIOMMU() {
 }
 
 // checkModules looks for the drivers of VFs, and for VFIO if a pool needs it.
-func checkModules(e *exam) {
+func checkModules(e *examination) {
 	seen := map[string]bool{}
 	for _, pf := range e.PFs {
 		drivers := vf.DriverOf(pf.Driver).VFDrivers
@@ -126,7 +126,7 @@ func checkModules(e *exam) {
 
 // checkVFIOIDs names the models of VFs that vfio-pci takes by its parameter ids=. Culvert binds the
 // driver that it knows in its place.
-func (e *exam) checkVFIOIDs() {
+func (e *examination) checkVFIOIDs() {
 	seen := map[string]bool{}
 	for _, pf := range e.PFs {
 		for _, v := range pf.VFs {
@@ -147,7 +147,7 @@ func (e *exam) checkVFIOIDs() {
 	}
 }
 
-func (e *exam) vfDriver(pf vf.PF, drivers []string) {
+func (e *examination) vfDriver(pf vf.PF, drivers []string) {
 	m := e.Host.Modules
 	for _, d := range drivers {
 		if where, blocked := m.Blocked[strings.ReplaceAll(d, "-", "_")]; blocked && !m.Has(d) {
@@ -174,7 +174,7 @@ func (e *exam) vfDriver(pf vf.PF, drivers []string) {
 
 // extraModules returns the command that installs modules which the distribution's small kernel
 // lacks.
-func (e *exam) extraModules() string {
+func (e *examination) extraModules() string {
 	switch {
 	case hasProgram(e.Host, "apt-get"):
 		return "apt-get install linux-image-amd64    # or linux-modules-extra-" + e.Host.Release + " (Ubuntu)"
@@ -184,7 +184,7 @@ func (e *exam) extraModules() string {
 	return "install the distribution's full kernel"
 }
 
-func (e *exam) checkVFIO(module, pool string) {
+func (e *examination) checkVFIO(module, pool string) {
 	m := e.Host.Modules
 	switch where, blocked := m.Blocked[strings.ReplaceAll(module, "-", "_")]; {
 	case m.Has(module):

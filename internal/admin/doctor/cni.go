@@ -15,7 +15,7 @@ var runtimes = []string{"kubelet", "k3s-server", "k3s-agent", "containerd", "cri
 
 // checkCNI looks at the plugin and at the configurations of a container
 // runtime.
-func checkCNI(e *exam) {
+func checkCNI(e *examination) {
 	_, running := findRunning(e.Host, runtimes...)
 	installed := hasOneOf(e.Host, runtimes...)
 	plugin := slices.Contains(e.CNI.Plugins, netconf.TypeCulvert)
@@ -36,7 +36,7 @@ func checkCNI(e *exam) {
 	}
 }
 
-func (e *exam) checkPlugin(there, running bool) {
+func (e *examination) checkPlugin(there, running bool) {
 	dirs := strings.Join(e.CNI.BinDirs, ", ")
 	f := finding{check: "cni", severity: api.SeverityError, object: dirs, why: "a runtime runs, and cannot attach a VF"}
 	if !running {
@@ -81,7 +81,7 @@ func shortRevision(revision string) string {
 }
 
 // checkConfigs looks for network configurations that other SR-IOV plugins left behind.
-func (e *exam) checkConfigs() {
+func (e *examination) checkConfigs() {
 	for i, c := range e.CNI.Configs {
 		if c.Err != "" {
 			e.addFinding(finding{check: "cni", severity: api.SeverityWarning, object: c.File, why: "runtimes stop at it, or skip it", mend: moveAside(c.File)}, "it cannot be read: %s", c.Err)
@@ -102,7 +102,7 @@ func (e *exam) checkConfigs() {
 
 // checkResults looks for results of ADD that a power cut damaged: the runtime writes them without
 // fsync(2), so a file may be there and its content not.
-func (e *exam) checkResults() {
+func (e *examination) checkResults() {
 	bad := slices.Concat(e.CNI.EmptyResults, e.CNI.BrokenResults)
 	if len(bad) == 0 {
 		if e.CNI.Results > 0 {

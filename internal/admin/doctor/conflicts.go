@@ -12,7 +12,7 @@ import (
 
 // checkClaims reports other programs that are set up to configure the PFs. Culvert does not
 // fight them: it keeps its own rules, and reports.
-func checkClaims(e *exam) {
+func checkClaims(e *examination) {
 	if e.ClaimsErr != "" {
 		e.addFinding(finding{check: "claims", severity: api.SeverityWarning, object: host, why: "claims that cannot be read come as a surprise"}, "%s", e.ClaimsErr)
 	}
@@ -60,7 +60,7 @@ func isVFIOOption(c claims.Claim, pfs []vf.PF, m survey.Modules) bool {
 }
 
 // addClaim adds a finding, and reports whether it is a conflict.
-func (e *exam) addClaim(c claims.Claim) bool {
+func (e *examination) addClaim(c claims.Claim) bool {
 	f := finding{check: "claims", severity: api.SeverityNote, object: "PF " + c.PF, why: c.Harm(), mend: c.HandOver}
 	mtu, wanted := 0, c.PF == "" && len(e.Spec.PFs) > 0
 	if c.PF == "" {

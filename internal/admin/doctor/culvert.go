@@ -11,7 +11,7 @@ import (
 
 // checkCulvertd asks whether culvertd runs and is ready, and whether its version is that of
 // culvert.
-func checkCulvertd(e *exam) {
+func checkCulvertd(e *examination) {
 	if e.SpecErr != "" {
 		e.addFinding(finding{check: "culvertd", severity: api.SeverityError, object: "host.yaml", why: "culvertd leaves the host as it is until that is mended",
 			mend: []string{"culvert host validate"}}, "%s", e.SpecErr)
@@ -40,7 +40,7 @@ func checkCulvertd(e *exam) {
 	}
 }
 
-func (e *exam) noDaemon() {
+func (e *examination) noDaemon() {
 	f := finding{check: "culvertd", severity: api.SeverityError, object: "culvertd", why: "no VF can be given out or taken back",
 		mend: []string{"systemctl enable --now culvertd", "journalctl -u culvertd"}}
 	switch {
@@ -62,7 +62,7 @@ const (
 )
 
 // checkLimits checks the limits of the programs that give VFs out or use them.
-func checkLimits(e *exam) {
+func checkLimits(e *examination) {
 	if p, ok := findRunning(e.Host, "culvertd"); ok {
 		if n := p.Limits.OpenFiles; n >= 0 && n < leastFiles {
 			e.addFinding(finding{check: "limits", severity: api.SeverityWarning, object: "culvertd", why: fmt.Sprintf("a burst of containers needs more: %d are enough for 256 VFs", leastFiles),
@@ -108,7 +108,7 @@ const (
 
 // checkLedger checks the folder of the ledger: the ledger must be on disk before culvertd changes
 // anything in the kernel.
-func checkLedger(e *exam) {
+func checkLedger(e *examination) {
 	d := e.Ledger
 	f := finding{check: "ledger", severity: api.SeverityError, object: d.Path, why: "culvertd gives out nothing that it could not write down",
 		mend: []string{"df -h " + d.Path, "findmnt -T " + d.Path}}

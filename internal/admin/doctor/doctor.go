@@ -132,12 +132,12 @@ type Finding struct {
 
 // Examine judges the facts. If a check cannot be made, a finding says so.
 func Examine(f Facts) []Finding {
-	e := &exam{Facts: f}
+	e := &examination{Facts: f}
 	if !f.Root {
 		e.addFinding(finding{check: "root", severity: api.SeverityNote, object: host, mend: []string{"sudo culvert doctor"}},
 			"seen without root, who also sees limits of processes, profiles of NetworkManager, what culvertd knows and whether its disk keeps what is written")
 	}
-	for _, check := range []func(*exam){
+	for _, check := range []func(*examination){
 		checkNICs, checkArguments, checkIOMMU, checkModules,
 		checkPFs, checkMTU, checkPeer, checkInterrupts,
 		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes, checkPools, checkIsolation,
@@ -147,8 +147,8 @@ func Examine(f Facts) []Finding {
 	return e.found
 }
 
-// exam collects findings.
-type exam struct {
+// examination collects findings.
+type examination struct {
 	Facts
 	found []Finding
 }
@@ -165,7 +165,7 @@ type finding struct {
 
 const host = "host"
 
-func (e *exam) addFinding(f finding, format string, args ...any) {
+func (e *examination) addFinding(f finding, format string, args ...any) {
 	e.found = append(e.found, f.describe(format, args...))
 }
 
@@ -180,16 +180,16 @@ func (f finding) describe(format string, args ...any) Finding {
 	}
 }
 
-func (e *exam) addOK(check, object, format string, args ...any) {
+func (e *examination) addOK(check, object, format string, args ...any) {
 	e.addFinding(finding{check: check, severity: api.SeverityOK, object: object}, format, args...)
 }
 
-func (e *exam) addNote(check, object, format string, args ...any) {
+func (e *examination) addNote(check, object, format string, args ...any) {
 	e.addFinding(finding{check: check, severity: api.SeverityNote, object: object}, format, args...)
 }
 
 // vfioPool returns the first pool whose VFs go to user space.
-func (e *exam) vfioPool() (desired.Pool, bool) {
+func (e *examination) vfioPool() (desired.Pool, bool) {
 	for _, p := range e.Spec.Pools {
 		if p.DeviceType == desired.VFIO {
 			return p, true
@@ -199,7 +199,7 @@ func (e *exam) vfioPool() (desired.Pool, bool) {
 }
 
 // wantsVFs reports whether host.yaml asks for VFs of a PF.
-func (e *exam) wantsVFs(pf vf.PF) (desired.PFSpec, bool) {
+func (e *examination) wantsVFs(pf vf.PF) (desired.PFSpec, bool) {
 	want, ok := e.Spec.ForPF(pf)
 	return want, ok && want.VFs > 0
 }

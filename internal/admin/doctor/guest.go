@@ -19,7 +19,7 @@ func ExamineGuest(f Facts, definition []byte, in *Inside) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guestExam{exam: &exam{Facts: f}, Tuning: t, object: "guest " + t.Name}
+	g := &guestExam{exam: &examination{Facts: f}, Tuning: t, object: "guest " + t.Name}
 	g.findVFs()
 	for _, check := range []func(*guestExam){
 		(*guestExam).checkPFs, (*guestExam).checkGroups, (*guestExam).checkSlots, (*guestExam).checkVirtIO, (*guestExam).hugePages, (*guestExam).checkPinning, (*guestExam).checkPlacement, (*guestExam).checkMemlock, (*guestExam).checkSpread, (*guestExam).checkWindows,
@@ -31,7 +31,7 @@ func ExamineGuest(f Facts, definition []byte, in *Inside) ([]Finding, error) {
 }
 
 type guestExam struct {
-	exam *exam
+	exam *examination
 	guest.Tuning
 	object string
 	vfs    []vf.PCIAddr // its VFs that this host has

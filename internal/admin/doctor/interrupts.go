@@ -12,7 +12,7 @@ import (
 
 // checkInterrupts checks the spreading of interrupts, without which one processor takes
 // every packet (P18).
-func checkInterrupts(e *exam) {
+func checkInterrupts(e *examination) {
 	if len(e.PFs) == 0 {
 		return
 	}
@@ -32,7 +32,7 @@ func checkInterrupts(e *exam) {
 }
 
 // checkSpread checks to which processors the interrupts of a PF and its VFs go.
-func (e *exam) checkSpread(pf vf.PF, balanced bool) {
+func (e *examination) checkSpread(pf vf.PF, balanced bool) {
 	irqs := e.Devices[pf.PCI].IRQs
 	for _, v := range pf.VFs {
 		irqs = append(slices.Clone(irqs), e.Devices[v.PCI].IRQs...)
@@ -68,7 +68,7 @@ func (e *exam) checkSpread(pf vf.PF, balanced bool) {
 
 // checkQueues reports PFs with fewer queues than their node has processors, and VFs that have
 // one queue.
-func (e *exam) checkQueues(pf vf.PF) {
+func (e *examination) checkQueues(pf vf.PF) {
 	d := e.Devices[pf.PCI]
 	near := len(e.Host.NodeCPUs[max(pf.NUMA, 0)])
 	if near == 0 {

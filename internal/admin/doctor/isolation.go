@@ -31,7 +31,7 @@ const mostRefused = 12
 
 // checkIsolation lists the pods to which namespace isolation refuses a network, or would refuse it
 // if it were on, and the command that admits them.
-func checkIsolation(e *exam) {
+func checkIsolation(e *examination) {
 	c := e.Cluster
 	if c == nil {
 		if e.hasKubelet() {
@@ -68,13 +68,13 @@ func checkIsolation(e *exam) {
 }
 
 // hasKubelet reports whether this host is a node of a running cluster.
-func (e *exam) hasKubelet() bool {
+func (e *examination) hasKubelet() bool {
 	_, ok := findRunning(e.Host, "kubelet", "k3s-server", "k3s-agent")
 	return ok
 }
 
 // otherMeta returns which other meta plugin sets up the networks of pods; empty if Culvert does.
-func (e *exam) otherMeta() string {
+func (e *examination) otherMeta() string {
 	switch c := e.Cluster; {
 	case c.Mode == "never":
 		return "culvertd runs with --pod-networks=never"
@@ -126,7 +126,7 @@ func (c *Cluster) findRefused() map[string]*refusals {
 
 // addRefusal reports the pods that are refused one network. One command has all their namespaces,
 // since each value of the annotation replaces the previous one.
-func (e *exam) addRefusal(id string, r *refusals) {
+func (e *examination) addRefusal(id string, r *refusals) {
 	f := finding{check: "isolation", severity: api.SeverityNote, object: "network " + id,
 		why: "the command lets all pods of these namespaces use it: leave out a namespace that should not",
 		mend: []string{fmt.Sprintf("kubectl annotate --overwrite network-attachment-definition -n %s %s %s=%s",

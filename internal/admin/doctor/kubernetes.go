@@ -10,7 +10,7 @@ import (
 
 // checkKubernetes checks the settings that administrators make by hand when they prepare a node
 // (P20).
-func checkKubernetes(e *exam) {
+func checkKubernetes(e *examination) {
 	_, running := findRunning(e.Host, "kubelet", "containerd", "crio", "k3s-server", "k3s-agent")
 	if e.Role != RoleKubernetes && !running && !hasOneOf(e.Host, "kubelet", "containerd", "crio", "k3s") {
 		e.addNote("kubernetes", host, "not a Kubernetes node: not checked")
@@ -42,7 +42,7 @@ func checkKubernetes(e *exam) {
 	}
 }
 
-func (e *exam) checkSwap() {
+func (e *examination) checkSwap() {
 	swaps := e.Host.Swaps
 	if e.Role == RoleKubernetes && len(swaps) == 0 {
 		swaps = e.Host.SwapsAtBoot
@@ -65,7 +65,7 @@ func (e *exam) checkSwap() {
 	e.addFinding(f, "swap %s: %s", state, strings.Join(swaps, ", "))
 }
 
-func (e *exam) nodeModule(name, why string) {
+func (e *examination) nodeModule(name, why string) {
 	m := e.Host.Modules
 	switch {
 	case m.Has(name), slices.Contains(e.Host.FileSystems, name):
@@ -77,7 +77,7 @@ func (e *exam) nodeModule(name, why string) {
 	}
 }
 
-func (e *exam) checkSysctl(key, why string) {
+func (e *examination) checkSysctl(key, why string) {
 	value, known := e.Host.Sysctls[key]
 	if known && value == "1" {
 		return

@@ -28,7 +28,7 @@ const HooksDir = "/etc/libvirt/hooks"
 func HookEvents() []string { return []string{"qemu", "network"} }
 
 // checkLibvirt checks libvirt's hooks, which report guests to culvertd.
-func checkLibvirt(e *exam) {
+func checkLibvirt(e *examination) {
 	if !e.Libvirt.There {
 		return
 	}
@@ -77,7 +77,7 @@ func checkLibvirt(e *exam) {
 
 // guestsOfLibvirt repeats culvertd's problems about libvirt and its guests: the differences between
 // libvirt's list of guests and the ledger.
-func (e *exam) guestsOfLibvirt() {
+func (e *examination) guestsOfLibvirt() {
 	if e.Status == nil {
 		return
 	}

@@ -15,7 +15,7 @@ const attached = "attached"
 
 // checkMTU compares the MTU of each PF with host.yaml and with its VFs, on the host and in their
 // owners' network namespaces (P19).
-func checkMTU(e *exam) {
+func checkMTU(e *examination) {
 	for _, pf := range e.PFs {
 		if pf.Name == "" {
 			continue
@@ -40,7 +40,7 @@ func checkMTU(e *exam) {
 }
 
 // mtuOf names the values with which the PF's MTU agrees.
-func (e *exam) mtuOf(pf vf.PF) string {
+func (e *examination) mtuOf(pf vf.PF) string {
 	held := 0
 	for _, v := range e.vfsOf(pf) {
 		if v.Owner != nil {
@@ -58,7 +58,7 @@ func (e *exam) mtuOf(pf vf.PF) string {
 	return ""
 }
 
-func (e *exam) vfsOf(pf vf.PF) []api.VF {
+func (e *examination) vfsOf(pf vf.PF) []api.VF {
 	var out []api.VF
 	if e.Status == nil {
 		return nil
@@ -80,13 +80,13 @@ func raiseMTU(pf vf.PF, mtu int) []string {
 }
 
 // tooLarge reports a VF whose MTU is larger than its PF's.
-func (e *exam) tooLarge(pf vf.PF, name, who string, mtu int) {
+func (e *examination) tooLarge(pf vf.PF, name, who string, mtu int) {
 	e.addFinding(finding{check: "mtu", severity: api.SeverityError, object: "VF " + name, why: "the NIC drops what is larger than the PF takes",
 		mend: raiseMTU(pf, mtu)}, "its MTU is %d (%s), its PF's is %d", mtu, who, pf.MTU)
 }
 
 // vfMTUs finds VFs whose MTU is larger than their PF's, and owners that use different MTUs.
-func (e *exam) vfMTUs(pf vf.PF) {
+func (e *examination) vfMTUs(pf vf.PF) {
 	held := map[int][]string{}
 	if e.Status == nil {
 		for _, v := range pf.VFs {
@@ -131,7 +131,7 @@ func (e *exam) vfMTUs(pf vf.PF) {
 }
 
 // checkPeer judges the sizes of packets that reached another host.
-func checkPeer(e *exam) {
+func checkPeer(e *examination) {
 	p := e.Peer
 	switch {
 	case p == nil && len(e.PFs) > 0:

@@ -10,7 +10,7 @@ import (
 )
 
 // checkNICs reports for each NIC whether it can have VFs, or why not.
-func checkNICs(e *exam) {
+func checkNICs(e *examination) {
 	if e.NICErr != "" {
 		e.addFinding(finding{check: "sriov", severity: api.SeverityError, object: host, mend: []string{"sudo culvert doctor"}}, "the NICs could not be listed: %s", e.NICErr)
 		return
@@ -36,7 +36,7 @@ func checkNICs(e *exam) {
 	e.addFinding(f, "no NIC of this machine can have VFs")
 }
 
-func (e *exam) checkNIC(n vf.NIC) {
+func (e *examination) checkNIC(n vf.NIC) {
 	object := "NIC " + n.PCI.String()
 	if n.Name != "" {
 		object = "NIC " + n.Name
@@ -85,7 +85,7 @@ func remedyOf(n vf.NIC) string {
 }
 
 // checkPFs checks each PF, and whether it is as host.yaml wants it.
-func checkPFs(e *exam) {
+func checkPFs(e *examination) {
 	for _, pf := range e.PFs {
 		if pf.Driver == "" {
 			continue // its NIC says so
@@ -104,7 +104,7 @@ func checkPFs(e *exam) {
 	}
 }
 
-func (e *exam) checkLink(pf vf.PF) {
+func (e *examination) checkLink(pf vf.PF) {
 	want, wanted := e.wantsVFs(pf)
 	f := finding{check: "link", severity: api.SeverityNote, object: pfName(pf)}
 	switch {
@@ -135,14 +135,14 @@ func (e *exam) checkLink(pf vf.PF) {
 }
 
 // checkMaster reports the bond or other interface of the host of which a PF is a member.
-func (e *exam) checkMaster(pf vf.PF) {
+func (e *examination) checkMaster(pf vf.PF) {
 	if pf.Master == nil {
 		return
 	}
 	e.addFinding(finding{check: "link", severity: api.SeverityNote, object: pfName(pf), why: pf.Master.FailOver()}, "it is a member of %s of the host", *pf.Master)
 }
 
-func (e *exam) checkNUMA(pf vf.PF) {
+func (e *examination) checkNUMA(pf vf.PF) {
 	f := finding{check: "numa", severity: api.SeverityNote, object: pfName(pf)}
 	nodes := len(e.Host.Nodes)
 	switch cpus := e.Host.NodeCPUs[pf.NUMA]; {
@@ -168,7 +168,7 @@ func (e *exam) checkNUMA(pf vf.PF) {
 }
 
 // checkRoom checks the memory and the bus numbers that the machine's firmware gave the VFs.
-func (e *exam) checkRoom(pf vf.PF) {
+func (e *examination) checkRoom(pf vf.PF) {
 	d := e.Devices[pf.PCI]
 	if d.NoMemory && pf.TotalVFs > 0 {
 		e.addFinding(finding{check: "sriov", severity: api.SeverityError, object: pfName(pf), why: "writing sriov_numvfs fails with \"not enough MMIO resources for SR-IOV\"",

@@ -15,7 +15,7 @@ const mostPools = 6
 // networks, who may be tenants, choose VLAN and trust. It asks only a culvertd of its own version:
 // an earlier one does not say which pools have an allow. A doctor in culvertd's pod sees no kubelet,
 // but a cluster.
-func checkPools(e *exam) {
+func checkPools(e *examination) {
 	if e.Status == nil || e.Status.Version != e.Version || !e.hasKubelet() && e.Cluster == nil {
 		return
 	}

@@ -232,7 +232,7 @@ type reports struct {
 	outside []string        // descriptions of requests that the network does not declare
 	// declared is set if a network declares addresses, or lets pods choose them.
 	declared bool
-	answers  []blocks.Answer
+	answers  []blocks.RollCallAnswer
 	nodes    int // how many Node objects there are
 }
 

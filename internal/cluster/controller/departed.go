@@ -13,22 +13,22 @@ import (
 // blocks.
 type departures struct {
 	mu    sync.Mutex // guards the rest
-	there map[string]blocks.Answer
+	there map[string]blocks.RollCallAnswer
 	gone  map[string]departure
 }
 
 type departure struct {
-	answer blocks.Answer
+	answer blocks.RollCallAnswer
 	since  time.Time
 }
 
 // see records the answers of the existing nodes. It returns the last answers of the nodes that
 // have gone within the grace period, by this controller's clock.
-func (d *departures) see(answers []blocks.Answer, now time.Time) (recent []blocks.Answer) {
+func (d *departures) see(answers []blocks.RollCallAnswer, now time.Time) (recent []blocks.RollCallAnswer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.there
-	d.there = map[string]blocks.Answer{}
+	d.there = map[string]blocks.RollCallAnswer{}
 	if d.gone == nil {
 		d.gone = map[string]departure{}
 	}

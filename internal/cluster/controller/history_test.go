@@ -49,7 +49,7 @@ type leader struct {
 type machine struct {
 	name, uid string
 	up        bool
-	book      *blocks.Book
+	book      *blocks.NodeBlocks
 	view      int // the version of the pool that it has seen
 	ledger    map[netip.Addr]blocks.Held
 	unread    map[netip.Addr]bool // of the ledger, by damage
@@ -160,7 +160,7 @@ func (p *past) hears(w *leader, version int) {
 	if o := p.server.versions[version][p.key()]; o != nil {
 		of = blocks.Version{UID: string(o.GetUID()), Number: o.GetGeneration()}
 	}
-	w.addresses.roll.Judge(blocks.Look{Pool: p.pool(version), Version: of}, w.addresses.Now())
+	w.addresses.roll.Decide(blocks.RollCallState{Pool: p.pool(version), Version: of}, w.addresses.Now())
 }
 
 // knows reports whether the pool has the addresses of a machine again after a restore. Before that,

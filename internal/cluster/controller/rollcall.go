@@ -16,8 +16,8 @@ const answerLook = time.Second
 
 // answerOf returns the IDs of roll calls that a node repeats. There are none while the node
 // cannot read its ledger, or if the state belongs to an earlier Node of the name.
-func answerOf(s *v1alpha1.NodeState, current bool) blocks.Answer {
-	out := blocks.Answer{Node: s.Name, Behind: s.Status.RollCallsBehind}
+func answerOf(s *v1alpha1.NodeState, current bool) blocks.RollCallAnswer {
+	out := blocks.RollCallAnswer{Node: s.Name, Behind: s.Status.RollCallsBehind}
 	if current && s.Status.AddressesUnread == 0 {
 		out.IDs = s.Status.RollCalls
 	}
@@ -27,7 +27,7 @@ func answerOf(s *v1alpha1.NodeState, current bool) blocks.Answer {
 // callRoll writes a roll call into the object if the API server may have been restored from a
 // backup. It reports whether addresses of the pool may be granted.
 func (a *Addresses) callRoll(o *v1alpha1.AddressPool, p blocks.Pool, r reports) (granting bool) {
-	v := a.roll.Judge(blocks.Look{Pool: p, Version: blocks.Version{UID: string(o.UID), Number: o.Generation}, Demands: r.demands, Answers: r.answers}, a.Now())
+	v := a.roll.Decide(blocks.RollCallState{Pool: p, Version: blocks.Version{UID: string(o.UID), Number: o.Generation}, Demands: r.demands, Answers: r.answers}, a.Now())
 	if len(v.Missing) == 0 {
 		return true
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// blocks is the part of ipam/blocks.Book that attach needs.
+// blocks is the part of ipam/blocks.NodeBlocks that attach needs.
 type blocks interface {
 	// Of returns the addresses of a pool that the node may give to an attachment, by the grants
 	// that the ledger has for the pool.

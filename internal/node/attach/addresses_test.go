@@ -29,7 +29,7 @@ import (
 type pair struct {
 	nodes   [2]*node.Node
 	kernels [2]*fake.Kernel
-	books   [2]*blocks.Book
+	books   [2]*blocks.NodeBlocks
 	asked   chan struct{}
 
 	mu      sync.Mutex // guards the fields below

@@ -45,7 +45,7 @@ type machine struct {
 func start(t *testing.T, m machine) *node.Node { return startIn(t, m, nil) }
 
 // startIn is start in a cluster, which may be nil.
-func startIn(t testing.TB, m machine, book *blocks.Book) *node.Node {
+func startIn(t testing.TB, m machine, book *blocks.NodeBlocks) *node.Node {
 	t.Helper()
 	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
 	if err != nil {

@@ -92,9 +92,9 @@ func groupByPriority(sorted []Policy) func(func([]Policy) bool) {
 
 // mergePF finds the source that decides for one PF.
 func (m *Merged) mergePF(before Spec, pf vf.PF) {
-	var wishes []wish
+	var wishes []proposal
 	for _, r := range m.Spec.decidingRules(pf) {
-		wishes = append(wishes, wish{r.Policy, r.plainWant(pf), r.Want.describe()})
+		wishes = append(wishes, proposal{r.Policy, r.plainWant(pf), r.Want.describe()})
 	}
 	if len(wishes) == 0 {
 		return
@@ -108,16 +108,16 @@ func (m *Merged) mergePF(before Spec, pf vf.PF) {
 	m.PFs[pf.PCI] = wishes[0].policy
 }
 
-// wish is a policy's wish for an object, as comparable text.
-type wish struct {
+// proposal is a policy's proposal for an object, as comparable text.
+type proposal struct {
 	policy string
 	value  any
 	words  string
 }
 
-func findContradiction(object string, wishes []wish) (Conflict, bool) {
-	same := func(w wish) bool { return reflect.DeepEqual(w.value, wishes[0].value) }
-	if !slices.ContainsFunc(wishes, func(w wish) bool { return !same(w) }) {
+func findContradiction(object string, wishes []proposal) (Conflict, bool) {
+	same := func(w proposal) bool { return reflect.DeepEqual(w.value, wishes[0].value) }
+	if !slices.ContainsFunc(wishes, func(w proposal) bool { return !same(w) }) {
 		return Conflict{}, false
 	}
 	c := Conflict{Object: object}
@@ -144,7 +144,7 @@ func (m *Merged) mergePools(s Sources, policies []Policy, before Spec) {
 	}
 	add(s.Host.Pools...)
 	for group := range groupByPriority(policies) {
-		wishes, order := map[string][]wish{}, []Pool(nil)
+		wishes, order := map[string][]proposal{}, []Pool(nil)
 		for _, policy := range group {
 			for _, p := range policy.Spec.Pools {
 				key := p.variableName()
@@ -153,7 +153,7 @@ func (m *Merged) mergePools(s Sources, policies []Policy, before Spec) {
 				}
 				plain := p
 				plain.From = ""
-				wishes[key] = append(wishes[key], wish{policy.Name, plain, p.describePool()})
+				wishes[key] = append(wishes[key], proposal{policy.Name, plain, p.describePool()})
 			}
 		}
 		for _, p := range order {

@@ -77,7 +77,7 @@ type Member struct {
 	// without a change it is written again.
 	writeInterval, idleInterval time.Duration
 
-	book        *blocks.Book
+	book        *blocks.NodeBlocks
 	urgent      change.Wake // an attach waits for an answer to the NodeState
 	specChanged change.Wake
 	followed    chan struct{} // closed when the cluster's Spec was followed once

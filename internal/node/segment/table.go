@@ -23,8 +23,8 @@ const (
 	mostStations = 256
 )
 
-// Ear has the frames that one PF heard in a round.
-type Ear struct {
+// Reception has the frames that one PF heard in a round.
+type Reception struct {
 	PF vf.PF
 	// Heard has the stations whose frames the PF received.
 	Heard []Station
@@ -75,7 +75,7 @@ func NewTable(node NodeID) *Table {
 // Add adds a round. all has the PFs of the host: Add drops the verdicts about a PF that is no
 // longer among them. If a PF is not among ears, for instance because it has lost its carrier, its
 // count of rounds starts again.
-func (t *Table) Add(ears []Ear, all []vf.PF) {
+func (t *Table) Add(ears []Reception, all []vf.PF) {
 	t.round++
 	own := map[vf.MAC]bool{}
 	for _, pf := range all {

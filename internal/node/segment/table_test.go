@@ -36,10 +36,10 @@ func pools(t *testing.T, text string) desired.Spec {
 func feed(table *Table, rounds int, heard ...[]Station) {
 	pfs := ports()[:len(heard)]
 	for range rounds {
-		var ears []Ear
+		var ears []Reception
 		for i, stations := range heard {
 			if stations != nil {
-				ears = append(ears, Ear{PF: pfs[i], Heard: stations})
+				ears = append(ears, Reception{PF: pfs[i], Heard: stations})
 			}
 		}
 		table.Add(ears, pfs)
@@ -98,7 +98,7 @@ func TestLateAndFloodedPFs(t *testing.T) {
 	table = NewTable(here)
 	pfs := ports()[:2]
 	for range 3 * manyRounds {
-		table.Add([]Ear{{PF: pfs[0], Flooded: true}, {PF: pfs[1]}}, pfs)
+		table.Add([]Reception{{PF: pfs[0], Flooded: true}, {PF: pfs[1]}}, pfs)
 	}
 	if table.Apart(ofA, ofB) {
 		t.Error("apart, though one cannot hear for the flood")
@@ -140,7 +140,7 @@ func TestMembersOfAHostBond(t *testing.T) {
 		pfs[i].Master = &vf.Master{Name: "bond0", Kind: vf.MasterBond}
 	}
 	for range 3 * manyRounds {
-		table.Add([]Ear{{PF: pfs[0]}, {PF: pfs[1]}}, pfs)
+		table.Add([]Reception{{PF: pfs[0]}, {PF: pfs[1]}}, pfs)
 	}
 	if table.Apart(ofA, ofB) {
 		t.Error("apart")
@@ -158,7 +158,7 @@ func TestMembersOfTwoHostBonds(t *testing.T) {
 			}
 		}
 		for range 3 * manyRounds {
-			table.Add([]Ear{{PF: pfs[0]}, {PF: pfs[1]}}, pfs)
+			table.Add([]Reception{{PF: pfs[0]}, {PF: pfs[1]}}, pfs)
 		}
 		if got := table.Apart(ofA, ofB); got != (bonds[1] == "") {
 			t.Errorf("%q: apart %t", bonds, got)
@@ -177,7 +177,7 @@ func TestForgedFramesAreBounded(t *testing.T) {
 			forged++
 			heard = append(heard, station(NewNodeID("forged"), forged), station(here, 1000+forged))
 		}
-		table.Add([]Ear{{PF: pfs[0], Heard: append(heard, station(here, 2))}, {PF: pfs[1]}}, pfs)
+		table.Add([]Reception{{PF: pfs[0], Heard: append(heard, station(here, 2))}, {PF: pfs[1]}}, pfs)
 		if n := len(table.pfs[ofA].heard); n > mostStations+1 {
 			t.Fatalf("%d stations", n)
 		}

@@ -75,7 +75,7 @@ func (w *Watcher) Run(ctx context.Context, ticks <-chan time.Time) {
 // judges the pairs of PFs.
 func (w *Watcher) turn() {
 	spec, pfs := w.Spec(), w.PFs()
-	var ears []Ear
+	var ears []Reception
 	names := map[string]bool{}
 	for _, pf := range pfs {
 		if pf.Name == "" || pf.Err != "" || !pf.Up || !pf.Carrier || !takesPart(spec, pf) {
@@ -95,12 +95,12 @@ func (w *Watcher) turn() {
 }
 
 // visit reads the frames that a PF has received, and sends the PF's own frame.
-func (w *Watcher) visit(pf vf.PF) (Ear, error) {
+func (w *Watcher) visit(pf vf.PF) (Reception, error) {
 	port := w.ports[pf.Name]
 	if port == nil {
 		opened, err := w.Open(pf.Name)
 		if err != nil {
-			return Ear{}, err
+			return Reception{}, err
 		}
 		port = opened
 		w.ports[pf.Name] = port
@@ -112,9 +112,9 @@ func (w *Watcher) visit(pf vf.PF) (Ear, error) {
 	if err != nil { // the netdevice has gone down, or another one has its name
 		_ = port.Close()
 		delete(w.ports, pf.Name)
-		return Ear{}, err
+		return Reception{}, err
 	}
-	ear := Ear{PF: pf, Flooded: more}
+	ear := Reception{PF: pf, Flooded: more}
 	for _, p := range payloads {
 		if s, ok := parseFrame(p); ok {
 			ear.Heard = append(ear.Heard, s)

@@ -16,9 +16,9 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Book has the addresses that a node may hand out of each network, and the addresses that it
+// NodeBlocks has the addresses that a node may hand out of each network, and the addresses that it
 // requests. Its methods may be called concurrently, and none of them blocks.
-type Book struct {
+type NodeBlocks struct {
 	node string
 	wake func() // called when the requests have changed and an attachment waits
 
@@ -75,8 +75,8 @@ type Held struct {
 
 // NewBook returns the book of a node. The Book calls wake when the caller should report the
 // Requests at once. wake must not call the Book.
-func NewBook(node string, wake func()) *Book {
-	return &Book{
+func NewBook(node string, wake func()) *NodeBlocks {
+	return &NodeBlocks{
 		node: node, wake: wake,
 		pools: map[string]View{}, versions: map[string]Version{}, behind: map[string]bool{}, known: configs{}, waiting: map[*wait]bool{}, idle: map[idleKey]idle{},
 	}
@@ -84,7 +84,7 @@ func NewBook(node string, wake func()) *Book {
 
 // SetNode sets the UID of the Node object. The blocks of an earlier Node of the same name belong
 // to another machine.
-func (b *Book) SetNode(uid string) {
+func (b *NodeBlocks) SetNode(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if uid != b.uid {
@@ -96,13 +96,13 @@ func (b *Book) SetNode(uid string) {
 
 // owns reports whether a block belongs to the node. A block that an earlier version of the
 // controller granted has no UID.
-func (b *Book) owns(block Block) bool {
+func (b *NodeBlocks) owns(block Block) bool {
 	return block.Node == b.node && (block.UID == b.uid || block.UID == "")
 }
 
 // findOwn finds the node's blocks. A pool of a large cluster has thousands of blocks, and each
 // attach reads those of the node.
-func (b *Book) findOwn() {
+func (b *NodeBlocks) findOwn() {
 	b.own = map[string][]Block{}
 	for network, p := range b.pools {
 		for _, block := range p.Blocks {
@@ -114,7 +114,7 @@ func (b *Book) findOwn() {
 }
 
 // SetPools sets all pools of the cluster, as the node sees them.
-func (b *Book) SetPools(pools []View) {
+func (b *NodeBlocks) SetPools(pools []View) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := map[string]View{}
@@ -142,18 +142,18 @@ func isSameView(a, b View) bool {
 
 // SetNetworks sets the networks that pods of the node can use and that take addresses from the
 // cluster. The node requests blocks of them before a pod needs an address.
-func (b *Book) SetNetworks(networks map[string]ipam.Config) {
+func (b *NodeBlocks) SetNetworks(networks map[string]ipam.Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.networks = maps.Clone(networks)
 }
 
 // Changed returns a channel that is closed when Of may return other addresses.
-func (b *Book) Changed() <-chan struct{} { return b.changed.Next() }
+func (b *NodeBlocks) Changed() <-chan struct{} { return b.changed.Next() }
 
 // Of returns the addresses of a network that the node may hand out to an attachment. grants are the
 // ledger's grants for the network, in the transaction that records the outcome.
-func (b *Book) Of(network string, owner vf.Owner, grants []ipam.Grant) ipam.Own {
+func (b *NodeBlocks) Of(network string, owner vf.Owner, grants []ipam.Grant) ipam.Own {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := ipam.Own{Claims: map[netip.Addr]string{}}
@@ -176,7 +176,7 @@ func (b *Book) Of(network string, owner vf.Owner, grants []ipam.Grant) ipam.Own 
 
 // Need requests an address of each range set of a network, or the named addresses. The request
 // stands until the caller calls done, which it does after the ledger holds the addresses.
-func (b *Book) Need(network string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func()) {
+func (b *NodeBlocks) Need(network string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func()) {
 	w := &wait{network: network, config: c, owner: owner, claims: map[netip.Addr]string{}, blocks: c.NeedsBlocks(named), usable: c.Usable()}
 	b.mu.Lock()
 	for _, a := range named {
@@ -207,7 +207,7 @@ func newID() string {
 
 // Why returns the reason why an attachment that waited got no address: vf.ErrHeld with the node
 // that has a named address, vf.ErrNothingFree if no address is left, else vf.ErrNotReady.
-func (b *Book) Why(network string, named []netip.Addr, owner vf.Owner) error {
+func (b *NodeBlocks) Why(network string, named []netip.Addr, owner vf.Owner) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, known := b.pools[network]
@@ -241,7 +241,7 @@ func (b *Book) Why(network string, named []netip.Addr, owner vf.Owner) error {
 }
 
 // Disputed describes the held addresses that are in blocks of other nodes.
-func (b *Book) Disputed(held []Held) []string {
+func (b *NodeBlocks) Disputed(held []Held) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string

@@ -150,7 +150,7 @@ func TestBookWhy(t *testing.T) {
 }
 
 // asked returns the requests of a book whose ledger has the given held addresses.
-func asked(b *Book, held ...Held) []Request {
+func asked(b *NodeBlocks, held ...Held) []Request {
 	l := Ledger{Held: held}
 	l.Grants = b.Keep(l, time.Time{})
 	r, _ := b.Requests(func() (Ledger, error) { return l, nil })

@@ -32,7 +32,7 @@ type rangeSet struct {
 // address is ever left out (TestI4BoundedRequestsHaveAllClaims). The node requests no blocks before
 // the ledger has an open grant, as for a network that an attachment has just needed for the first
 // time.
-func (b *Book) chooseSets(all configs, grants []Kept, waiting map[*wait]bool) map[string][][]ipam.Run {
+func (b *NodeBlocks) chooseSets(all configs, grants []Kept, waiting map[*wait]bool) map[string][][]ipam.Run {
 	sets := b.listSets(all, grants, waiting)
 	order := make([]int, len(sets))
 	for i := range order {
@@ -68,7 +68,7 @@ func (b *Book) chooseSets(all configs, grants []Kept, waiting map[*wait]bool) ma
 
 // listSets returns the range sets of the networks that have an open grant, sorted by network. It
 // resets what chooseSets notes in the attachments that wait.
-func (b *Book) listSets(all configs, grants []Kept, waiting map[*wait]bool) (out []rangeSet) {
+func (b *NodeBlocks) listSets(all configs, grants []Kept, waiting map[*wait]bool) (out []rangeSet) {
 	waits, both := map[string][]*wait{}, map[*wait]bool{}
 	maps.Copy(both, waiting)
 	maps.Copy(both, b.waiting)
@@ -100,7 +100,7 @@ func (b *Book) listSets(all configs, grants []Kept, waiting map[*wait]bool) (out
 }
 
 // isOmitted reports whether the last requests lack ranges that an owner's attachment waits for.
-func (b *Book) isOmitted(network string, owner vf.Owner) bool {
+func (b *NodeBlocks) isOmitted(network string, owner vf.Owner) bool {
 	for w := range b.waiting {
 		if w.omitted && w.network == network && w.owner == owner {
 			return true
@@ -111,7 +111,7 @@ func (b *Book) isOmitted(network string, owner vf.Owner) bool {
 
 // Omitted describes the networks of which the last Requests lack ranges. It is empty if there are
 // none.
-func (b *Book) Omitted() string {
+func (b *NodeBlocks) Omitted() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return listRuns(b.omitted)

@@ -40,7 +40,7 @@ type machine struct {
 	up     bool
 	ledger map[netip.Addr]Held
 	kept   []Kept // of the ledger
-	book   *Book
+	book   *NodeBlocks
 	view   int
 	states []state // all versions of its NodeState
 	waits  []*pending
@@ -152,9 +152,9 @@ func (c *cluster) knows(m *machine) bool {
 }
 
 // judge has a controller judge the newest version of the pool.
-func (c *cluster) judge(w *worker, demands []Demand, answers []Answer) Verdict {
+func (c *cluster) judge(w *worker, demands []Demand, answers []RollCallAnswer) GrantDecision {
 	last := len(c.pools) - 1
-	return w.roll.Judge(Look{Pool: c.pools[last], Version: c.version(last), Demands: demands, Answers: answers}, c.now)
+	return w.roll.Decide(RollCallState{Pool: c.pools[last], Version: c.version(last), Demands: demands, Answers: answers}, c.now)
 }
 
 // boot switches a machine on, with an empty ledger, and makes its Node object as its kubelet does.
@@ -408,13 +408,13 @@ func (c *cluster) work(w *worker) {
 	}
 	var (
 		demands []Demand
-		answers []Answer
+		answers []RollCallAnswer
 	)
 	for _, name := range []string{"a", "b"} {
 		if m := c.nodes[name]; len(m.states) > 0 {
 			s := m.states[rapid.IntRange(0, len(m.states)-1).Draw(c.t, "state")]
 			if c.objects[name] != "" {
-				answers = append(answers, Answer{name, s.rolls, s.behind})
+				answers = append(answers, RollCallAnswer{name, s.rolls, s.behind})
 			}
 			for _, r := range s.requests {
 				demands = append(demands, Demand{name, s.uid, r})

@@ -37,7 +37,7 @@ func (all configs) replace(pool string, c ipam.Config) {
 // forgetUnused drops the networks whose addresses no attachment holds or waits for, so that the
 // requests do not grow with each network that was ever used. Of a pool that several networks
 // share, it keeps only the configurations that isUsed finds (TestI7UnusedNetworksOfASharedPool).
-func (b *Book) forgetUnused(held []Held, waiting map[*wait]bool) {
+func (b *NodeBlocks) forgetUnused(held []Held, waiting map[*wait]bool) {
 	addresses, waits := map[string][]netip.Addr{}, map[string][]*wait{}
 	for _, h := range held {
 		addresses[h.Network] = append(addresses[h.Network], h.Addr)

@@ -44,7 +44,7 @@ func originOf(namespace string) string {
 
 // Admits returns an error if a pool does not admit the networks of a namespace, which is empty for
 // the network of a file. The node has no addresses of a pool that it does not know yet.
-func (b *Book) Admits(pool, namespace string) error {
+func (b *NodeBlocks) Admits(pool, namespace string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p, known := b.pools[pool]; known {

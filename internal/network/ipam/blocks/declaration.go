@@ -100,7 +100,7 @@ func (d *Declaration) Overlap(o *Declaration) (ipam.Run, bool) {
 // addresses, and the ID of the pool. namespace is that of its NetworkAttachmentDefinition, empty
 // for a file on the node. The error is the same for a pool that does not exist and for one that
 // does not admit the namespace, so that it does not reveal which pools exist.
-func (b *Book) Section(c ipam.Config, namespace string) (ipam.Config, string, error) {
+func (b *NodeBlocks) Section(c ipam.Config, namespace string) (ipam.Config, string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id := v1alpha1.DeclaredPoolID(c.AddressPool)
@@ -118,7 +118,7 @@ func (b *Book) Section(c ipam.Config, namespace string) (ipam.Config, string, er
 }
 
 // Declarations returns the declarations of all declared pools, by the pools' IDs.
-func (b *Book) Declarations() map[string]Declaration {
+func (b *NodeBlocks) Declarations() map[string]Declaration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := map[string]Declaration{}

@@ -61,7 +61,7 @@ const noSet = -1
 // node claim, or that were idle for some time. The caller stores the grants in the transaction
 // that l was read in, so that no attachment gets such an address (I4), and calls Requests only
 // afterwards.
-func (b *Book) Keep(l Ledger, now time.Time) []Kept {
+func (b *NodeBlocks) Keep(l Ledger, now time.Time) []Kept {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	requested := b.requested(l.Held, b.waiting)
@@ -113,7 +113,7 @@ func openGrant(all []Kept, network string) string {
 }
 
 // granted returns the runs that the node's blocks of a pool have under a grant.
-func (b *Book) granted(network, id string) (out []ipam.Run) {
+func (b *NodeBlocks) granted(network, id string) (out []ipam.Run) {
 	for _, block := range b.own[network] {
 		if block.Grant == id && block.Claim == "" {
 			out = append(out, block.Run)
@@ -132,7 +132,7 @@ func usable(granted []ipam.Run, g ipam.Grant) []ipam.Run {
 
 // prune removes the grants of which the pool has no block any more. While the node does not know
 // the pool, prune keeps the grants of requested networks.
-func (b *Book) prune(network string, grants []ipam.Grant, requested bool) (out []ipam.Grant) {
+func (b *NodeBlocks) prune(network string, grants []ipam.Grant, requested bool) (out []ipam.Grant) {
 	_, known := b.pools[network]
 	for _, g := range grants {
 		has := usable(b.granted(network, g.ID), g)
@@ -150,7 +150,7 @@ func (b *Book) prune(network string, grants []ipam.Grant, requested bool) (out [
 }
 
 // giveUp removes the addresses that the node gives up from its grants.
-func (b *Book) giveUp(network string, known []ipam.Config, grants []ipam.Grant, l Ledger, now time.Time) []ipam.Grant {
+func (b *NodeBlocks) giveUp(network string, known []ipam.Config, grants []ipam.Grant, l Ledger, now time.Time) []ipam.Grant {
 	held := heldRuns(network, len(known) > 0, l.Held)
 	var unused []ipam.Run // addresses of the grants that no attachment holds
 	for _, g := range grants {
@@ -203,7 +203,7 @@ func idleSets(known []ipam.Config) (out [][]ipam.Run) {
 // idleRuns returns those of the unused runs of a range set that the node has had to spare for
 // long enough. The node keeps a block and a half to spare, or half a block while a node of the
 // cluster has no address left.
-func (b *Book) idleRuns(key idleKey, set, held, unused []ipam.Run, grants []ipam.Grant, now time.Time) (up []ipam.Run) {
+func (b *NodeBlocks) idleRuns(key idleKey, set, held, unused []ipam.Run, grants []ipam.Grant, now time.Time) (up []ipam.Run) {
 	view := b.pools[key.network]
 	if view.ClusterNodes == 0 {
 		return nil // the controller has not reported the number, or is an earlier version
@@ -244,7 +244,7 @@ func (b *Book) idleRuns(key idleKey, set, held, unused []ipam.Run, grants []ipam
 
 // handsOut returns all addresses that the node may hand out of a network's blocks, without the
 // claimed ones.
-func (b *Book) handsOut(network string, grants []ipam.Grant) (out []ipam.Run) {
+func (b *NodeBlocks) handsOut(network string, grants []ipam.Grant) (out []ipam.Run) {
 	for _, block := range b.own[network] {
 		if !block.GoneSince.IsZero() || block.Claim != "" {
 			continue
@@ -285,7 +285,7 @@ func heldRuns(network string, known bool, held []Held) []ipam.Run {
 }
 
 // WantsAny reports whether a pool wants an address of the node's blocks.
-func (b *Book) WantsAny() bool {
+func (b *NodeBlocks) WantsAny() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.pools {

@@ -25,14 +25,14 @@ type sharedPool struct {
 	now      time.Time
 	absences Absences
 	endings  Endings
-	books    map[string]*Book
+	books    map[string]*NodeBlocks
 	ledgers  map[string]*Ledger
 	disputed []string // of the last pass
 }
 
 func newSharedPool(t *testing.T, blocks ...Block) *sharedPool {
 	t.Helper()
-	p := &sharedPool{T: t, pool: Pool{Network: "n", Blocks: blocks}, now: time.Unix(1e9, 0), books: map[string]*Book{}, ledgers: map[string]*Ledger{}}
+	p := &sharedPool{T: t, pool: Pool{Network: "n", Blocks: blocks}, now: time.Unix(1e9, 0), books: map[string]*NodeBlocks{}, ledgers: map[string]*Ledger{}}
 	for _, name := range []string{"a", "b", "c"} {
 		p.books[name], p.ledgers[name] = NewBook(name, func() {}), &Ledger{}
 		p.books[name].SetNode(name)

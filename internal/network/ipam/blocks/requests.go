@@ -13,7 +13,7 @@ import (
 // ledger after Keep. Requests calls it after it has read the waiting attachments: a claim moves
 // from the waiting attachments to the ledger, and must not be missed in between
 // (TestClaimIsNeverMissed).
-func (b *Book) Requests(read func() (Ledger, error)) ([]Request, error) {
+func (b *NodeBlocks) Requests(read func() (Ledger, error)) ([]Request, error) {
 	b.mu.Lock()
 	waiting := maps.Clone(b.waiting)
 	b.mu.Unlock()
@@ -29,7 +29,7 @@ func (b *Book) Requests(read func() (Ledger, error)) ([]Request, error) {
 
 // requested returns the configurations of the networks whose addresses the node needs, and an
 // empty configuration for each other network of which the ledger has addresses.
-func (b *Book) requested(held []Held, waiting map[*wait]bool) configs {
+func (b *NodeBlocks) requested(held []Held, waiting map[*wait]bool) configs {
 	all := configs{}
 	for network, known := range b.known {
 		all[network] = slices.Clone(known)
@@ -48,7 +48,7 @@ func (b *Book) requested(held []Held, waiting map[*wait]bool) configs {
 	return all
 }
 
-func (b *Book) requests(l Ledger, waiting map[*wait]bool) []Request {
+func (b *NodeBlocks) requests(l Ledger, waiting map[*wait]bool) []Request {
 	all := b.requested(l.Held, waiting)
 	for network := range b.pools { // the node may have blocks of them
 		if _, known := all[network]; !known {
@@ -65,7 +65,7 @@ func (b *Book) requests(l Ledger, waiting map[*wait]bool) []Request {
 
 // requestsOf returns the requests for one network. sets has the range sets that chooseSets chose
 // of the network's configurations all.
-func (b *Book) requestsOf(network string, all []ipam.Config, sets [][]ipam.Run, l Ledger, waiting map[*wait]bool) (out []Request) {
+func (b *NodeBlocks) requestsOf(network string, all []ipam.Config, sets [][]ipam.Run, l Ledger, waiting map[*wait]bool) (out []Request) {
 	grant := openGrant(l.Grants, network)
 	for _, usable := range sets {
 		used := b.used(network, usable, slices.Concat(l.Held, l.Aside), waiting)
@@ -88,7 +88,7 @@ func (b *Book) requestsOf(network string, all []ipam.Config, sets [][]ipam.Run, 
 // claims returns the single addresses that the node claims of a network: held addresses that were
 // claimed, addresses that an attach waits for, and held addresses in no block of the node, which
 // are older than the cluster's pool.
-func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Claim {
+func (b *NodeBlocks) claims(network string, held []Held, waiting map[*wait]bool) []Claim {
 	var out []Claim
 	for _, h := range held {
 		switch {
@@ -140,7 +140,7 @@ func runsOf(all []netip.Addr) []ipam.Run {
 
 // inBlock reports whether a block of the node has address a, even if a controller is about to
 // take the block back.
-func (b *Book) inBlock(network string, a netip.Addr) bool {
+func (b *NodeBlocks) inBlock(network string, a netip.Addr) bool {
 	block, taken := b.pools[network].at(a)
 	return taken && b.owns(block) && block.Claim == ""
 }
@@ -148,7 +148,7 @@ func (b *Book) inBlock(network string, a netip.Addr) bool {
 // used counts the addresses of a set that the node holds in its blocks, and the attachments that
 // wait for one. While an attachment waits, addresses that other networks hold also count, since these
 // networks may be on the same segment.
-func (b *Book) used(network string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
+func (b *NodeBlocks) used(network string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
 	in := func(a netip.Addr) bool {
 		return slices.ContainsFunc(usable, func(r ipam.Run) bool { return r.Contains(a) })
 	}
@@ -165,7 +165,7 @@ func (b *Book) used(network string, usable []ipam.Run, held []Held, waiting map[
 // released returns the addresses of its blocks that the node no longer hands out: the addresses
 // that it gave up, and whole blocks of grants that its ledger lacks. It leaves out addresses that
 // the node holds.
-func (b *Book) released(network string, known []ipam.Config, l Ledger) (out []Released) {
+func (b *NodeBlocks) released(network string, known []ipam.Config, l Ledger) (out []Released) {
 	if l.Partial {
 		return nil
 	}

@@ -39,17 +39,17 @@ type Version struct {
 // isOlder reports whether v is of an earlier time than another version of the same object.
 func (v Version) isOlder(than Version) bool { return v.UID == than.UID && v.Number < than.Number }
 
-// Look has a pool and the state of the nodes, which was read after the pool.
-type Look struct {
+// RollCallState has a pool and the state of the nodes, which was read after the pool.
+type RollCallState struct {
 	Pool    Pool
 	Version Version
 	Demands []Demand
-	Answers []Answer
+	Answers []RollCallAnswer
 }
 
-// Answer has the IDs of roll calls that a node repeats. Each NodeState whose Node object is there
+// RollCallAnswer has the IDs of roll calls that a node repeats. Each NodeState whose Node object is there
 // has one.
-type Answer struct {
+type RollCallAnswer struct {
 	Node string
 	IDs  []string
 	// Behind has those roll calls that reached the node in a pool no newer than one that it had read
@@ -57,8 +57,8 @@ type Answer struct {
 	Behind []string
 }
 
-// Verdict says whether addresses of a pool may be granted: they may if Missing is empty.
-type Verdict struct {
+// GrantDecision says whether addresses of a pool may be granted: they may if Missing is empty.
+type GrantDecision struct {
 	// ID is the ID that the controller writes into the pool while Missing has nodes.
 	ID string
 	// Missing has the nodes to wait for.
@@ -69,8 +69,8 @@ type Verdict struct {
 	Lost, Restored bool
 }
 
-// Judge decides whether addresses of a pool may be granted. It is called on each look.
-func (r *RollCall) Judge(l Look, now time.Time) Verdict {
+// Decide says whether addresses of a pool may be granted. Each reconcile of the pool calls it.
+func (r *RollCall) Decide(l RollCallState, now time.Time) GrantDecision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.versions[l.Pool.Network]
@@ -82,7 +82,7 @@ func (r *RollCall) Judge(l Look, now time.Time) Verdict {
 	if l.Pool.RollCall == r.id && (r.asked.IsZero() || r.asked.After(now)) { // the latter: the clock was set back
 		r.asked = now
 	}
-	v := Verdict{ID: r.id, Lost: l.Pool.lacks(l.Demands)}
+	v := GrantDecision{ID: r.id, Lost: l.Pool.lacks(l.Demands)}
 	for _, a := range l.Answers {
 		if !slices.Contains(a.IDs, r.id) {
 			v.Missing = append(v.Missing, a.Node)
@@ -113,7 +113,7 @@ func (p Pool) lacks(demands []Demand) bool {
 // RollCalls returns the IDs of the roll calls that the pools have. A NodeState may repeat them if
 // its Requests are made after this call. These then include the addresses of every attachment
 // that got them before the call.
-func (b *Book) RollCalls() []string {
+func (b *NodeBlocks) RollCalls() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string
@@ -128,7 +128,7 @@ func (b *Book) RollCalls() []string {
 
 // Behind returns those of RollCalls that came in a pool no newer than one that the book had before. A
 // controller that calls the roll changes the pool, so its change should be newer than all others.
-func (b *Book) Behind() []string {
+func (b *NodeBlocks) Behind() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Sorted(maps.Keys(b.behind))
@@ -136,7 +136,7 @@ func (b *Book) Behind() []string {
 
 // noteVersions remembers how new the pools are, before they take the place of b.pools. The caller
 // holds mu.
-func (b *Book) noteVersions(now map[string]View) {
+func (b *NodeBlocks) noteVersions(now map[string]View) {
 	calls := map[string]bool{}
 	for network, p := range now {
 		newest := b.versions[network]

@@ -11,8 +11,8 @@ import (
 func TestI4RollCallIsCalledAnew(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var r, other RollCall
-	judge := func(r *RollCall, version int64, ids ...string) Verdict {
-		return r.Judge(Look{Pool: Pool{Network: "n"}, Version: Version{"u", version}, Answers: []Answer{{Node: "a", IDs: ids}}}, now)
+	judge := func(r *RollCall, version int64, ids ...string) GrantDecision {
+		return r.Decide(RollCallState{Pool: Pool{Network: "n"}, Version: Version{"u", version}, Answers: []RollCallAnswer{{Node: "a", IDs: ids}}}, now)
 	}
 	first := judge(&r, 7)
 	if !slices.Equal(first.Missing, []string{"a"}) || first.ID == "" {
@@ -56,16 +56,16 @@ func TestI4RestoredServerWaitsForASilentNode(t *testing.T) {
 				a.SetPools([]View{{Pool: pool, Version: Version{"u", tt.node}}})
 			}
 			if tt.read > 0 {
-				r.Judge(Look{Pool: pool, Version: Version{tt.uid, tt.read}}, now)
+				r.Decide(RollCallState{Pool: pool, Version: Version{tt.uid, tt.read}}, now)
 			}
 			version := Version{"u", 10} // of the backup
-			look := func(after time.Duration, nodes ...string) Verdict {
+			look := func(after time.Duration, nodes ...string) GrantDecision {
 				now = now.Add(after)
-				answers := []Answer{{Node: "a", IDs: a.RollCalls(), Behind: a.Behind()}}
+				answers := []RollCallAnswer{{Node: "a", IDs: a.RollCalls(), Behind: a.Behind()}}
 				for _, n := range nodes {
-					answers = append(answers, Answer{Node: n})
+					answers = append(answers, RollCallAnswer{Node: n})
 				}
-				v := r.Judge(Look{Pool: pool, Version: version, Answers: answers}, now)
+				v := r.Decide(RollCallState{Pool: pool, Version: version, Answers: answers}, now)
 				if len(v.Missing) > 0 && pool.RollCall != v.ID {
 					pool.RollCall, version.Number = v.ID, version.Number+1
 					a.SetPools([]View{{Pool: pool, Version: version}})
@@ -99,7 +99,7 @@ func TestI4HeldAddressWithoutABlock(t *testing.T) {
 		d := demand("a", 1)
 		d.Claims = []Claim{tt.claim}
 		var r RollCall
-		v := r.Judge(Look{Pool: pool, Version: Version{"u", 1}, Demands: []Demand{d}}, time.Unix(1e9, 0))
+		v := r.Decide(RollCallState{Pool: pool, Version: Version{"u", 1}, Demands: []Demand{d}}, time.Unix(1e9, 0))
 		if v.Lost != tt.lost {
 			t.Errorf("%s: %+v", name, v)
 		}

@@ -13,7 +13,7 @@ type Use struct {
 
 // CountUse counts the addresses that the node may hand out, and those of them that attachments hold,
 // by pool. An address that an attachment has claimed by name counts as used.
-func (b *Book) CountUse(grants []Kept, held []Held) (out []Use) {
+func (b *NodeBlocks) CountUse(grants []Kept, held []Held) (out []Use) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for network := range b.own {
