@@ -34,12 +34,17 @@ var alarms = []alarm{
 	{"the VFs are used up", []string{"CulvertPoolFull"}, makePods("scraped", 7), deletePods("scraped-0", "scraped-1", "scraped-2", "scraped-3", "scraped-4", "scraped-5", "scraped-6")},
 	{"culvertd stands still", []string{"CulvertdDown"}, signalDaemon("STOP"), signalDaemon("CONT")},
 	{"the API server refuses culvertd", []string{"CulvertAPIRequestsFail"}, removeRights, giveRights},
-	{"a firewall is before the webhooks", []string{"CulvertWebhookErrors"}, blockWebhooks, unblockWebhooks},
-	{"a Service has more ports than there is room", []string{"CulvertServicesWithoutRoom"}, makeLargeService, deleteLargeService},
 	{"there is no controller", []string{"CulvertControllerAbsent"}, scaleController("0"), scaleController("1")},
 }
 
-// Each alert of the rules has a cause in a lab: here, or in TestAlertsOfAHost of test/e2e.
+// notHere are the alerts whose cause no test makes, with the reason. promtool judges them.
+var notHere = map[string]string{
+	"CulvertWebhookErrors":       "a firewall before the webhooks made the API server count, by hand only",
+	"CulvertServicesWithoutRoom": "it needs thousands of ports or endpoints",
+}
+
+// Each alert of the rules has a cause in a lab, here or in TestAlertsOfAHost of test/e2e, or a reason why it
+// has none.
 func TestAlertsHaveCauses(t *testing.T) {
 	text, err := os.ReadFile(top + "/dist/prometheus/culvert-rules.yaml")
 	if err != nil {
@@ -56,8 +61,14 @@ func TestAlertsHaveCauses(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllStringSubmatch(string(text), -1) {
-		if made[m[1]] == strings.Contains(string(host), `"`+m[1]+`"`) {
-			t.Errorf("alert %s: add its cause to alarms, or to test/e2e/alerts_test.go", m[1])
+		causes := 0
+		for _, has := range []bool{made[m[1]], strings.Contains(string(host), `"`+m[1]+`"`), notHere[m[1]] != ""} {
+			if has {
+				causes++
+			}
+		}
+		if causes != 1 {
+			t.Errorf("alert %s: add its cause to alarms or to test/e2e/alerts_test.go, or the reason to notHere, and to one of them", m[1])
 		}
 		delete(made, m[1])
 	}
@@ -227,52 +238,4 @@ func scaleController(replicas string) func(t *testing.T) {
 		t.Helper()
 		kubectl(t, "-n", cluster.Namespace, "scale", "deployment/culvert-controller", "--replicas="+replicas)
 	}
-}
-
-// blockWebhooks has a firewall of the node drop what the API server sends to the controller's webhooks.
-// It makes two calls of a webhook, of which each waits for the API server's bound: the metric begins with
-// the first one.
-func blockWebhooks(t *testing.T) {
-	t.Helper()
-	on(t, "worker1", `nft 'add table inet blocked; add chain inet blocked forward { type filter hook forward priority -10; }; add rule inet blocked forward tcp dport 9443 drop'`)
-	t.Cleanup(func() { on(t, "worker1", "nft 'add table inet blocked; delete table inet blocked'") })
-	for range 2 {
-		feed(t, pod("unanswered", "worker1", "scraped"), "create", "--dry-run=server", "-f", "-")
-	}
-}
-
-func unblockWebhooks(t *testing.T) {
-	t.Helper()
-	on(t, "worker1", "nft 'delete table inet blocked'")
-}
-
-// makeLargeService makes a Service with 4,100 SCTP ports over the network of a pod. A node balances SCTP
-// by nftables, with 4,096 rules for a pod (internal/kernel/balance/filter Limit). By its label kube-proxy
-// leaves the Service alone, which would keep the emulated node busy.
-func makeLargeService(t *testing.T) {
-	t.Helper()
-	feed(t, pod("large", "worker1", "scraped"), "apply", "-f", "-")
-	ready(t, "pod/large")
-	var ports []map[string]any
-	for i := range 4100 {
-		ports = append(ports, map[string]any{"name": fmt.Sprintf("p%d", i), "port": 10000 + i, "protocol": "SCTP"})
-	}
-	service, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Service",
-		"metadata": map[string]any{
-			"name": "large", "annotations": map[string]string{"culvert.dev/network": "scraped"}, "labels": map[string]string{"service.kubernetes.io/service-proxy-name": "none"},
-		},
-		"spec": map[string]any{"selector": map[string]string{"app": "large"}, "ports": ports},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kubectl(t, "delete", "service", "large", "--ignore-not-found") })
-	feed(t, string(service), "create", "-f", "-") // apply would write the ports into an annotation, too
-}
-
-func deleteLargeService(t *testing.T) {
-	t.Helper()
-	kubectl(t, "delete", "service", "large")
-	deletePods("large")(t)
 }
