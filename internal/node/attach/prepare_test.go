@@ -85,6 +85,9 @@ func TestI8LifeOfAClaim(t *testing.T) {
 	k, n := claimNode(t, desired.NetDevice)
 	before := k.String()
 	rec := prepared(t, n, "c", 3)[0]
+	if rec.Generation != 2 { // an ADD that chose the VF before must not get it
+		t.Errorf("generation %d, want 2: VFs are made with 1", rec.Generation)
+	}
 	if rec.Phase != vf.PhasePrepared || rec.Claim.Pool != "x/a" || rec.Claim.VFs != 1 || string(rec.Claim.Config) != `{"x":1}` || !rec.Held() || k.String() != before {
 		t.Fatalf("prepared: %+v, %+v", rec, rec.Claim)
 	}

@@ -103,7 +103,7 @@ func (e *Engine) readChosen(got *reservation) error {
 // chosen. The error is errAgain for others.
 func findChosen(tx *journal.Tx, c alloc.Choice) (journal.Record, error) {
 	rec, err := tx.Record(c.Record.ID)
-	if err != nil || !rec.IsIdle() || rec.Phase != c.Record.Phase || rec.Generation != c.Record.Generation {
+	if err != nil || !rec.IsIdle() || rec.Generation != c.Record.Generation {
 		return rec, errAgain
 	}
 	rec.PCI = c.Record.PCI // where the VF is now

@@ -80,15 +80,16 @@ const (
 // mostAtOnce is how many claims of one call are worked on at once.
 const mostAtOnce = 8
 
-// Driver prepares claims. Its methods may be called concurrently.
+// Driver prepares claims. Its methods may be called concurrently, but for EndLost.
 type Driver struct {
 	Config
 	locks  keylock.Locks[string] // by the UID of a claim
 	folder socket.Folder
 	socket socket.Service
 
-	files  sync.Mutex          // guards written, and is held while files are written
-	wrote  *deviceplugin.Files // nil until the first look
+	files sync.Mutex          // guards wrote, and is held while files are written
+	wrote *deviceplugin.Files // nil until the first look
+	// absent has the time since which nothing speaks for a claim, by its UID. EndLost alone uses it.
 	absent map[string]time.Time
 }
 
