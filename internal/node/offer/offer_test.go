@@ -183,7 +183,7 @@ func TestClaimedDevicesStay(t *testing.T) {
 	spec, pf := parse(t, hostYAML), newPF(1)
 	view := viewOf(spec, &pf)
 	all := mustPools(t, view, nil)
-	moved := parse(t, strings.Replace(hostYAML, "offer: claims", "offer: resource", 1))
+	moved := parse(t, strings.Replace(hostYAML, "pools: [{name: fast, prefix: example.com, offer: claims}]", "pools: [{name: now}, {name: fast, prefix: example.com}]", 1))
 	held := newPF(1)
 	held.VFs[0].Link, held.VFs[0].RDMA, held.Carrier = nil, nil, false
 	claimed := View{Spec: moved, VFs: []VF{{PF: &held, State: held.VFs[0], IsClaimed: true, ClaimPool: "example.com/fast"}}}

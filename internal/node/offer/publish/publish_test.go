@@ -74,6 +74,16 @@ func (f *fakeCluster) expect(t *testing.T, want ...string) {
 	}
 }
 
+// expectNone sees that no call comes in the time that a call has.
+func (f *fakeCluster) expectNone(t *testing.T) {
+	t.Helper()
+	select {
+	case call := <-f.calls:
+		t.Fatalf("call %q", call)
+	case <-time.After(2 * latest):
+	}
+}
+
 // run runs a Publisher until the test ends.
 func run(t *testing.T, f *fakeCluster) *Publisher {
 	t.Helper()
@@ -114,6 +124,7 @@ func TestFollowsWhatIsOffered(t *testing.T) {
 	p.Show(viewOf())
 	f.expect(t, "delete")
 	p.Show(viewOf())
+	f.expectNone(t)
 	p.Show(viewOf("free", "used"))
 	f.expect(t, "follow", pool+" vf-0")
 	p.Show(viewOf("claimed", "free"))
@@ -142,11 +153,7 @@ func TestPartialSpecKeepsTheSlices(t *testing.T) {
 	p.Show(partial)
 	f.changed.Notify()
 	p.Show(partial)
-	select {
-	case call := <-f.calls:
-		t.Fatalf("call %q", call)
-	case <-time.After(2 * latest): // nothing comes; a call that should not come has had its time
-	}
+	f.expectNone(t)
 	p.Show(viewOf("free"))
 	f.expect(t, "follow", pool+" vf-0")
 }
