@@ -5,8 +5,10 @@ package controller
 import (
 	"cmp"
 	"context"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,16 +17,28 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// grantDevices gives culvertd more rights than the chart grants it, so that only the policies refuse an
-// attack.
-func (r cluster) grantDevices(t *testing.T) {
+// driverRights are those of a DRA driver, and more than the chart grants, so that only the policies refuse an
+// attack. Since Kubernetes 1.36 the
+// status of devices needs the last rule (docs/design/0053-kubernetes-1.37.md).
+var driverRights = []rbacv1.PolicyRule{
+	{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "create", "patch", "delete"}},
+	{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims", "resourceclaims/status"}, Verbs: []string{"get", "patch"}},
+	{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims/driver"}, Verbs: []string{"associated-node:patch"}, ResourceNames: []string{"culvert.dev"}},
+}
+
+// olderRights are what the rights above reach to before Kubernetes 1.36: the devices of all nodes, and
+// allocations. The policies hold there too.
+var olderRights = []rbacv1.PolicyRule{
+	{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims/driver"}, Verbs: []string{"arbitrary-node:patch"}},
+	{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims/binding"}, Verbs: []string{"patch"}},
+}
+
+// grantRights gives culvertd rights, as a ClusterRole of that name.
+func (r cluster) grantRights(t *testing.T, name string, rules []rbacv1.PolicyRule) {
 	t.Helper()
-	createObject(t, r.admin, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "dra"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "create", "patch", "delete"}},
-		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims", "resourceclaims/status"}, Verbs: []string{"get", "patch"}},
-	}})
+	createObject(t, r.admin, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
 	createObject(t, r.admin, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "dra"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "dra"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ownNamespace, Name: "culvertd"}},
 	})
 }
@@ -47,14 +61,18 @@ func alteredSlice(name string, change func(*resourcev1.ResourceSlice)) *resource
 	return s
 }
 
-// allocateClaim makes a claim to which vf0 and vf1 of a driver's pool are allocated.
+// allocateClaim makes a claim to which vf0 and vf1 of a driver's pool are allocated. The selector is the
+// scheduler's, for devices of one node.
 func (r cluster) allocateClaim(t *testing.T, name, driver, pool string) {
 	t.Helper()
+	node, _, _ := strings.Cut(pool, "/")
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
 		Requests: []resourcev1.DeviceRequest{{Name: "vf", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "vf", AllocationMode: "ExactCount", Count: 2}}},
 	}}}
 	createObject(t, r.admin, c)
-	c.Status.Allocation = &resourcev1.AllocationResult{}
+	c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+		{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}},
+	}}}
 	for _, device := range []string{"vf0", "vf1"} {
 		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results,
 			resourcev1.DeviceRequestAllocationResult{Request: "vf", Driver: driver, Pool: pool, Device: device})
@@ -75,7 +93,7 @@ func deviceStatus(driver, pool, mac string) string {
 // are gone.
 func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 	r := newRealCluster(t)
-	r.grantDevices(t)
+	r.grantRights(t, "dra", driverRights)
 	for name, at := range map[string][2]string{
 		"on-n1": {"culvert.dev", "n1/pf"}, "on-n2": {"culvert.dev", "n2/pf"}, "on-n10": {"culvert.dev", "n10/pf"}, "of-another": {"example.com", "n1/pf"},
 	} {
@@ -99,6 +117,7 @@ func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 	if err := c.Delete(t.Context(), newSlice("own", "n1")); err != nil {
 		t.Errorf("own slice deleted: %v", err)
 	}
+	r.grantRights(t, "dra-before-1.36", olderRights)
 	const slices, claims = "culvert-own-slices", "culvert-own-claims"
 	r.provePolicies(t, c, []attack{
 		{"slice of another node", slices, createAs(newSlice("other", "n2"))},
