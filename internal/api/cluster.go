@@ -15,6 +15,9 @@ type Pod struct {
 	Annotations map[string]string
 	// Power is the power of the pod's containers.
 	Power vf.Power
+	// Claims are the names of the pod's ResourceClaims, which are in its namespace: those of its spec in
+	// their order, then the claim for its extended resources.
+	Claims []string
 }
 
 // String is namespace/name.
