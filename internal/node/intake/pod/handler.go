@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/kubelet"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -60,7 +61,10 @@ type hardware interface {
 // devices if the resource is empty.
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]string, error)
 
-// Config has the parts of a Handler. All fields but Definitions, EveryPod, Isolation,
+// Claimed returns the devices that the kubelet has had prepared for the ResourceClaims of a pod.
+type Claimed func(ctx context.Context, namespace, pod string) ([]kubelet.ClaimedDevice, error)
+
+// Config has the parts of a Handler. All fields but Claimed, Definitions, EveryPod, Isolation,
 // IPAMTypes, Log and Now are needed.
 type Config struct {
 	Networks networks
@@ -70,6 +74,8 @@ type Config struct {
 	Hardware hardware
 	Cluster  cluster
 	Devices  Devices
+	// Claimed finds claims that are missing in the ledger; nil finds none.
+	Claimed Claimed
 	// Definitions keeps the network attachment definitions that were parsed; nil keeps none.
 	Definitions *config.Definitions
 	// ConfDir is the folder of the runtime's network configurations, DeviceInfo the folder for
