@@ -153,6 +153,10 @@ type Pool struct {
 	// Whether pods get device nodes by the Container Device Interface.
 	// +optional
 	CDI *bool `json:"cdi,omitempty"`
+	// How pods get the pool's VFs: resource, the default, by the device plugin, or claims, by ResourceSlices.
+	// +optional
+	// +kubebuilder:validation:Enum=resource;claims
+	Offer string `json:"offer,omitempty"`
 	// Bounds the settings of owners. Without it the pool serves every network that names it.
 	// +optional
 	Allow *Allow `json:"allow,omitempty"`

@@ -84,3 +84,50 @@ type DaemonPod struct {
 	// Reason is the reason why the pod is not ready, if it is known.
 	Reason string
 }
+
+// ResourceClaim has the parts of a ResourceClaim (resource.k8s.io/v1) that matter to its devices.
+type ResourceClaim struct {
+	Namespace, Name, UID string
+	// Pods are the pods for which the claim is reserved. They are in the claim's namespace.
+	Pods []ClaimPod
+	// Allocated says that the scheduler has allocated the claim. Results and Configs are empty if it
+	// has not.
+	Allocated bool
+	Results   []ClaimResult
+	Configs   []ClaimConfig
+}
+
+// String is namespace/name.
+func (c ResourceClaim) String() string { return c.Namespace + "/" + c.Name }
+
+// ClaimPod is a pod for which a ResourceClaim is reserved.
+type ClaimPod struct{ Name, UID string }
+
+// ClaimResult is one device that was allocated to a ResourceClaim.
+type ClaimResult struct {
+	// Request is REQUEST, or REQUEST/SUBREQUEST of a prioritised list.
+	Request              string
+	Driver, Pool, Device string
+	// AdminAccess says that the device was allocated for administration, beside its owner.
+	AdminAccess bool
+	// ShareID is the part of a device that several claims share; empty for a whole device.
+	ShareID string
+}
+
+// ClaimConfig is an opaque configuration of devices in a ResourceClaim or its DeviceClass.
+type ClaimConfig struct {
+	// Source is FromClass or FromClaim.
+	Source string
+	// Requests are the requests that the configuration is for; empty: all. A name without a
+	// subrequest is for each of its subrequests.
+	Requests []string
+	Driver   string
+	// Parameters are the JSON of the configuration.
+	Parameters []byte
+}
+
+// Sources of a ClaimConfig (k8s.io/api/resource/v1, AllocationConfigSource).
+const (
+	FromClass = "FromClass"
+	FromClaim = "FromClaim"
+)

@@ -30,7 +30,10 @@ type Event struct {
 	// Phase is the VF's phase after the event; it is empty if the VF no longer exists.
 	Phase vf.Phase `json:"phase,omitempty"`
 	// Owner had the VF, or was about to get it, when the event happened. PodUID is the UID of its pod.
-	Owner     vf.Owner     `json:"owner,omitzero"`
+	Owner vf.Owner `json:"owner,omitzero"`
+	// Claim is the ResourceClaim that has the VF; absent for none. It is the owner too while the VF has
+	// no lease.
+	Claim     vf.Owner     `json:"claim,omitzero"`
 	PodUID    string       `json:"podUID,omitempty"`
 	Network   string       `json:"network,omitempty"`
 	MAC       vf.MAC       `json:"mac,omitzero"`

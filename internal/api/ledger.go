@@ -39,6 +39,7 @@ type LedgerRecord struct {
 	NextRetry  time.Time  `json:"nextRetry,omitzero"`
 
 	Owner    *vf.Owner    `json:"owner,omitempty"`
+	Claim    *Claim       `json:"claim,omitempty"`
 	Network  string       `json:"network,omitempty"`
 	Pool     string       `json:"pool,omitempty"`
 	Netns    string       `json:"netns,omitempty"`

@@ -91,7 +91,7 @@ type PF struct {
 }
 
 // PhaseUnmanaged is the phase of a VF that is not in the ledger; the others are
-// the ledger's: making, free, configuring, attached, releasing,
+// the ledger's: making, free, prepared, configuring, attached, releasing,
 // quarantined. In a cluster's objects, PhaseMissing is the phase of a VF that is not on the bus.
 // PhaseGiven stands there for free if the kubelet has given the VF to a pod but no network has
 // attached it. The network is about to, or the pod has none (vfio). PhaseOutside stands there for
@@ -102,6 +102,15 @@ const (
 	PhaseGiven     = "given"
 	PhaseOutside   = "outside"
 )
+
+// Claim is the ResourceClaim that a VF was prepared for.
+type Claim struct {
+	Name    string    `json:"name"` // namespace/name
+	UID     string    `json:"uid"`
+	Request string    `json:"request"`        // of the claim
+	Pods    []string  `json:"pods,omitempty"` // namespace/name of those that may have the VF
+	Since   time.Time `json:"since,omitzero"` // when the VF was prepared
+}
 
 // VF is a Virtual Function: its identity, its owner, and its settings as wanted, as read back from
 // the kernel and as they were when it was clean.
@@ -136,7 +145,10 @@ type VF struct {
 	Attempts  int       `json:"attempts,omitempty"`
 	NextRetry time.Time `json:"nextRetry,omitzero"`
 
+	// Owner is the owner of the VF's lease, or the claim that has a VF without a lease.
 	Owner *vf.Owner `json:"owner,omitempty"`
+	// Claim is the ResourceClaim that has the VF; nil for none.
+	Claim *Claim `json:"claim,omitempty"`
 	// OpenBy are the processes that have a VF of user space open. If a guest's VF is open by none,
 	// the guest does not run with it: the VF is reserved for the guest.
 	OpenBy []vf.Process `json:"openBy,omitempty"`

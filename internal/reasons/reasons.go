@@ -120,6 +120,12 @@ const (
 const (
 	// Normal: a VF has an owner. The text names it.
 	Attached = "Attached"
+	// Normal: the kubelet prepared a ResourceClaim, and the VF waits for a pod of the claim. The text
+	// names the claim and its pods.
+	Prepared = "Prepared"
+	// Normal: the kubelet reported that a ResourceClaim no longer needs the VF. It is a Warning if culvertd
+	// ended the claim itself, since neither the cluster nor the kubelet knows it any more.
+	Unprepared = "Unprepared"
 	// Normal: a host.yaml is on trial ("culvert host apply --confirm"). Confirm it in time.
 	HostTrial = "HostTrial"
 	// Normal: an administrator confirmed the host.yaml on trial.

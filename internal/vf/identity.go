@@ -96,6 +96,7 @@ const (
 	OwnerContainer = "container" // a container without Kubernetes
 	OwnerGuest     = "vm"        // a libvirt domain
 	OwnerHost      = "host"      // the host itself, by hand
+	OwnerClaim     = "claim"     // a ResourceClaim whose pod does not have the VF yet, or no longer
 )
 
 // Owner is the holder of a VF. UID and Interface together distinguish attachments of one owner; a
@@ -103,9 +104,9 @@ const (
 type Owner struct {
 	Kind string `json:"kind"`
 	// UID is the sandbox (CNI container ID) for pods and containers, the
-	// domain UUID for VMs.
+	// domain UUID for VMs, the UID of the object for claims.
 	UID string `json:"uid"`
-	// Name is the owner's name for people: namespace/name for a pod.
+	// Name is the owner's name for people: namespace/name for a pod or a claim.
 	Name string `json:"name"`
 	// Interface is the name the attachment has for its owner, e.g. net1.
 	Interface string `json:"interface,omitempty"`

@@ -21,6 +21,9 @@ type Want struct {
 	VF   vf.PCIAddr // zero: any of Pool
 	Pool string     // prefix/name or name; empty: the only pool
 	For  vf.Owner   // named in errors
+	// PodUID is the UID of the pod For in its cluster; empty where it is not known. A VF of a
+	// ResourceClaim goes only to a pod of that claim.
+	PodUID string
 	// Network is the request's network, named in errors.
 	Network string
 	// Apart is a VF on whose PF the chosen one must not be; zero: on any.
@@ -53,7 +56,7 @@ type Host struct {
 	IsDark func(journal.Record) bool
 }
 
-// Choice is a free VF and where it is.
+// Choice is a VF that is free, or prepared for the pod that wants it, and where it is.
 type Choice struct {
 	PF     vf.PF
 	Record journal.Record
@@ -97,7 +100,10 @@ func (c candidate) waitsForSwitch(owner vf.Owner) bool {
 // has the most free VFs of the pool, and there the VF that was given back longest ago. So load
 // spreads over the wires, and a VF rests before it is used again.
 //
-// Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named VF has an owner),
+// A VF that is prepared for a ResourceClaim goes only to a pod of that claim, which names the VF.
+//
+// Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named VF has an owner, or a claim of
+// other pods),
 // vf.ErrNotReady (the PF of the named VF could not be read, or the VF waits for another driver),
 // vf.ErrNothingFree, vf.ErrInvalid (the request names none of several pools, the kubelet gave the
 // named VF to no pod, the named VF is not in the named pool, the VF or the pool is on another segment
@@ -208,6 +214,9 @@ func (w Want) givenTo(a vf.PCIAddr) string {
 // kubelet gave to no pod.
 func (w Want) refuseName(c candidate) error {
 	pod := w.givenTo(w.VF)
+	if c.rec.Phase == vf.PhasePrepared && pod == "" {
+		return w.refuseClaim(c)
+	}
 	switch {
 	case w.Given == nil, pod == "" && w.For.Kind != vf.OwnerPod, pod != "" && w.For.Kind == vf.OwnerPod && w.For.Name == pod:
 		return nil
@@ -224,6 +233,16 @@ func (w Want) refuseName(c candidate) error {
 	return fmt.Errorf("VF %s on %s: the kubelet gave it to no pod: %w for %s (network %s): set the annotation %s of the NetworkAttachmentDefinition to %s, "+
 		"request %s in the pod's resources, and leave deviceID out of the network",
 		w.VF, c.pf.Label(), vf.ErrInvalid, w.For, w.Network, netannotation.ResourceName, resource, resource)
+}
+
+// refuseClaim returns an error unless the request is of a pod for which the claim of a prepared VF was
+// reserved.
+func (w Want) refuseClaim(c candidate) error {
+	if w.For.Kind == vf.OwnerPod && c.rec.Claim.IsFor(w.PodUID) {
+		return nil
+	}
+	return fmt.Errorf("VF %s on %s: %w by %s, wanted for %s: only the pods that the claim was reserved for when it was prepared get it",
+		w.VF, c.pf.Label(), vf.ErrHeld, c.rec.Holder(), w.For)
 }
 
 func (h Host) listCandidates() []candidate {
@@ -303,7 +322,7 @@ func (h Host) chooseNamed(all []candidate, w Want) (Choice, error) {
 			continue
 		}
 		switch c.rec.Phase {
-		case vf.PhaseFree:
+		case vf.PhaseFree, vf.PhasePrepared:
 			if w.isBeside(c) {
 				return Choice{}, fmt.Errorf("VF %s is on %s, where %s has the other one of the pair: %w: a pair needs VFs of two PFs", w.VF, c.pf.Label(), w.For, vf.ErrInvalid)
 			}
@@ -331,7 +350,7 @@ func (h Host) chooseNamed(all []candidate, w Want) (Choice, error) {
 			return Choice{}, fmt.Errorf("VF %s on %s: quarantined (%s), so %s cannot have it: see culvert vf show %s: %w",
 				w.VF, c.pf.Label(), c.rec.Reason, w.For, w.VF, vf.ErrHeld)
 		}
-		return Choice{}, fmt.Errorf("VF %s on %s: %w by %s, wanted for %s", w.VF, c.pf.Label(), vf.ErrHeld, c.rec.Lease.Owner, w.For)
+		return Choice{}, fmt.Errorf("VF %s on %s: %w by %s, wanted for %s", w.VF, c.pf.Label(), vf.ErrHeld, c.rec.Holder(), w.For)
 	}
 	for _, r := range h.Records {
 		if i := slices.IndexFunc(h.PFs, func(pf vf.PF) bool { return pf.ID == r.ID.PF && pf.Err != "" }); r.PCI == w.VF && i >= 0 {

@@ -92,10 +92,18 @@ func (w Want) refuseHeld(members []candidate) error {
 			holders = append(holders, fmt.Sprintf("%s is being made", c.rec.PCI))
 			continue
 		}
-		holders = append(holders, fmt.Sprintf("%s is %s of %s", c.rec.PCI, c.rec.Phase, c.rec.Holder()))
+		holders = append(holders, fmt.Sprintf("%s is %s %s %s", c.rec.PCI, c.rec.Phase, prepositionOf(c.rec.Phase), c.rec.Holder()))
 	}
 	if more := len(members) - len(holders); more > 0 {
 		holders = append(holders, fmt.Sprintf("and %d more", more))
 	}
 	return fmt.Errorf("network %s: none of %d VFs that it could use is free: %w: %s", w.Network, len(members), vf.ErrNothingFree, strings.Join(holders, ", "))
+}
+
+// prepositionOf returns the word between a phase and the VF's holder.
+func prepositionOf(p vf.Phase) string {
+	if p == vf.PhasePrepared {
+		return "for"
+	}
+	return "of"
 }

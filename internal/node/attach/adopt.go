@@ -78,7 +78,7 @@ func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice
 			}
 			continue
 		}
-		if r.PCI != req.VF || r.Phase != vf.PhaseFree && r.Phase != vf.PhaseQuarantined {
+		if r.PCI != req.VF || r.Claim != nil || r.Phase != vf.PhaseFree && r.Phase != vf.PhaseQuarantined {
 			return alloc.Choice{}, nil
 		}
 		records[i] = journal.Record{ID: r.ID, PCI: r.PCI, Generation: r.Generation, Phase: vf.PhaseFree, Baseline: r.Baseline, Released: r.Released, Owed: r.Owing()}

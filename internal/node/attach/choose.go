@@ -105,7 +105,7 @@ func (e *Engine) chooseVF(tx *journal.Tx, req Request, except map[vf.ID]*keylock
 		return alloc.Choice{}, err
 	}
 	want := alloc.Want{
-		VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, MAC: req.Spec.MAC, Given: given,
+		VF: req.VF, Pool: req.Pool, For: req.Owner, PodUID: req.PodUID, Network: req.Network, MAC: req.Spec.MAC, Given: given,
 		Bond: req.Bond, Members: req.members, OfPod: req.ofPod, Segment: req.Segment,
 	}
 	var err error

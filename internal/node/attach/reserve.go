@@ -99,11 +99,11 @@ func (e *Engine) readChosen(got *reservation) error {
 	})
 }
 
-// findChosen returns the record of a VF that is still free as it was chosen. The error is errAgain for
-// others.
+// findChosen returns the record of a VF that is still free, or prepared for the same claim, as it was
+// chosen. The error is errAgain for others.
 func findChosen(tx *journal.Tx, c alloc.Choice) (journal.Record, error) {
 	rec, err := tx.Record(c.Record.ID)
-	if err != nil || rec.Phase != vf.PhaseFree || rec.Generation != c.Record.Generation {
+	if err != nil || !rec.IsIdle() || rec.Phase != c.Record.Phase || rec.Generation != c.Record.Generation {
 		return rec, errAgain
 	}
 	rec.PCI = c.Record.PCI // where the VF is now
@@ -157,14 +157,14 @@ func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
 	uses, err := e.vfs.UsesOf(ctx, rec.PCI)
 	if use, used := uses[rec.PCI]; used {
 		e.vfs.NoteUse(rec, use)
-		return untouchable{fmt.Errorf("free, and used outside Culvert: %s: %w", use, vf.ErrHeld)}
+		return untouchable{fmt.Errorf("%s, and used outside Culvert: %s: %w", rec.Phase, use, vf.ErrHeld)}
 	}
 	if err != nil {
 		return untouchable{fmt.Errorf("%w: %w", errBlind, err)}
 	}
 	e.vfs.NoteUse(rec, vf.Use{})
 	if len(d) > 0 {
-		return fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
+		return fmt.Errorf("%s, but not as it was left: %s", rec.Phase, vf.Differences(d))
 	}
 	return nil
 }
@@ -174,9 +174,7 @@ func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
 func (e *Engine) quarantineDirty(at lease.Site, rec journal.Record, cause error) error {
 	e.vfs.Log.Warn("free VF is not clean", "pf", at.Label, "vf", rec.ID.Index, "err", cause)
 	if errors.Is(cause, hold.ErrGone) {
-		return e.vfs.Ledger.Update(func(tx *journal.Tx) error {
-			return errors.Join(tx.Delete(rec.ID), tx.FreeAddresses(rec.ID))
-		})
+		return e.vfs.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(rec.ID, cause.Error()) })
 	}
 	return e.resets.QuarantineVF(rec, cause)
 }

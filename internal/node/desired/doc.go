@@ -103,6 +103,11 @@
 // its variable PCIDEVICE_..._INFO: a map from a VF's PCI address, or "*" for all, to a map
 // of texts. cdi: true passes device nodes by the Container Device Interface.
 //
+// offer says how pods get the pool's VFs. resource, the default, makes the pool an extended
+// resource of the node, by the device plugin. claims offers the VFs to ResourceClaims: culvertd
+// publishes them in ResourceSlices, and the resource of that name has 0 devices. Pods that have
+// a VF of the pool keep it when offer changes.
+//
 // Culvert refuses auxTypes, ddpProfiles, pKeys and vdpaType: a pool that ignored one of them
 // would give out the wrong VFs.
 //

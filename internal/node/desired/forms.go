@@ -31,6 +31,7 @@ var (
 	poolNameForm    = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
 	prefixForm      = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
 	deviceTypeForm  = form[string]{"netdevice or vfio-pci", parseDeviceType}
+	offerForm       = form[Offer]{"resource (by the device plugin) or claims (by ResourceSlices)", parseOffer}
 	driftForm       = form[Drift]{"mend or report", parseDrift}
 	vfDriverForm    = form[string]{"a driver's name such as igbvf", parseDriver}
 	acpiIndexForm   = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
@@ -138,6 +139,16 @@ func parseDeviceType(s string) (string, error) {
 func parseDrift(s string) (Drift, error) {
 	if d := Drift(s); d == MendDrift || d == ReportDrift {
 		return d, nil
+	}
+	return "", vf.ErrInvalid
+}
+
+func parseOffer(s string) (Offer, error) {
+	switch s {
+	case offerResource:
+		return OfferResource, nil
+	case string(OfferClaims):
+		return OfferClaims, nil
 	}
 	return "", vf.ErrInvalid
 }

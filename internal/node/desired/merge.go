@@ -184,9 +184,12 @@ func (m *Merged) addDevicePlugin(pools []Pool) {
 	}
 }
 
-// describePool describes the device type and the selectors of a pool.
+// describePool describes the device type, the offer and the selectors of a pool.
 func (p Pool) describePool() string {
 	s := p.DeviceType
+	if p.Offer != OfferResource {
+		s += ", offer " + p.Offer.String()
+	}
 	if len(p.Selectors) == 0 {
 		return s + ", every VF"
 	}

@@ -93,6 +93,9 @@ func TestMerge(t *testing.T) {
 				"PF enp1s0f0 contested by a and b", "pool culvert.dev/x contested by a and b", "pool culvert.dev/y contested by a and b"}},
 		{"contradicting policies, merged before the PF appeared", Sources{Policies: eightAndFour(t)}, Merge(Sources{Policies: eightAndFour(t)}, Spec{}, nil).Spec,
 			[]string{"enp1s0f0 is left alone", "enp2s0f0 is left alone", "PF enp1s0f0 contested by a and b", "PF enp2s0f0 contested by a and b"}},
+		{"the default offer and its name are one, claims is another", Sources{Policies: []Policy{
+			policy(t, "a", 0, `{pools: [{name: x}, {name: "y"}]}`), policy(t, "b", 0, `{pools: [{name: x, offer: resource}, {name: "y", offer: claims}]}`)}}, Spec{},
+			append(slices.Clone(none), "pool culvert.dev/x by NodePolicy a, pools[0]", "pool culvert.dev/y contested by a and b")},
 		{"host.yaml settles a contradiction", Sources{Host: host, Policies: []Policy{
 			policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: 2}], pools: [{name: a}]}`),
 			policy(t, "b", 0, `{pfs: [{name: enp1s0f0, vfs: 3}], pools: [{name: a, deviceType: vfio-pci}]}`)}}, Spec{},

@@ -96,3 +96,23 @@ func TestParseTooLarge(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A pool says how pods get its VFs.
+func TestOffer(t *testing.T) {
+	spec, err := Parse("host.yaml", []byte("pools: [{name: a}, {name: b, offer: resource}, {name: c, offer: claims}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Offer{OfferResource, OfferResource, OfferClaims} {
+		if got := spec.Pools[i].Offer; got != want {
+			t.Errorf("pool %s has offer %q, want %q", spec.Pools[i].Name, got, want)
+		}
+	}
+	const want = `host.yaml:1: pools[0].offer "dra": want resource (by the device plugin) or claims (by ResourceSlices)`
+	if _, err := Parse("host.yaml", []byte("pools: [{name: a, offer: dra}]")); err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
+	if got := (Pool{DeviceType: NetDevice, Offer: OfferClaims}).describePool(); got != "netdevice, offer claims, every VF" {
+		t.Error(got)
+	}
+}

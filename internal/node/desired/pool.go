@@ -49,9 +49,30 @@ type Pool struct {
 	CDI bool
 	// Allow bounds what owners may ask for; nil serves every request.
 	Allow *Allow
+	// Offer is the way by which pods get the pool's VFs. Guests get them either way.
+	Offer Offer
 	// From is where the pool was written, e.g. "host.yaml:8", for messages.
 	From string
 }
+
+// Offer is the way by which pods get the VFs of a pool.
+type Offer string
+
+// Ways to offer the VFs of a pool; the zero value is OfferResource, which files call "resource".
+const (
+	OfferResource Offer = ""       // as an extended resource of the node, by the device plugin
+	OfferClaims   Offer = "claims" // to ResourceClaims, by ResourceSlices
+)
+
+// String returns the word that files have for it.
+func (o Offer) String() string {
+	if o == OfferResource {
+		return offerResource
+	}
+	return string(o)
+}
+
+const offerResource = "resource"
 
 // EveryVF is the key of Pool.AdditionalInfo for all VFs of the pool; values under a VF's own
 // address take precedence.
@@ -117,7 +138,7 @@ type dialect struct {
 }
 
 var hostDialect = dialect{name: "name", prefix: "prefix", defaultPrefix: DefaultPrefix,
-	keys: []string{"name", "prefix", "deviceType", "asBound", "mtu", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow"}}
+	keys: []string{"name", "prefix", "deviceType", "asBound", "mtu", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow", "offer"}}
 
 func (r *reader) readPool(v at, d dialect) Pool {
 	p := Pool{Prefix: d.defaultPrefix, AsBound: d.asBound, From: r.locationOf(v)}
@@ -165,6 +186,9 @@ func (r *reader) readPool(v at, d dialect) Pool {
 	}
 	if f, ok := fields["drift"]; ok {
 		p.Drift = parseScalar(r, f, driftForm)
+	}
+	if f, ok := fields["offer"]; ok {
+		p.Offer = parseScalar(r, f, offerForm)
 	}
 	if f, ok := fields["allow"]; ok {
 		p.Allow = r.readAllow(f)

@@ -75,8 +75,25 @@ func checkRecord(key []byte, rec Record, err error) (Record, error) {
 		err = errors.New(rec.Reason)
 	case !rec.Phase.IsKnown():
 		err = fmt.Errorf("its phase is %q, which this culvertd does not know", rec.Phase)
+	default:
+		err = checkClaim(rec)
 	}
 	return rec, err
+}
+
+// checkClaim returns an error if the claim of a record cannot be trusted: Unprepare would not find the
+// VF, or the VF would be given out although a claim has it.
+func checkClaim(rec Record) error {
+	switch c := rec.Claim; {
+	case c == nil && rec.Phase == vf.PhasePrepared:
+		return errors.New("it is prepared, and names no claim")
+	case c == nil:
+	case c.UID == "" || c.Name == "" || c.Namespace == "":
+		return fmt.Errorf("its claim is %q in namespace %q with the UID %q, and each of them is needed", c.Name, c.Namespace, c.UID)
+	case rec.Phase == vf.PhaseFree || rec.Phase == vf.PhaseMaking:
+		return fmt.Errorf("it is %s, and yet %s has it", rec.Phase, c)
+	}
+	return nil
 }
 
 // decodeAddresses returns the addresses. An address whose entry cannot be trusted stays held

@@ -26,7 +26,9 @@ type Event struct {
 	// Phase is the VF's phase after the event; it is empty if the VF no longer exists.
 	Phase vf.Phase `json:"phase,omitempty"`
 	// Owner had the VF, or was about to get it, when the event happened.
-	Owner     vf.Owner     `json:"owner,omitzero"`
+	Owner vf.Owner `json:"owner,omitzero"`
+	// Claim is the ResourceClaim that has the VF; zero for none.
+	Claim     vf.Owner     `json:"claim,omitzero"`
 	PodUID    string       `json:"podUID,omitempty"`
 	Network   string       `json:"network,omitempty"`
 	MAC       vf.MAC       `json:"mac,omitzero"`
@@ -70,7 +72,10 @@ func (r Record) MakeEvent(kind, reason, text string) Event {
 	l := r.Lease
 	e := Event{
 		Type: kind, Reason: reason, Object: "VF " + r.PCI.String(), Text: text,
-		VF: r.ID, Phase: r.Phase, Owner: l.Owner, PodUID: l.PodUID, Network: l.Network,
+		VF: r.ID, Phase: r.Phase, Owner: r.OwnerOrClaim(), PodUID: l.PodUID, Network: l.Network,
+	}
+	if r.Claim != nil {
+		e.Claim = r.Claim.Owner()
 	}
 	if l.Owner.IsZero() {
 		return e

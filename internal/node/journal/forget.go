@@ -18,7 +18,7 @@ func (t *Tx) Forget(id vf.ID, why string) error {
 		return nil
 	}
 	errs := []error{err, t.handOver(r), t.Delete(id), t.FreeAddresses(id)}
-	if owner := r.Lease.Owner; !owner.IsZero() {
+	if owner := r.OwnerOrClaim(); !owner.IsZero() {
 		e := r.MakeEvent(Warning, reasons.LeaseEnded, fmt.Sprintf("%s no longer has it: %s", owner, why))
 		e.Phase = "" // it has none any more
 		errs = append(errs, t.Event(e))

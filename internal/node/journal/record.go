@@ -54,6 +54,8 @@ type Claim struct {
 	Request string `json:"request"`
 	// Pods are the pods for which the claim was reserved at Prepare. One of them has the VF at a time.
 	Pods []ClaimPod `json:"pods"`
+	// VFs is how many VFs of this node the claim has. Fewer records name the claim if a VF has gone.
+	VFs int `json:"vfs"`
 	// Pool is the full name of the pool of VFs (prefix/name).
 	Pool string `json:"pool,omitempty"`
 	// Config is the configuration of the VF in the claim or its DeviceClass (network/claim); nil: none.
@@ -68,8 +70,13 @@ type ClaimPod struct {
 	UID  string `json:"uid"`
 }
 
+// Owner returns the claim as an owner, for messages and events. No lease has such an owner.
+func (c Claim) Owner() vf.Owner {
+	return vf.Owner{Kind: vf.OwnerClaim, UID: c.UID, Name: c.Namespace + "/" + c.Name}
+}
+
 // String returns "claim NAMESPACE/NAME".
-func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
+func (c Claim) String() string { return c.Owner().String() }
 
 // IsFor reports whether the claim was reserved for the pod with a UID.
 func (c Claim) IsFor(podUID string) bool {
@@ -134,10 +141,34 @@ type Lent struct {
 	Over bool `json:"over,omitempty"`
 }
 
-// Held reports whether an owner has the VF or a reservation for it, or may have it because its
-// record is damaged.
+// Held reports whether an owner or a claim has the VF or a reservation for it, or may have it because
+// its record is damaged.
 func (r Record) Held() bool {
-	return r.Phase == vf.PhaseConfiguring || r.Phase == vf.PhaseAttached || r.Phase == vf.PhaseReleasing || r.Phase == vf.PhaseDamaged
+	switch r.Phase {
+	case vf.PhasePrepared, vf.PhaseConfiguring, vf.PhaseAttached, vf.PhaseReleasing, vf.PhaseDamaged:
+		return true
+	}
+	return false
+}
+
+// IsIdle reports whether the VF is clean and has no lease: it is free, or prepared for a claim.
+func (r Record) IsIdle() bool { return r.Phase == vf.PhaseFree || r.Phase == vf.PhasePrepared }
+
+// IdlePhase returns the phase of the VF when it has no lease and is clean.
+func (r Record) IdlePhase() vf.Phase {
+	if r.Claim != nil {
+		return vf.PhasePrepared
+	}
+	return vf.PhaseFree
+}
+
+// OwnerOrClaim returns the owner of the lease, or the claim that has a VF without a lease. It is zero
+// if there is neither.
+func (r Record) OwnerOrClaim() vf.Owner {
+	if r.Lease.Owner.IsZero() && r.Claim != nil {
+		return r.Claim.Owner()
+	}
+	return r.Lease.Owner
 }
 
 // IsAside reports whether the VF is in quarantine, also while culvertd retries the reset.
@@ -145,13 +176,14 @@ func (r Record) IsAside() bool { return r.Phase.IsAside(r.Attempts) }
 
 // Holder names the owner of the VF in messages.
 func (r Record) Holder() string {
+	owner := r.OwnerOrClaim()
 	switch {
 	case r.Phase == vf.PhaseDamaged:
 		return "an unknown owner, since its record in the ledger is damaged"
-	case r.Lease.Owner.IsZero():
+	case owner.IsZero():
 		return "no owner"
 	}
-	return r.Lease.Owner.String()
+	return owner.String()
 }
 
 // Address is one address held by one attachment (I4).

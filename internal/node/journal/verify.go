@@ -31,9 +31,9 @@ func (p Problem) String() string {
 // it after every step, and culvert ledger check calls it for a file.
 //
 // A record: its phase is known, its generation is at least 1, its VF has no other record, and it
-// has a baseline unless it is Making. Free and Making have no lease; Configuring and Attached
+// has a baseline unless it is Making. Free, Prepared and Making have no lease; Configuring and Attached
 // have an owner with a UID. Quarantined and Releasing may have an owner or none (a free VF that
-// is taken back to its baseline).
+// is taken back to its baseline). Prepared has a claim, Free and Making have none.
 //
 // All records: no two VFs of one PF, and no two that are held, are at one PCI address (I1). No
 // attachment, which is an owner's UID and the interface, has two VFs as Configuring or Attached
@@ -105,7 +105,7 @@ func (v *verifier) verifyRecord(r Record) {
 func (v *verifier) verifyLease(r Record, object string) {
 	owner := r.Lease.Owner
 	switch r.Phase {
-	case vf.PhaseFree, vf.PhaseMaking:
+	case vf.PhaseFree, vf.PhaseMaking, vf.PhasePrepared:
 		if !owner.IsZero() {
 			v.addProblem("I1", object, "it could be given out while that owner has it", "it is %s, and yet %s has it", r.Phase, owner)
 		}
@@ -113,6 +113,9 @@ func (v *verifier) verifyLease(r Record, object string) {
 		if owner.UID == "" {
 			v.addProblem("I8", object, "no detach can find it", "it is %s for an owner without UID (%q)", r.Phase, owner)
 		}
+	}
+	if err := checkClaim(r); err != nil {
+		v.addProblem("I1", object, "it could be given out although a claim has it, or no Unprepare can find it", "%s", err)
 	}
 }
 
@@ -130,7 +133,7 @@ func (v *verifier) verifyPlaces(records []Record) {
 				v.addProblem("I1", objectOf(r), "one VF could be given out as two", "VF %s is at the same PCI address", o.ID)
 			case o.Held() && r.Held(): // a free record may be of a card that was in that slot before
 				v.addProblem("I1", objectOf(r), "one VF has two owners, or one card has gone", "%s has it, and %s has VF %s at the same PCI address",
-					r.Lease.Owner, o.Lease.Owner, o.ID)
+					r.Holder(), o.Holder(), o.ID)
 			}
 		}
 		at[r.PCI] = append(at[r.PCI], r)
@@ -174,7 +177,7 @@ func (v *verifier) verifyAddress(a Address) {
 		v.addProblem("I4", object, lost, "VF %s holds it for %s, and has no record", a.VF, a.Owner)
 	case r.Phase == vf.PhaseDamaged:
 		// The record of its VF is damaged, so its holder is unknown and the address stays held.
-	case !r.Held() && r.Phase != vf.PhaseQuarantined:
+	case r.IsIdle() || r.Phase == vf.PhaseMaking:
 		v.addProblem("I4", object, lost, "VF %s holds it for %s, and is %s", a.VF, a.Owner, r.Phase)
 	case r.Lease.Owner != a.Owner:
 		v.addProblem("I4", object, "one of the two has an address that the other will give back", "it is %s's, but %s has its VF %s", a.Owner, r.Holder(), a.VF)

@@ -32,23 +32,25 @@ const callBound = 10 * time.Second
 // Client is a node's connection to its cluster. Its methods may be called
 // concurrently, before Run too.
 type Client struct {
-	node     string
-	log      *slog.Logger
-	pause    time.Duration // refusedWait
-	reads    chan struct{} // a place for each read of one object
-	config   *rest.Config
-	scheme   *runtime.Scheme
-	core     rest.Interface
-	nets     rest.Interface // of networkV1
-	pods     cache.SharedIndexInformer
-	networks cache.SharedIndexInformer
-	writer   *writer
-	objects  objects
-	services services // empty until FollowServices
-	own      ownSet
-	informer []cache.SharedIndexInformer // those that pods need
-	others   []cache.SharedIndexInformer
-	failed   sync.Map // the last error of a watch, by resource
+	node   string
+	log    *slog.Logger
+	pause  time.Duration // refusedWait
+	reads  chan struct{} // a place for each read of one object
+	config *rest.Config
+	scheme *runtime.Scheme
+	core   rest.Interface
+	nets   rest.Interface // of networkV1
+	// resources is of resourceV1.
+	resources rest.Interface
+	pods      cache.SharedIndexInformer
+	networks  cache.SharedIndexInformer
+	writer    *writer
+	objects   objects
+	services  services // empty until FollowServices
+	own       ownSet
+	informer  []cache.SharedIndexInformer // those that pods need
+	others    []cache.SharedIndexInformer
+	failed    sync.Map // the last error of a watch, by resource
 
 	confirmed atomic.Int64 // when Annotate had a Confirmation, in Unix nanoseconds
 	state     writtenState
@@ -84,6 +86,9 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 		return nil, err
 	}
 	if c.nets, err = c.groupClient(networkV1); err != nil {
+		return nil, err
+	}
+	if c.resources, err = c.groupClient(resourceV1); err != nil {
 		return nil, err
 	}
 	c.pods = c.newInformerOf(c.podsOf(node), "pods", &pod{}, stripObject)

@@ -21,6 +21,7 @@ var (
 	coreV1      = schema.GroupVersion{Version: "v1"}
 	appsV1      = schema.GroupVersion{Group: "apps", Version: "v1"}
 	discoveryV1 = schema.GroupVersion{Group: "discovery.k8s.io", Version: "v1"}
+	resourceV1  = schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}
 	networkV1   = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
 )
 
@@ -215,6 +216,7 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(appsV1.WithKind("DaemonSetList"), &daemonSetList{})
 	s.AddKnownTypeWithName(coreV1.WithKind("Service"), &clusterService{})
 	s.AddKnownTypeWithName(discoveryV1.WithKind("EndpointSlice"), &endpointSlice{})
+	s.AddKnownTypeWithName(resourceV1.WithKind("ResourceClaim"), &resourceClaim{})
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodePolicy"), &nodePolicy{})
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodePolicyList"), &nodePolicyList{})
 	s.AddKnownTypes(v1alpha1.GroupVersion, &v1alpha1.NodeState{}, &v1alpha1.NodeStateList{}, &v1alpha1.AddressPool{}, &v1alpha1.AddressPoolList{})
@@ -222,6 +224,7 @@ func newScheme() *runtime.Scheme {
 	metav1.AddToGroupVersion(s, appsV1)
 	metav1.AddToGroupVersion(s, coreV1)
 	metav1.AddToGroupVersion(s, discoveryV1)
+	metav1.AddToGroupVersion(s, resourceV1)
 	metav1.AddToGroupVersion(s, networkV1)
 	return s
 }

@@ -28,6 +28,7 @@ var kinds = map[string]struct{ version, kind string }{
 	"daemonsets":                     {"apps/v1", "DaemonSet"},
 	"services":                       {"v1", "Service"},
 	"endpointslices":                 {"discovery.k8s.io/v1", "EndpointSlice"},
+	"resourceclaims":                 {"resource.k8s.io/v1", "ResourceClaim"},
 	"nodestates":                     {"culvert.dev/v1alpha1", "NodeState"},
 }
 

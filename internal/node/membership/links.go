@@ -43,7 +43,7 @@ func (m *Member) hasNewHealth() bool {
 			now.vfs[r.ID] = "quarantined"
 		case m.Node.VFs.IsDark(r):
 			now.vfs[r.ID] = "without carrier"
-		case listed && driver == "" && (r.Phase == vf.PhaseFree || r.Phase == vf.PhaseAttached):
+		case listed && driver == "" && (r.IsIdle() || r.Phase == vf.PhaseAttached):
 			now.vfs[r.ID] = "without driver"
 		}
 	}

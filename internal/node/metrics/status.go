@@ -186,7 +186,7 @@ func boundLabels(texts ...string) (out []string) {
 var states = []status.State{status.Free, status.Used, status.Outside, status.Quarantined, status.Making, status.Unmanaged}
 
 // kinds are the kinds of owners, for which each PF has a row.
-var kinds = []string{vf.OwnerPod, vf.OwnerContainer, vf.OwnerGuest, vf.OwnerHost}
+var kinds = []string{vf.OwnerPod, vf.OwnerContainer, vf.OwnerGuest, vf.OwnerHost, vf.OwnerClaim}
 
 // tally counts VFs.
 type tally struct {

@@ -118,6 +118,9 @@ func ledgerRecord(r journal.Record) api.LedgerRecord {
 	if r.Phase != vf.PhaseMaking && r.Phase != vf.PhaseDamaged {
 		out.Baseline = shownBaseline(r)
 	}
+	if r.Claim != nil {
+		out.Claim = shownClaim(*r.Claim)
+	}
 	if !r.Lease.Owner.IsZero() {
 		out.Owner, out.Wanted, out.Given = &r.Lease.Owner, &r.Lease.Wanted, &r.Lease.Effective
 	}

@@ -26,7 +26,7 @@ func Plan(now, next desired.Spec, plans []reconcile.PFPlan, records []journal.Re
 			out.PFs = append(out.PFs, c)
 		}
 	}
-	out.Notes = planNotes(now, next, pfs, plans)
+	out.Notes = append(planNotes(now, next, pfs, plans), offerNotes(now, next, records)...)
 	return out
 }
 

@@ -83,3 +83,35 @@ func TestPlanNamesHolders(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// The plan says what a change of offer means, and names the pods that the kubelet would refuse after
+// a reboot of the node.
+func TestPlanOfAnOffer(t *testing.T) {
+	pf := igb(0, 3)
+	rec := func(index int, kind, pod, pool string, claim *journal.Claim) journal.Record {
+		return journal.Record{ID: vf.ID{PF: pf.ID, Index: index}, PCI: pf.VFs[index].PCI, Phase: vf.PhaseAttached, Claim: claim,
+			Lease: journal.Lease{Owner: vf.Owner{Kind: kind, UID: pod, Name: pod}, Pool: pool}}
+	}
+	records := []journal.Record{
+		rec(0, vf.OwnerPod, "default/b", "culvert.dev/a", nil), rec(1, vf.OwnerPod, "default/a", "culvert.dev/a", &journal.Claim{UID: "1"}),
+		rec(2, vf.OwnerGuest, "guest", "culvert.dev/a", nil),
+	}
+	const resource, claims = "pools: [{name: a, offer: resource}]", "pools: [{name: a, offer: claims}]"
+	for _, tt := range []struct {
+		was, is string
+		records []journal.Record
+		want    []string
+	}{
+		{resource, "pools: [{name: a}]", records, nil},
+		{claims, claims, records, nil},
+		{resource, claims, nil, []string{"host.yaml:1: pool culvert.dev/a: offer resource -> claims: the node has 0 of the resource culvert.dev/a, and pods get VFs by ResourceClaims"}},
+		{"", claims, records, []string{"host.yaml:1: pool culvert.dev/a: offer resource -> claims: the node has 0 of the resource culvert.dev/a, and pods get VFs by ResourceClaims" +
+			"; pods that have VFs by the device plugin keep them until they end (default/b): the kubelet refuses them when the node boots again, so replace them before"}},
+		{claims, resource, records, []string{"host.yaml:1: pool culvert.dev/a: offer claims -> resource: its VFs leave the ResourceSlices, and pods get VFs by the resource culvert.dev/a" +
+			"; pods that have VFs by ResourceClaims keep them until they end (default/a): their VFs count as unhealthy for the kubelet until then"}},
+	} {
+		if diff := cmp.Diff(tt.want, planOf(t, tt.was, tt.is, []vf.PF{pf}, tt.records).Notes); diff != "" {
+			t.Errorf("%q -> %q (-want +got):\n%s", tt.was, tt.is, diff)
+		}
+	}
+}

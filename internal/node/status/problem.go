@@ -134,9 +134,9 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 		problem.Since = time.Time{}
 		problem.Reason = what + " is used outside Culvert: " + v.UsedBy
 		problem.Next = "culvertd leaves it to that user and gives it to no other; it is reset when that use ends"
-	case len(v.Differences) > 0 && v.Phase == string(vf.PhaseFree):
+	case len(v.Differences) > 0 && (v.Phase == string(vf.PhaseFree) || v.Phase == string(vf.PhasePrepared)):
 		problem.Since = time.Time{}
-		problem.Reason = what + " is free, but " + vf.Differences(v.Differences)
+		problem.Reason = fmt.Sprintf("%s is %s, but %s", what, v.Phase, vf.Differences(v.Differences))
 		problem.Next = "culvertd resets it before it is given out"
 		if p.GivenUnknown {
 			problem.Next = "the kubelet does not say whether a pod has it, so culvertd leaves it as it is until it does"

@@ -40,12 +40,12 @@ func firstOf[T any](all []T) (first []T, more int) {
 	return slices.Clone(all[:mostEntries]), len(all) - mostEntries
 }
 
-// findDifferences returns the differences of an attached VF to its lease, or of a free or
+// findDifferences returns the differences of an attached VF to its lease, or of a free, prepared or
 // quarantined VF to its baseline. In other phases the kernel's state is being changed, and a
 // difference says nothing.
 func findDifferences(r journal.Record, st vf.State) []vf.Difference {
 	switch r.Phase {
-	case vf.PhaseFree, vf.PhaseQuarantined:
+	case vf.PhaseFree, vf.PhasePrepared, vf.PhaseQuarantined:
 		return r.Baseline.Diff(st)
 	case vf.PhaseAttached:
 		all := lease.Diff(r, st)

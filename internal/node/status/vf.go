@@ -119,7 +119,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 // none.
 func (p picture) findUser(pf vf.PF, st vf.State) string {
 	r, known := p.records[st.ID]
-	if !r.Lease.Owner.IsZero() || p.Given[st.PCI] != "" || p.GivenUnknown { // else a pod would count as a user outside Culvert
+	if !r.OwnerOrClaim().IsZero() || p.Given[st.PCI] != "" || p.GivenUnknown { // else a pod would count as a user outside Culvert
 		return ""
 	}
 	if use, used := p.Uses[st.PCI]; used {
@@ -146,6 +146,13 @@ func (p picture) fillLease(v *api.VF, r journal.Record) {
 			v.Network = r.Lease.Network
 		}
 		v.Netdevice = wanted.Interface
+	}
+	if c := r.Claim; c != nil {
+		v.Claim = shownClaim(*c)
+		if v.Owner == nil {
+			owner := c.Owner()
+			v.Owner = &owner
+		}
 	}
 	if l := r.Lease.Lent; l != nil {
 		v.Lent = &api.Lent{MaxTxRate: l.MaxTxRate, Until: l.Until}
@@ -205,6 +212,15 @@ func mergeAddresses(wanted []vf.Address, held []journal.Address) []string {
 		if !slices.Contains(known, h.Addr) {
 			out = append(out, h.Addr.String())
 		}
+	}
+	return out
+}
+
+// shownClaim returns the claim of a VF without its configuration, which may have 10 KiB.
+func shownClaim(c journal.Claim) *api.Claim {
+	out := &api.Claim{Name: c.Namespace + "/" + c.Name, UID: c.UID, Request: c.Request, Since: c.Since}
+	for _, p := range c.Pods {
+		out.Pods = append(out.Pods, c.Namespace+"/"+p.Name)
 	}
 	return out
 }

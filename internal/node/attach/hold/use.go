@@ -52,7 +52,9 @@ func (h *VFs) UsesOf(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.
 
 // IsLeftToUser reports whether a VF without an owner in the ledger is used outside Culvert, or
 // whether culvertd cannot find that out. It emits an event when a use begins or ends. A VF that
-// is being taken back from an owner is not left: what is on it comes from that owner.
+// is being taken back from an owner is not left: what is on it comes from that owner. The user of a
+// prepared VF may be the claim's pod, which has the device nodes of the VF without a lease, so its use
+// is no news.
 func (h *VFs) IsLeftToUser(ctx context.Context, rec journal.Record) bool {
 	if !rec.Lease.Owner.IsZero() {
 		return false
@@ -67,7 +69,9 @@ func (h *VFs) IsLeftToUser(ctx context.Context, rec journal.Record) bool {
 		h.Log.Info("a VF is left as it is until the next pass, since it may be in use", "vf", rec.ID, "err", err)
 		return true // also if it is used: the kubelet may say later that its pod is the user
 	}
-	h.NoteUse(rec, use)
+	if rec.Claim == nil {
+		h.NoteUse(rec, use)
+	}
 	return used
 }
 

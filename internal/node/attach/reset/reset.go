@@ -82,7 +82,7 @@ type ending struct {
 
 func (b *Resetter) endLease(ctx context.Context, rec journal.Record, why ending) error {
 	now, same, err := b.vfs.CurrentRecord(rec)
-	if err != nil || !same || !now.Held() || !lease.SameAttachment(now.Lease.Owner, rec.Lease.Owner) {
+	if err != nil || !same || !now.Held() || now.Phase == vf.PhasePrepared || !lease.SameAttachment(now.Lease.Owner, rec.Lease.Owner) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished
@@ -146,15 +146,18 @@ func (b *Resetter) releaseFor(ctx context.Context, at lease.Site, rec journal.Re
 	return err
 }
 
-// FreeVF frees a VF that was read back and is clean (I3).
+// FreeVF frees a VF that was read back and is clean (I3). A VF with a claim is prepared again.
 func (b *Resetter) FreeVF(at lease.Site, rec journal.Record, reason string, cause error) error {
 	who, released := rec.Lease.Owner, rec
-	rec.Phase, rec.Lease = vf.PhaseFree, journal.Lease{}
+	rec.Phase, rec.Lease = rec.IdlePhase(), journal.Lease{}
 	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
 	text := fmt.Sprintf("vf %d of %s is clean", rec.ID.Index, at.Label)
 	if !who.IsZero() {
 		rec.Released = b.vfs.Now()
 		text = fmt.Sprintf("vf %d of %s from %s, clean", rec.ID.Index, at.Label, who)
+	}
+	if rec.Claim != nil {
+		text += ", prepared for " + rec.Claim.String()
 	}
 	kind := journal.Normal
 	if cause != nil {
@@ -162,7 +165,7 @@ func (b *Resetter) FreeVF(at lease.Site, rec journal.Record, reason string, caus
 		kind = journal.Warning
 	}
 	ended := released
-	ended.Phase = vf.PhaseFree // its event names the last owner
+	ended.Phase = rec.Phase // its event names the last owner
 	err := b.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		rec.Owed = withHandedOver(tx, released).Owing()
 		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID),
@@ -268,7 +271,7 @@ func (b *Resetter) QuarantineVF(rec journal.Record, cause error) error {
 	rec.Attempts++
 	rec.NextRetry = b.vfs.Now().Add(wait)
 	history := "held by no owner"
-	if owner := rec.Lease.Owner; !owner.IsZero() {
+	if owner := rec.OwnerOrClaim(); !owner.IsZero() {
 		history = "last held by " + owner.String()
 	}
 	return b.vfs.Ledger.Update(func(tx *journal.Tx) error {

@@ -94,14 +94,14 @@ func (k *Keeper) Replay(ctx context.Context) error {
 
 // isBegun reports whether work on the VF is under way, or was when culvertd died.
 func isBegun(r journal.Record) bool {
-	return r.Held() && r.Phase != vf.PhaseAttached && r.Phase != vf.PhaseDamaged
+	return r.Phase == vf.PhaseConfiguring || r.Phase == vf.PhaseReleasing
 }
 
 // tendPatience is the usual Patience of a Keeper.
 const tendPatience = 5 * time.Second
 
-// Tend looks after the VFs. It retries quarantined ones that are due, and takes free ones that
-// changed outside Culvert back to their baseline unless they are used. It finishes work that stopped
+// Tend looks after the VFs. It retries quarantined ones that are due, and takes free and prepared ones
+// that changed outside Culvert back to their baseline unless they are used. It finishes work that stopped
 // half-way (the disk was full), mends or reports drift of attached ones, and gives lent rates back.
 // It ends leases on VFs that are gone from the bus, and those of guests and pods whose end was not
 // reported. seen is the hardware as just listed.
@@ -154,7 +154,7 @@ func (k *Keeper) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 		if k.isDue(r) {
 			return func() error { return k.tendVF(ctx, r, reasons.Recovered, nil) }
 		}
-	case vf.PhaseFree:
+	case vf.PhaseFree, vf.PhasePrepared:
 		if _, st, ok := hold.FindListed(r, seen); ok {
 			if d := r.Baseline.Diff(st); len(d) > 0 {
 				return func() error { return k.tendVF(ctx, r, reasons.DriftMended, errors.New(vf.Differences(d))) }
@@ -235,10 +235,10 @@ func (k *Keeper) tendVF(ctx context.Context, seen journal.Record, reason string,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound)
 	defer cancel()
 	st, err := k.vfs.ReadVF(ctx, seen)
-	if err == nil && seen.Phase == vf.PhaseFree && len(seen.Baseline.Diff(st)) == 0 {
+	if err == nil && seen.IsIdle() && len(seen.Baseline.Diff(st)) == 0 {
 		return nil // the listing showed the VF between two states
 	}
-	if err != nil && seen.Phase == vf.PhaseFree && !errors.Is(err, hold.ErrGone) {
+	if err != nil && seen.IsIdle() && !errors.Is(err, hold.ErrGone) {
 		return err // it has no owner, and each attach reads it before
 	}
 	if err == nil && k.vfs.IsLeftToUser(ctx, seen) {

@@ -226,7 +226,7 @@ func (d *device) judgeRecord(rec journal.Record, known bool, ours func(journal.R
 	case ours(rec):
 		d.soon = rec.Phase == vf.PhaseReleasing
 	default:
-		d.unfit = "held by " + rec.Lease.Owner.String()
+		d.unfit = "held by " + rec.Holder()
 		d.soon = rec.Phase == vf.PhaseReleasing
 	}
 }

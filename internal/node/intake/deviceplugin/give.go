@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -154,6 +155,9 @@ func (p *Plugin) freeDevices(pool string, vfs []vf.PCIAddr, patience bool) ([]de
 	h, err := p.readHost(spec)
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	if now, err := spec.Pool(pool); err == nil && now.Offer == desired.OfferClaims { // the kubelet's list is out of date
+		return nil, fmt.Errorf("pool %s: it is offered to ResourceClaims, and the device plugin gives out no VF of it: request the VF by a claim, or set offer: resource", pool)
 	}
 	all := h.devicesByPool(p.isOurs)[pool]
 	var out []device

@@ -599,6 +599,28 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
+// A pool that is offered to claims has no device for the kubelet, whose calls with an older list are
+// refused. A pod that has a VF keeps it with its files. Offered as a resource again, it has its devices
+// back.
+func TestPoolOfClaimsHasNoDevice(t *testing.T) {
+	m := started(t)
+	m.attach(vf.OwnerPod, "p", m.pci(1, 0))
+	claims := spec()
+	claims.Pools[0].Offer = desired.OfferClaims
+	m.node.SetSpec(claims)
+	m.kubelet.knows("x/a", "")
+	m.kubelet.knows("x/b", "hhhhhhh")
+	_, err := m.kubelet.allocate("x/a", m.pci(1, 1).String())
+	if err == nil || !strings.Contains(err.Error(), "pool x/a: it is offered to ResourceClaims") {
+		t.Errorf("a VF of a pool of claims is given: %v", err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(m.dir, "dp", "x-a-*")); len(files) != 7 {
+		t.Errorf("device-info files: %q", files)
+	}
+	m.node.SetSpec(spec())
+	m.kubelet.knows("x/a", "hhhhhhh")
+}
+
 // I1: culvertd does not promise a pod a VF that is not free, although the kubelet's
 // view may be old. A VF that is promised is not chosen for another owner.
 func TestI1AllocateAndOthers(t *testing.T) {

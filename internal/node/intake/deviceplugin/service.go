@@ -53,9 +53,15 @@ func (s *service) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 	}
 }
 
-// listDevices returns the kubelet's list of a pool.
+// listDevices returns the kubelet's list of a pool. The list of a pool that is offered to claims is
+// empty: for a resource of which a node has more than 0, the scheduler uses no claim
+// (k8s.io/kubernetes v1.35, shouldDelegateResourceToDRA). Pods that have a VF keep it: the kubelet
+// remembers what it gave.
 func listDevices(pool desired.Pool, devices []device) *pluginapi.ListAndWatchResponse {
 	out := &pluginapi.ListAndWatchResponse{}
+	if pool.Offer == desired.OfferClaims {
+		return out
+	}
 	for _, d := range devices {
 		v := &pluginapi.Device{ID: d.pci.String(), Health: pluginapi.Healthy}
 		if d.unfit != "" {

@@ -130,7 +130,7 @@ func (h *Handler) youngSandboxes() (out map[string]string, err error) {
 	now := h.Now()
 	err = h.Ledger.View(func(tx *journal.Tx) error {
 		for _, r := range tx.Records() {
-			if r.Held() && hold.IsYoung(r.Since, now) {
+			if r.Held() && !r.Lease.Owner.IsZero() && hold.IsYoung(r.Since, now) {
 				out[r.Lease.Owner.UID] = ""
 			}
 		}

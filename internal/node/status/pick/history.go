@@ -165,6 +165,10 @@ func (b *spanBuilder) addEvent(e api.Event) {
 	s := b.open[id]
 	owner := e.Owner
 	switch {
+	case s != nil && e.Phase == vf.PhasePrepared:
+		owner = s.Owner // of the lease that ends, or the claim
+	case e.Phase == vf.PhasePrepared:
+		owner = e.Claim
 	case s != nil && isOld, s != nil && isEnd && (owner.IsZero() || s.Owner.IsZero()):
 		owner = s.Owner
 	case !isEnd && !isHeld(e.Phase):
@@ -185,6 +189,10 @@ func (b *spanBuilder) addEvent(e api.Event) {
 	if isEnd {
 		b.endSpan(s, e.Time)
 	}
+	if e.Phase == vf.PhasePrepared && s.Owner != e.Claim { // its lease or its quarantine has ended
+		b.endSpan(s, e.Time)
+		b.beginSpan(id, e.Claim, e).From = e.Time
+	}
 }
 
 func isHeld(p vf.Phase) bool {
@@ -195,7 +203,7 @@ func isHeld(p vf.Phase) bool {
 // before the oldest event.
 func (b *spanBuilder) beginSpan(id vf.ID, owner vf.Owner, e api.Event) *api.Span {
 	s := &api.Span{VF: id, Name: cmp.Or(b.names[id], strings.TrimPrefix(e.Object, "VF ")), Owner: owner}
-	isFirst := slices.Contains([]string{reasons.Attached, reasons.Adopted, reasons.AttachFailed, reasons.DuplicateAddress}, e.Reason)
+	isFirst := slices.Contains([]string{reasons.Attached, reasons.Prepared, reasons.Adopted, reasons.AttachFailed, reasons.DuplicateAddress}, e.Reason)
 	if isFirst || owner.IsZero() {
 		s.From = e.Time
 	}
@@ -217,7 +225,7 @@ func addToSpan(s *api.Span, e api.Event) {
 			s.Addresses = e.Addresses
 		}
 	}
-	isPlain := (e.Reason == reasons.Attached || e.Reason == reasons.Detached) && e.Type == "Normal" && !s.Owner.IsZero()
+	isPlain := slices.Contains([]string{reasons.Attached, reasons.Detached, reasons.Prepared, reasons.Unprepared}, e.Reason) && e.Type == "Normal" && !s.Owner.IsZero()
 	if !isPlain {
 		s.Changes = append(s.Changes, e)
 	}

@@ -22,8 +22,11 @@ func Ledger(l api.Ledger, o Options) string {
 	}}
 	for _, r := range l.Records {
 		owner := ""
-		if r.Owner != nil {
+		switch {
+		case r.Owner != nil:
 			owner = r.Owner.String()
+		case r.Claim != nil:
+			owner = vf.OwnerClaim + " " + r.Claim.Name
 		}
 		row := screen.Words(r.VF.String(), r.PCI.String(), "", strconv.FormatUint(r.Generation, 10), owner, r.Network)
 		row[2] = phaseCell(api.VF{Phase: r.Phase})

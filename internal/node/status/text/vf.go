@@ -90,6 +90,9 @@ func writeHolder(line func(key, format string, args ...any), v api.VF, o Options
 		line("owner ID", "%s", v.Owner.UID)
 		line("bond", "%s", bondLine(v))
 	}
+	if c := v.Claim; c != nil {
+		line("claim", "%s, request %s, for %s", c.Name, c.Request, strings.Join(c.Pods, ", "))
+	}
 	line("guard", "%s", guardLine(v))
 	if l := v.Lent; l != nil {
 		line("lent rate", "max_tx_rate %d for a measurement, until %s at the latest", l.MaxTxRate, o.formatTime(l.Until))

@@ -105,7 +105,7 @@ func formatRunning(v api.VF) string {
 func phaseCell(v api.VF) screen.Cell {
 	c := screen.Cell{Text: v.Phase}
 	switch v.Phase {
-	case string(vf.PhaseAttached), api.PhaseGiven:
+	case string(vf.PhaseAttached), string(vf.PhasePrepared), api.PhaseGiven:
 		c.Style = screen.Cyan
 	case string(vf.PhaseQuarantined), string(vf.PhaseDamaged):
 		c.Style = screen.Red
