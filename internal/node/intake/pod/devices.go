@@ -54,6 +54,9 @@ func (d devices) isOneRequest() bool { return d.claims != nil && d.claims.group 
 // take removes devices from those that no network has.
 func (d devices) take(resource string, ids []string) {
 	d.claims.take(ids)
+	if _, known := d.left[resource]; !known {
+		return
+	}
 	d.left[resource] = slices.DeleteFunc(slices.Clone(d.left[resource]), func(id string) bool { return slices.Contains(ids, id) })
 }
 
