@@ -114,6 +114,35 @@ type ClaimResult struct {
 	ShareID string
 }
 
+// ClaimDevice is a device of a ResourceClaim as its status shows it.
+type ClaimDevice struct {
+	// Pool and Device name it in a ResourceSlice.
+	Pool, Device string
+	// Ready is whether its pod can use it. Reason is one word, and Since when that began.
+	Ready           bool
+	Reason, Message string
+	Since           time.Time
+	// Interface, MAC and Addresses (with their prefix lengths) are those in the pod. They are empty for a
+	// device that no network has.
+	Interface, MAC string
+	Addresses      []string
+	Data           ClaimDeviceData
+}
+
+// ClaimDeviceData is the data of a ClaimDevice that only Culvert has.
+type ClaimDeviceData struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Network is namespace/name of the NetworkAttachmentDefinition, or namespace/claim:name where a claim
+	// makes its network.
+	Network string `json:"network,omitempty"`
+	MAC     string `json:"mac,omitempty"`
+	VLAN    uint16 `json:"vlan,omitempty"`
+	// Pool is the full name of the pool of VFs, and PCI the address of the VF.
+	Pool string `json:"pool,omitempty"`
+	PCI  string `json:"pciAddress,omitempty"`
+}
+
 // ClaimConfig is an opaque configuration of devices in a ResourceClaim or its DeviceClass.
 type ClaimConfig struct {
 	// Source is FromClass or FromClaim.

@@ -57,10 +57,24 @@ func (h *Handler) claimsOf(ctx context.Context, p api.Pod) (*claimedVFs, error) 
 			errs = append(errs, refuseSecond(*r.Claim, names(r.Claim.Pods)))
 		}
 	}
-	errs = append(errs, h.checkPrepared(ctx, p, known))
+	errs = append(errs, out.checkWhole(), h.checkPrepared(ctx, p, known))
 	slices.SortStableFunc(out.left, func(a, b journal.Record) int { return compareClaimed(a, b, p.Claims) })
 	out.all = slices.Clone(out.left)
 	return out, errors.Join(slices.CompactFunc(errs, sameText)...)
+}
+
+// checkWhole returns an error if a VF of a claim has gone since the claim was prepared.
+func (c *claimedVFs) checkWhole() error {
+	there := map[string]int{}
+	for _, r := range c.left {
+		there[r.Claim.UID]++
+	}
+	for _, r := range c.left {
+		if n := there[r.Claim.UID]; n < r.Claim.VFs {
+			return fmt.Errorf("%s: %w: %d of its %d VFs are there, since a PF or a VF of it has gone: delete the pod, so that the scheduler finds others", *r.Claim, vf.ErrNotFound, n, r.Claim.VFs)
+		}
+	}
+	return nil
 }
 
 // sameText reports whether two errors say the same: of two VFs of one claim, for instance.

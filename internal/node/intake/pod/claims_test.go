@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/journal"
@@ -171,6 +172,8 @@ func TestClaimsAreRefused(t *testing.T) {
 			w.prepare("c", "r", vfConfig(""), podA, 1)
 			w.quarantine(1, "stuck")
 		}, "NetworkFailed", "it is in quarantine (stuck): delete the pod", "quarantined"},
+		"a VF that has gone": {func(w *world) { w.prepare("c", "r", vfConfig(""), podA, 1); w.setVFs(1, 2) },
+			"NetworkFailed", "claim d/c: not found: 1 of its 2 VFs are there", "prepared"},
 		"a configuration that is wrong": {func(w *world) { w.prepare("c", "r", vfConfig(`"vlna":1`), podA, 1) },
 			"NetworkFailed", "claim d/c request r: its configuration: vlna: did you mean vlan?", "prepared"},
 		"a network that does not exist": {func(w *world) { w.prepare("c", "r", vfConfig(`"network":"none"`), podA, 1) },
@@ -219,6 +222,16 @@ func (w *world) quarantine(place int, reason string) {
 	w.Helper()
 	r := w.content().Records[place]
 	r.Phase, r.Reason = vf.PhaseQuarantined, reason
+	if err := w.ledger.Update(func(tx *journal.Tx) error { return tx.Put(r) }); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// setVFs sets how many VFs the claim of a VF has.
+func (w *world) setVFs(place, n int) {
+	w.Helper()
+	r := w.content().Records[place]
+	r.Claim.VFs = n
 	if err := w.ledger.Update(func(tx *journal.Tx) error { return tx.Put(r) }); err != nil {
 		w.Fatal(err)
 	}
@@ -312,6 +325,48 @@ func TestI9AttacksByClaims(t *testing.T) {
 				t.Errorf("events: %.9000v", w.cluster.events)
 			}
 		})
+	}
+}
+
+// A claim's status has an entry for each of its VFs after the ADD, none after the DEL, and those of a new
+// sandbox again. culvertd that restarts before the write makes it up.
+func TestClaimStatus(t *testing.T) {
+	w := newWorld(t)
+	w.network("owner", `{"type":"culvert","cniVersion":"1.1.0","name":"x","vlan":7,"ipam":{"type":"host-local","scope":"node","subnet":"10.9.0.0/24"}}`)
+	w.prepare("c", "r", vfConfig(`"network":"owner"`), podA, 2)
+	w.prepare("plain", "r", "", podA, 1)
+	w.claims("", "c", "plain")
+	w.add()
+	all := w.content().Records
+	pool, _ := claim.PoolName("n", all[1].ID.PF)
+	data := api.ClaimDeviceData{APIVersion: "culvert.dev/v1alpha1", Kind: "VFStatus", Pool: "intel.com/fast", PCI: all[1].PCI.String()}
+	idle := api.ClaimDevice{Pool: pool, Device: "vf-1", Reason: "ClaimWithoutNetwork", Message: "no network of the pod uses it", Since: all[1].Since, Data: data}
+	mac := all[2].Lease.LinkMAC.String()
+	data.Network, data.MAC, data.VLAN, data.PCI = "d/owner", mac, 7, all[2].PCI.String()
+	attached := api.ClaimDevice{Pool: pool, Device: "vf-2", Ready: true, Reason: "Attached", Message: "pod a has it as net1", Since: all[2].Since,
+		Interface: "net1", MAC: mac, Addresses: []string{"10.9.0.2/24"}, Data: data}
+	want := map[string][]api.ClaimDevice{"d/c uid of c": {attached}, "d/plain uid of plain": {idle}}
+	if diff := cmp.Diff(want, w.cluster.claims); diff != "" {
+		t.Errorf("after ADD:\n%s", diff)
+	}
+	w.cluster.claims = nil
+	if err := w.pods.Resume(t.Context()); err != nil || len(w.cluster.claims) != 2 {
+		t.Errorf("after a restart: %v, %v", w.cluster.claims, err)
+	}
+	w.del()
+	if diff := cmp.Diff(map[string][]api.ClaimDevice{"d/c uid of c": nil, "d/plain uid of plain": nil}, w.cluster.claims); diff != "" {
+		t.Errorf("after DEL:\n%s", diff)
+	}
+}
+
+// A VF that is bound to vfio-pci is Ready without a network.
+func TestClaimStatusOfUserSpace(t *testing.T) {
+	w := newWorldOf(t, hostFile+"  deviceType: vfio-pci\n")
+	w.prepare("c", "r", "", podA, 1)
+	w.claims("", "c")
+	w.add()
+	if d := w.cluster.claims["d/c uid of c"]; len(d) != 1 || !d[0].Ready || d[0].Reason != "Prepared" || d[0].Interface != "" {
+		t.Errorf("the status is %+v", d)
 	}
 }
 

@@ -41,7 +41,7 @@ type kernel interface {
 	Do(context.Context, step.Step) error
 }
 
-// cluster is kube.Client. Annotate and PodEvent return at once.
+// cluster is kube.Client. Annotate, PodEvent and SetClaimDevices return at once.
 type cluster interface {
 	// Pod returns a pod of this node; vf.ErrNotFound, vf.ErrNotReady.
 	Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error)
@@ -50,6 +50,8 @@ type cluster interface {
 	// Annotate sets annotations of a pod in one request.
 	Annotate(p api.Pod, values map[string]string)
 	PodEvent(p api.Pod, kind, reason, text string)
+	// SetClaimDevices sets the entries of a claim's status that are Culvert's.
+	SetClaimDevices(claim api.ResourceClaim, devices []api.ClaimDevice)
 }
 
 // hardware is inventory.Inventory: the PFs as they were last listed.
@@ -78,6 +80,9 @@ type Config struct {
 	Claimed Claimed
 	// Definitions keeps the network attachment definitions that were parsed; nil keeps none.
 	Definitions *config.Definitions
+	// NodeName is the name of the node in its cluster, of which the names of the claims' devices have
+	// parts.
+	NodeName string
 	// ConfDir is the folder of the runtime's network configurations, DeviceInfo the folder for
 	// device-info files.
 	ConfDir, DeviceInfo string

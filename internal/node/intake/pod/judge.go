@@ -123,6 +123,8 @@ func (judged) Annotate(api.Pod, map[string]string) {}
 
 func (judged) PodEvent(api.Pod, string, string, string) {}
 
+func (judged) SetClaimDevices(api.ResourceClaim, []api.ClaimDevice) {}
+
 // judgedDevices returns as many devices of a resource as the networks of a pod's annotation can
 // need.
 func judgedDevices(context.Context, string, string, string) ([]string, error) {
