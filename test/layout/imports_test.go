@@ -43,7 +43,7 @@ var floors = [][]string{
 
 	// culvertd: its composition, the ways in, the flows, what they rest on
 	{"internal/node/daemon"},
-	{"internal/node/intake/pod", "internal/node/membership", "internal/node/metrics", "internal/node/status/gather", "internal/node/trial"},
+	{"internal/node/intake/claim", "internal/node/intake/pod", "internal/node/membership", "internal/node/metrics", "internal/node/status/gather", "internal/node/trial"},
 	{"internal/node", "internal/node/intake/cni", "internal/node/intake/deviceplugin", "internal/node/intake/guest", "internal/node/kube", "internal/node/service/agent", "internal/node/status"},
 	{"internal/node/attach/upkeep", "internal/node/service/table"},
 	{"internal/node/attach", "internal/node/attach/loan"},

@@ -41,8 +41,8 @@ func (e *Engine) Claimed(uid string) (out []journal.Record, err error) {
 // refused.
 //
 // Errors: vf.ErrHeld (another owner or claim has a VF, or it is used outside Culvert), vf.ErrNotFound
-// (no such VF), vf.ErrInvalid (a VF is in no pool, or its pool does not admit the claim's namespace),
-// vf.ErrNotReady (it cannot be read now, is being made, or is in quarantine).
+// (no such VF), vf.ErrInvalid (a VF is in no pool, its pool is not offered to claims or does not admit
+// the claim's namespace), vf.ErrNotReady (it cannot be read now, is being made, or is in quarantine).
 func (e *Engine) Prepare(ctx context.Context, wishes []Wish) ([]journal.Record, error) {
 	wishes = slices.SortedFunc(slices.Values(wishes), func(a, b Wish) int { return a.VF.Compare(b.VF) })
 	for i := range wishes {
@@ -92,7 +92,9 @@ func (e *Engine) judgeWishes(ctx context.Context, wishes []Wish, given func(vf.P
 		return nil, err
 	}
 	host := alloc.Host{PFs: e.vfs.Hardware.PFs(), Records: records, Spec: e.vfs.Spec()}
-	tenant := e.tenantOf(ctx, Request{Owner: ownerOf(wishes)})
+	of := ownerOf(wishes)
+	of.Kind = vf.OwnerPod // of the same namespace
+	tenant := e.tenantOf(ctx, Request{Owner: of})
 	var errs []error
 	choices := make([]alloc.Choice, len(wishes))
 	for i, w := range wishes {
@@ -114,7 +116,10 @@ func (e *Engine) judgeWish(ctx context.Context, c alloc.Choice, tenant desired.T
 		}
 		return fmt.Errorf("%s: %w: it is in no pool: add it to a pool of the NodePolicy or host.yaml", what, vf.ErrInvalid)
 	}
-	if err := c.Rules.Check(tenant, vf.Spec{}); err != nil {
+	if c.Rules.Offer != desired.OfferClaims {
+		return fmt.Errorf("%s: %w: its pool %s is offered as a resource now: set offer: %s, or let the pod ask for the resource", what, vf.ErrInvalid, c.Pool, desired.OfferClaims)
+	}
+	if err := c.Rules.CheckTenant(tenant); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	err := e.vfs.FindCall(at, rec)

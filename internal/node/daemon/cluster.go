@@ -83,6 +83,7 @@ func (s *Server) joinKubernetes() error {
 	s.status.Addresses = s.member.CountAddresses
 	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
 	s.pods.Bond = s.findBond
+	s.claims = s.newClaimDriver(resources)
 	s.node.Upkeep.PodEvent = s.emitPodEvent
 	s.node.Upkeep.KnowsPod = podFinder{s.cluster, resources}.knowsPod
 	if err := s.followServices(); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/claims"
+	"github.com/culvert-net/culvert/internal/node/intake/claim"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/intake/guest"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
@@ -96,6 +97,7 @@ type Server struct {
 	member         *membership.Member
 	definitions    config.Definitions
 	services       *agent.Agent
+	claims         *claim.Driver
 	networks       *pod.Handler // nil too where another meta plugin sets up pods' networks
 }
 
@@ -181,6 +183,9 @@ func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
 		g.Go(func() error { return s.followHardware(ctx) })
 		g.Go(func() error { return s.serveKubelet(ctx) })
 	}
+	if s.claims != nil {
+		g.Go(func() error { return s.serveClaims(ctx) })
+	}
 	return g.Wait()
 }
 
@@ -228,6 +233,9 @@ func (s *Server) listProblems() []api.Problem {
 	out := slices.Concat(s.hostFile.Problems(), s.trials.Problems(), s.sources.Problems(), s.node.Problems(), s.node.AddressProblems(), s.guests.Problems(), s.faults.Problems(), s.segmentProblems())
 	if s.pods != nil {
 		out = append(out, s.pods.Problems()...)
+	}
+	if s.claims != nil {
+		out = append(out, s.claims.Problems()...)
 	}
 	if s.clusterProblem != nil {
 		out = append(out, *s.clusterProblem)

@@ -143,6 +143,24 @@ func (p *PodResources) Knows(ctx context.Context, podNamespace, podName string) 
 	}), nil
 }
 
+// Claims returns the ResourceClaims of the pods that the kubelet has, as namespace/name. Errors:
+// vf.ErrNotReady when the kubelet does not answer, or there is none.
+func (p *PodResources) Claims(ctx context.Context) (map[string]bool, error) {
+	all, err := p.listPods(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("which claims the pods of the kubelet have: %w", err)
+	}
+	out := map[string]bool{}
+	for _, pod := range all {
+		for _, c := range pod.GetContainers() {
+			for _, r := range c.GetDynamicResources() {
+				out[r.GetClaimNamespace()+"/"+r.GetClaimName()] = true
+			}
+		}
+	}
+	return out, nil
+}
+
 // deviceIDs returns the IDs of a pod's devices of a resource; of every one when that
 // is empty.
 func deviceIDs(pod *podresources.PodResources, resource string) (ids []string) {

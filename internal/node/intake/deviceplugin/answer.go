@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -25,16 +26,16 @@ const (
 // device plugin, and device nodes, by the kubelet's own list or by CDI. A netdevice is no file:
 // the network attachment brings it.
 func allocateResponse(pool desired.Pool, devices []device) (*pluginapi.ContainerAllocateResponse, error) {
-	ids := make([]string, len(devices))
-	info := map[string]map[string]map[string]string{}
-	out := &pluginapi.ContainerAllocateResponse{}
+	env, err := envOf(pool, devices)
+	if err != nil {
+		return nil, err
+	}
+	out := &pluginapi.ContainerAllocateResponse{Envs: env}
 	given := map[string]bool{}
-	for i, d := range devices {
-		ids[i] = d.pci.String()
-		info[ids[i]] = describeDevice(pool, d)
+	for _, d := range devices {
 		nodes := nodesOf(d)
 		if pool.CDI && len(nodes) > 0 {
-			out.CdiDevices = append(out.CdiDevices, &pluginapi.CDIDevice{Name: cdiKind + "=" + ids[i]})
+			out.CdiDevices = append(out.CdiDevices, &pluginapi.CDIDevice{Name: cdiKind + "=" + d.pci.String()})
 			continue
 		}
 		for _, n := range nodes {
@@ -44,12 +45,46 @@ func allocateResponse(pool desired.Pool, devices []device) (*pluginapi.Container
 			given[n] = true
 		}
 	}
+	return out, nil
+}
+
+// envOf returns the variables of a container with devices of a pool.
+func envOf(pool desired.Pool, devices []device) (map[string]string, error) {
+	ids := make([]string, len(devices))
+	info := map[string]map[string]map[string]string{}
+	for i, d := range devices {
+		ids[i] = d.pci.String()
+		info[ids[i]] = describeDevice(pool, d)
+	}
 	text, err := json.Marshal(info)
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", pool.FullName(), err)
 	}
-	out.Envs = map[string]string{pool.EnvVar(): strings.Join(ids, ","), pool.EnvVar() + "_INFO": string(text)}
-	return out, nil
+	return map[string]string{pool.EnvVar(): strings.Join(ids, ","), pool.EnvVar() + "_INFO": string(text)}, nil
+}
+
+// Share is what a container gets with VFs beside their interfaces.
+type Share struct {
+	Env   map[string]string
+	Nodes []string // paths of device nodes
+}
+
+// ShareOf returns what a container gets with VFs of a pool, as the answer to Allocate has it. pfs has
+// the PF of each VF.
+func ShareOf(pool desired.Pool, pfs []vf.PF, vfs []vf.State) (Share, error) {
+	devices := make([]device, len(vfs))
+	var out Share
+	for i, st := range vfs {
+		devices[i] = newDevice(pool, pfs[i], st)
+		for _, n := range nodesOf(devices[i]) {
+			if !slices.Contains(out.Nodes, n) {
+				out.Nodes = append(out.Nodes, n)
+			}
+		}
+	}
+	var err error
+	out.Env, err = envOf(pool, devices)
+	return out, err
 }
 
 // describeDevice returns a VF's part of ..._INFO.

@@ -78,12 +78,8 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 			if !in {
 				continue
 			}
-			selector, _ := pool.SelectorOf(pf, st.ID.Index, st)
-			d := device{
-				pci: st.PCI, pf: pf, numa: st.NUMA, group: st.IOMMUGroup, rdma: st.RDMA,
-				vhost: selector.NeedVhostNet, isRDMA: selector.IsRDMA, vfio: pool.KindOf(st) == desired.VFIO,
-				doubtful: doubtful,
-			}
+			d := newDevice(pool, pf, st)
+			d.doubtful = doubtful
 			rec, known := records[st.ID]
 			d.released = rec.Released
 			d.judgeRecord(rec, known, ours, h.given[st.PCI])
@@ -121,6 +117,15 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 		}
 	}
 	return out
+}
+
+// newDevice returns a VF of a pool, without its health.
+func newDevice(pool desired.Pool, pf vf.PF, st vf.State) device {
+	selector, _ := pool.SelectorOf(pf, st.ID.Index, st)
+	return device{
+		pci: st.PCI, pf: pf, numa: st.NUMA, group: st.IOMMUGroup, rdma: st.RDMA,
+		vhost: selector.NeedVhostNet, isRDMA: selector.IsRDMA, vfio: pool.KindOf(st) == desired.VFIO,
+	}
 }
 
 // describeHostUse returns why the kubelet gets no VF that the host uses; "" if it is not used.

@@ -90,10 +90,10 @@ func cdiSpec(pools []desired.Pool, devices map[string][]device) ([]byte, error) 
 	return json.Marshal(spec)
 }
 
-// files has the files that culvertd wrote, with their content. They stay when culvertd ends,
+// Files has the files that culvertd wrote, with their content. They stay when culvertd ends,
 // since a container that is started again meanwhile needs them. A list on disk names them, since
 // other device plugins have files of the same form beside them.
-type files struct {
+type Files struct {
 	list    string
 	listed  string // the content of the list on disk
 	written map[string]string
@@ -101,10 +101,10 @@ type files struct {
 
 const listFile = ".culvert"
 
-// takeOver returns the files that an earlier run has written into the folders. Their content is not
-// known. The list is in the first folder.
-func takeOver(dirs ...string) *files {
-	f := &files{list: filepath.Join(dirs[0], listFile), written: map[string]string{}}
+// TakeOver returns the files that an earlier run has written into the folders. Their content is not
+// known. The list with this name is in the first folder. Each list is of one writer.
+func TakeOver(list string, dirs ...string) *Files {
+	f := &Files{list: filepath.Join(dirs[0], list), written: map[string]string{}}
 	text, err := os.ReadFile(f.list)
 	if err != nil {
 		return f // there is no list, or it cannot be read: the files stay
@@ -118,10 +118,10 @@ func takeOver(dirs ...string) *files {
 	return f
 }
 
-// keepFiles writes the wanted files, by path, and removes all others. It replaces each file as a
+// Keep writes the wanted files, by path, and removes all others. It replaces each file as a
 // whole. A file that cannot be written does not keep the others from being written. A file is on
 // the list before it is written, and until it is removed.
-func (f *files) keepFiles(want map[string]string) error {
+func (f *Files) Keep(want map[string]string) error {
 	if err := f.writeList(want); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (f *files) keepFiles(want map[string]string) error {
 
 // writeList writes the list: the files that are there, and the files of more, which will be written
 // next.
-func (f *files) writeList(more map[string]string) error {
+func (f *Files) writeList(more map[string]string) error {
 	all := maps.Clone(f.written)
 	maps.Copy(all, more)
 	text := strings.Join(slices.Sorted(maps.Keys(all)), "\n")

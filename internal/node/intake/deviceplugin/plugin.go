@@ -129,12 +129,12 @@ func New(c Config) *Plugin {
 func (p *Plugin) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { p.folder.Follow(ctx); return nil })
-	g.Go(func() error { return p.followHost(ctx, &g, takeOver(p.InfoDir, p.CDIDir)) })
+	g.Go(func() error { return p.followHost(ctx, &g, TakeOver(listFile, p.InfoDir, p.CDIDir)) })
 	return g.Wait()
 }
 
 // followHost updates the served pools whenever the hardware, the ledger or the Spec changes.
-func (p *Plugin) followHost(ctx context.Context, g *errgroup.Group, written *files) error {
+func (p *Plugin) followHost(ctx context.Context, g *errgroup.Group, written *Files) error {
 	for {
 		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
 		spec, changed := p.Spec()
@@ -164,7 +164,7 @@ func (p *Plugin) followHost(ctx context.Context, g *errgroup.Group, written *fil
 
 // updateOnce reads the hardware, the ledger and the kubelet's pods, and updates the served pools
 // and the files. again is true if one of these failed or a PF has lately become unreadable.
-func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired.Spec, written *files) (again bool, err error) {
+func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired.Spec, written *Files) (again bool, err error) {
 	h, err := p.readHost(spec)
 	if err != nil {
 		return true, err // the last state stays
@@ -177,7 +177,7 @@ func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired
 	devices := h.devicesByPool(p.isOurs)
 	pools := slices.DeleteFunc(slices.Clone(spec.Pools), func(pool desired.Pool) bool { return pool.Unserved != "" })
 	p.servePools(ctx, g, pools, devices)
-	err = written.keepFiles(p.fileContents(pools, devices))
+	err = written.Keep(p.fileContents(pools, devices))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.problems = nil

@@ -307,7 +307,7 @@ func TestFiles(t *testing.T) {
 		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: onPF(1, 0), group: 12, vhost: true, vfio: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1, vfio: true}},
 		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: onPF(2, 0), group: 14, rdma: &vf.RDMA{Device: "mlx5_3"}}},
 	}
-	written := takeOver(p.InfoDir, p.CDIDir)
+	written := TakeOver(listFile, p.InfoDir, p.CDIDir)
 	want := map[string]string{
 		"dp/intel.com-dpdk-0000:01:10.0-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.0","vhost-net":"/dev/vhost-net","pf-pci-address":"0000:01:00.0"}}`,
 		"dp/intel.com-dpdk-0000:01:10.2-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.2"}}`,
@@ -315,7 +315,7 @@ func TestFiles(t *testing.T) {
 		"cdi/culvert.dev-vf.json": `{"cdiVersion":"0.5.0","kind":"culvert.dev/vf","devices":[{"name":"0000:01:10.0","containerEdits":{"deviceNodes":[` +
 			`{"path":"/dev/vfio/vfio","permissions":"rw"},{"path":"/dev/vfio/12","permissions":"rw"},{"path":"/dev/vhost-net","permissions":"rw"},{"path":"/dev/net/tun","permissions":"rw"}]}}],"containerEdits":{}}`,
 	}
-	if err := written.keepFiles(p.fileContents(pools, devices)); err != nil {
+	if err := written.Keep(p.fileContents(pools, devices)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
@@ -327,9 +327,9 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(others, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	written = takeOver(p.InfoDir, p.CDIDir)
+	written = TakeOver(listFile, p.InfoDir, p.CDIDir)
 	delete(devices, "intel.com/dpdk")
-	if err := written.keepFiles(p.fileContents(pools, devices)); err != nil {
+	if err := written.Keep(p.fileContents(pools, devices)); err != nil {
 		t.Fatal(err)
 	}
 	left := read(t, dir)
@@ -343,7 +343,7 @@ func TestFiles(t *testing.T) {
 	// A file that cannot be written does not keep the others from being written (I7).
 	p.CDIDir = filepath.Join(dir, "dp", "intel.com-net-0000:02:10.0-device.json")
 	devices["intel.com/dpdk"] = []device{{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12, vfio: true}}
-	err := written.keepFiles(p.fileContents(pools, devices))
+	err := written.Keep(p.fileContents(pools, devices))
 	if left := read(t, dir); err == nil || !strings.Contains(err.Error(), cdiFile) || len(left) != 3 {
 		t.Errorf("%v; left: %v", err, left)
 	}
@@ -363,8 +363,8 @@ func TestListOfFiles(t *testing.T) {
 	if err := replaceFile(list, strings.Join([]string{dp + "/old", cdi + "/old", elsewhere, dp + "/../precious"}, "\n")); err != nil {
 		t.Fatal(err)
 	}
-	f := takeOver(dp, cdi)
-	if err := f.keepFiles(nil); err != nil {
+	f := TakeOver(listFile, dp, cdi)
+	if err := f.Keep(nil); err != nil {
 		t.Fatal(err)
 	}
 	if left := read(t, dir); len(left) != 0 {
@@ -376,7 +376,7 @@ func TestListOfFiles(t *testing.T) {
 	if err := errors.Join(os.Remove(list), os.MkdirAll(filepath.Join(list, "in the way"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.keepFiles(map[string]string{filepath.Join(dp, "new"): "{}"}); err == nil || len(read(t, dir)) != 0 {
+	if err := f.Keep(map[string]string{filepath.Join(dp, "new"): "{}"}); err == nil || len(read(t, dir)) != 0 {
 		t.Errorf("%v: written without a list: %v", err, read(t, dir))
 	}
 }
