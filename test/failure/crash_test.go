@@ -117,6 +117,9 @@ func stories() []story {
 		{"DEL of a pod's networks", addPod, func(w *world) { _ = w.pod("DEL") }},
 		{"GC of a pod's networks", addPod, func(w *world) { _ = w.pod("GC") }},
 		{"CHECK of a pod's networks", addPod, func(w *world) { _ = w.pod("CHECK") }},
+		{"claims are prepared, used and ended", (*world).joinCluster, (*world).useClaims},
+		{"claims end whose DEL is lost", (*world).haveClaims, (*world).endsClaims},
+		{"a claim's pod has another sandbox", (*world).haveClaims, func(w *world) { _ = w.del(podA); _ = w.addByClaim("a", "net") }},
 		{"STATUS", nil, func(w *world) { _ = w.call("STATUS", podA, w.config(podA, "STATUS")) }},
 		{"a pass over changed free VFs", func(w *world) {
 			w.soil(w.anyFree())

@@ -58,6 +58,9 @@ func (h *history) actions() map[string]func(*rapid.T) {
 		"ADD":               func(t *rapid.T) { h.attach(t) },
 		"ADD again":         func(t *rapid.T) { h.attach(t) },
 		"DEL":               func(t *rapid.T) { h.detach(t) },
+		"Prepare":           func(t *rapid.T) { h.prepares(t) },
+		"ADD by claim":      func(t *rapid.T) { h.attachesByClaim(t) },
+		"Unprepare":         func(t *rapid.T) { _ = h.unprepare(h.pod(t)) },
 		"GC":                func(t *rapid.T) { h.collect(t) },
 		"pass":              func(*rapid.T) { h.pass() },
 		"killed":            func(t *rapid.T) { h.killed(t) },
@@ -127,7 +130,7 @@ func (h *history) collect(t *rapid.T) {
 // killed kills culvertd in the middle of some work, and starts it again.
 func (h *history) killed(t *rapid.T) {
 	h.gate.killAfter(rapid.IntRange(1, 60).Draw(t, "moment"))
-	work := rapid.SampledFrom([]string{"ADD", "DEL", "GC", "pass", "host.yaml"}).Draw(t, "at")
+	work := rapid.SampledFrom([]string{"ADD", "DEL", "GC", "pass", "host.yaml", "Prepare", "ADD by claim", "Unprepare"}).Draw(t, "at")
 	h.actions()[work](t)
 	h.node.VFs.Wait()
 	h.gate.spare()
@@ -214,6 +217,9 @@ func (h *history) touched(pci vf.PCIAddr) {
 	for _, r := range h.records() {
 		if pod := r.Lease.Owner.UID; r.PCI == pci && r.Phase == vf.PhaseAttached {
 			h.expect[pod] = either
+		}
+		if r.PCI == pci && r.Claim != nil {
+			h.claims[podOf(r.Claim.UID)] = either
 		}
 	}
 }

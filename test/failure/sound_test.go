@@ -32,6 +32,7 @@ func (w *world) sound() {
 	}
 	w.owned(records)
 	w.promised(records)
+	w.claimed(records)
 	w.addressed()
 	w.sandboxed()
 }
@@ -49,7 +50,7 @@ func (w *world) owned(records []journal.Record) {
 		switch {
 		case i < 0:
 			w.t.Errorf("I1: VF %s is in %s and not in the ledger", v.PCI, ns)
-		case records[i].Phase == vf.PhaseFree || records[i].Phase == vf.PhaseMaking:
+		case records[i].IsIdle() || records[i].Phase == vf.PhaseMaking:
 			w.t.Errorf("I1: VF %s is in %s and %s in the ledger", v.PCI, ns, records[i].Phase)
 		case records[i].Phase == vf.PhaseAttached && records[i].Lease.Netns != ns:
 			w.t.Errorf("I1: VF %s is in %s and leased to %s", v.PCI, ns, records[i].Lease.Netns)
@@ -164,7 +165,7 @@ func (w *world) addressed() {
 func (w *world) clean() {
 	w.t.Helper()
 	for _, r := range w.records() {
-		if r.Phase != vf.PhaseFree || w.dirty[r.PCI] {
+		if !r.IsIdle() || w.dirty[r.PCI] {
 			continue
 		}
 		if want, ok := w.pristine[r.ID]; ok && withoutXPS(want) != withoutXPS(r.Baseline) {
@@ -194,7 +195,7 @@ func (w *world) settled() {
 	w.sound()
 	w.clean()
 	for _, r := range w.records() {
-		if r.Phase != vf.PhaseAttached && r.Phase != vf.PhaseFree {
+		if r.Phase != vf.PhaseAttached && !r.IsIdle() {
 			w.t.Errorf("VF %s is %s, and nobody works on it: %s", r.PCI, r.Phase, r.Reason)
 		}
 		if r.Lease.Lent != nil {
@@ -231,8 +232,8 @@ func (w *world) hasTrueHistory() {
 		}
 	}
 	for _, r := range w.records() {
-		if has[r.ID] != r.Lease.Owner {
-			w.t.Errorf("VF %s is %s: its record names the owner %q, its history %q", r.PCI, r.Phase, r.Lease.Owner, has[r.ID])
+		if has[r.ID] != r.OwnerOrClaim() {
+			w.t.Errorf("VF %s is %s: its record names the owner %q, its history %q", r.PCI, r.Phase, r.OwnerOrClaim(), has[r.ID])
 		}
 	}
 }
@@ -246,6 +247,7 @@ func (w *world) asNew() {
 			w.t.Errorf("DEL of %s: %v", pod, err)
 		}
 	}
+	w.endClaims()
 	w.gone()
 	w.rest() // a DEL quarantines a VF for which a call hung while it was attached, until the retry
 	w.settled()

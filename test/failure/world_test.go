@@ -45,8 +45,10 @@ pfs:
   vfs: %d
 pools:
 - name: net
+  offer: claims
   selectors: {pfNames: ["*#0-1"]}
 - name: user
+  offer: claims
   deviceType: vfio-pci
 `
 
@@ -77,6 +79,7 @@ type world struct {
 	pristine map[vf.ID]vf.Baseline // VFs as they are when they have been made
 	whole    string                // the machine with all VFs made and free
 	expect   map[string]promise    // the answers to the runtime, by attachment
+	claims   map[string]promise    // the answers to the kubelet, by the pod of the claim
 	dirty    map[vf.PCIAddr]bool   // VFs that were changed outside Culvert
 }
 
@@ -97,7 +100,7 @@ const (
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
-	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, plugins: &plugins{has: map[string]bool{}}, reads: &reads{}}
+	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, claims: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, plugins: &plugins{has: map[string]bool{}}, reads: &reads{}}
 	w.fault = faulty.New(w.k)
 	_ = os.Remove(w.path)
 	_ = os.RemoveAll(filepath.Join(dir, "devinfo")) // of the world before
@@ -209,7 +212,7 @@ func (w *world) reboot() {
 	for _, pod := range append(pods, sandboxID) {
 		w.k.AddNetns(netnsOf(pod))
 	}
-	w.expect = map[string]promise{}
+	w.expect, w.claims = map[string]promise{}, map[string]promise{}
 	w.open()
 }
 

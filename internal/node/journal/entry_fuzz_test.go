@@ -23,6 +23,7 @@ func FuzzEntry(f *testing.F) {
 	for _, v := range []any{
 		whole,
 		Record{Phase: vf.PhaseFree},
+		Record{Phase: vf.PhasePrepared, Claim: &Claim{UID: "u", Namespace: "d", Name: "c", Request: "a/b", Pods: []ClaimPod{{Name: "p", UID: "q"}}, VFs: 2, Config: []byte("{}")}},
 		Address{Network: "n", Addr: netip.MustParseAddr("fd00::1"), VF: whole.ID, Owner: whole.Lease.Owner},
 		Event{Seq: 1, Type: Warning, Text: "x"},
 		[]netip.Addr{netip.MustParseAddr("10.0.0.1")},

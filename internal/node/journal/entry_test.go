@@ -30,6 +30,12 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 	good := Record{ID: one, Generation: 1, Phase: vf.PhaseMaking}
 	parked, of2, newer := good, good, map[string]any{"id": one, "generation": 1, "phase": "making", "colour": "blue"}
 	parked.Phase, of2.ID = "parked", two
+	claim := Claim{UID: "u", Namespace: "d", Name: "c"}
+	unclaimed, unnamed, free := good, good, good
+	unclaimed.Phase, unnamed.Phase, free.Phase = vf.PhasePrepared, vf.PhasePrepared, vf.PhaseFree
+	unnamed.Claim, free.Claim = &Claim{Namespace: "d", Name: "c"}, &claim
+	ofClaim := good
+	ofClaim.Phase, ofClaim.Claim, ofClaim.PCI, ofClaim.Baseline.Admin.MAC = vf.PhasePrepared, &claim, vf.PCIAddr{Bus: 1}, vf.MAC{2}
 	tests := map[string]struct {
 		stored []byte
 		want   string // part of the reason; empty: the record is right
@@ -44,6 +50,10 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 		"of another VF":     {sealEntry(bucketRecords, key, body(of2)), "it says that it is about VF " + two.String()},
 		"of another entry":  {sealEntry(bucketRecords, []byte(two.String()), body(good)), "its checksum is wrong"},
 		"phase of a newer":  {sealEntry(bucketRecords, key, body(parked)), `its phase is "parked"`},
+		"of a claim":        {sealEntry(bucketRecords, key, body(ofClaim)), ""},
+		"without its claim": {sealEntry(bucketRecords, key, body(unclaimed)), "it is prepared, and names no claim"},
+		"claim without UID": {sealEntry(bucketRecords, key, body(unnamed)), `its claim is "c" in namespace "d" with the UID ""`},
+		"free with a claim": {sealEntry(bucketRecords, key, body(free)), "it is free, and yet claim d/c has it"},
 		"from another part": {sealEntry(bucketEvents, key, body(good)), "its checksum is wrong"},
 	}
 	for name, test := range tests {

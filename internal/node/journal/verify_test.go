@@ -45,13 +45,15 @@ func sound() ([]journal.Record, []journal.Address) {
 	// A VF of a card that was in the slot before.
 	gone := record(0, vf.PhaseQuarantined)
 	gone.ID.PF.MAC[0] = 6
-	records = append(records, again, making, record(7, vf.PhaseFree), record(8, vf.PhaseReleasing), record(9, vf.PhaseQuarantined), gone)
+	ofClaim := record(10, vf.PhasePrepared)
+	ofClaim.Claim = &journal.Claim{UID: "u", Namespace: "d", Name: "c"}
+	records = append(records, again, making, record(7, vf.PhaseFree), record(8, vf.PhaseReleasing), record(9, vf.PhaseQuarantined), ofClaim, gone)
 	return records, append(addresses, a)
 }
 
 // TestVerify breaks each rule once, in a ledger that is sound otherwise.
 func TestVerify(t *testing.T) {
-	const begun, configuring, attached, releasing, quarantined, again, making, free = 0, 1, 2, 3, 4, 5, 6, 7
+	const begun, configuring, attached, releasing, quarantined, again, making, free, ofClaim = 0, 1, 2, 3, 4, 5, 6, 7, 10
 	tests := map[string]struct {
 		spoil func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address)
 		want  []string // invariant and object
@@ -78,6 +80,26 @@ func TestVerify(t *testing.T) {
 			r[free].Lease.Owner = vf.Owner{UID: "x"}
 			return r, a
 		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#7 (0000:01:17.0)"}},
+		"I1 prepared with an owner": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
+			r[ofClaim].Lease.Owner = vf.Owner{UID: "x"}
+			return r, a
+		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#10 (0000:01:1a.0)"}},
+		"I1 prepared without a claim": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
+			r[ofClaim].Claim = nil
+			return r, a
+		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#10 (0000:01:1a.0)"}},
+		"I1 free with a claim": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
+			r[free].Claim = r[ofClaim].Claim
+			return r, a
+		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#7 (0000:01:17.0)"}},
+		"I8 a claim without a UID": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
+			r[ofClaim].Claim.UID = ""
+			return r, a
+		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#10 (0000:01:1a.0)"}},
+		"I4 address of a prepared VF": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
+			a[quarantined].VF = id(ofClaim)
+			return r, a
+		}, want: []string{"I4 address 10.0.0.4 of network blue"}},
 		"I1 making with an owner": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
 			r[making].Lease.Owner = vf.Owner{UID: "x"}
 			return r, a

@@ -161,7 +161,7 @@ func (b *spanBuilder) addEvent(e api.Event) {
 		return
 	}
 	isOld := e.VF == (vf.ID{})
-	isEnd := !isOld && (e.Phase == vf.PhaseFree || e.Phase == "")
+	isEnd := !isOld && (e.Phase == vf.PhaseFree || e.Phase == "" || e.Reason == reasons.Unprepared && e.Phase == vf.PhaseReleasing)
 	s := b.open[id]
 	owner := e.Owner
 	switch {
@@ -180,6 +180,9 @@ func (b *spanBuilder) addEvent(e api.Event) {
 	}
 	if last := b.last[id]; s == nil && isEnd && last != nil && last.Owner == owner && !owner.IsZero() {
 		last.Changes = append(last.Changes, e) // of a lease that has just ended
+		return
+	}
+	if s == nil && isEnd && owner.IsZero() && e.Reason == reasons.Detached { // the reset at the end of a claim
 		return
 	}
 	if s == nil {

@@ -115,3 +115,41 @@ func TestSpans(t *testing.T) {
 		t.Error("a PF that is not there")
 	}
 }
+
+// The time in which a claim has a VF without a lease is the claim's. The leases of its pod, and a
+// quarantine, are apart.
+func TestSpansOfAClaim(t *testing.T) {
+	h := &history{st: node(t)}
+	claim := vf.Owner{Kind: vf.OwnerClaim, UID: "u", Name: "default/c"}
+	add := func(minute int, phase vf.Phase, reason, owner string) *api.Event {
+		e := h.addEvent(minute, 0, phase, reason, owner, "")
+		if e.Claim = claim; owner == "" {
+			e.Owner = claim
+		}
+		return e
+	}
+	add(0, vf.PhasePrepared, "Prepared", "")
+	add(1, vf.PhasePrepared, "AttachFailed", "a")
+	add(2, vf.PhaseAttached, "Attached", "a")
+	add(3, vf.PhasePrepared, "Detached", "a")
+	add(4, vf.PhasePrepared, "DriftMended", "")
+	add(5, vf.PhaseAttached, "Attached", "a")
+	add(6, vf.PhaseQuarantined, "Quarantined", "a")
+	add(7, vf.PhasePrepared, "Recovered", "a")
+	add(8, vf.PhaseReleasing, "Unprepared", "")
+	h.addEvent(9, 0, vf.PhaseFree, "Detached", "", "clean")
+	add(10, vf.PhasePrepared, "Prepared", "")
+	add(11, vf.PhaseFree, "Unprepared", "")
+	want := []string{
+		"enp1s0f0#0 00-02 default/c  [AttachFailed]",
+		"enp1s0f0#0 02-03 default/a blue []",
+		"enp1s0f0#0 03-05 default/c  [DriftMended]",
+		"enp1s0f0#0 05-06 default/a blue []",
+		"enp1s0f0#0 06-07   [Quarantined Recovered]",
+		"enp1s0f0#0 07-08 default/c  []",
+		"enp1s0f0#0 10-11 default/c  []",
+	}
+	if diff := cmp.Diff(want, describeSpans(History{}.MakeSpans(h.st, h.events))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
