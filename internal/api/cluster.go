@@ -88,6 +88,8 @@ type DaemonPod struct {
 // ResourceClaim has the parts of a ResourceClaim (resource.k8s.io/v1) that matter to its devices.
 type ResourceClaim struct {
 	Namespace, Name, UID string
+	// PodClaim is the name of the claim in its pod if a ResourceClaimTemplate made it; empty for others.
+	PodClaim string
 	// Pods are the pods for which the claim is reserved. They are in the claim's namespace.
 	Pods []ClaimPod
 	// Allocated says that the scheduler has allocated the claim. Results and Configs are empty if it

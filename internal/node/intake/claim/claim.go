@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/kubelet/socket"
@@ -75,6 +76,7 @@ const (
 	registerSocket = claim.Driver + "-reg.sock"
 	serviceSocket  = "dra.sock"
 	listFile       = ".culvert-claims"
+	metadataFolder = "metadata"
 )
 
 // mostAtOnce is how many claims of one call are worked on at once.
@@ -88,6 +90,8 @@ type Driver struct {
 	register socket.Service
 	registry socket.Folder
 	folder   socket.Folder
+
+	metadata metadata.Files
 
 	files  sync.Mutex          // guards written, and is held while files are written
 	wrote  *deviceplugin.Files // nil until the first look
@@ -103,6 +107,7 @@ func New(c Config) *Driver {
 		c.Now = time.Now
 	}
 	d := &Driver{Config: c, absent: map[string]time.Time{}}
+	d.metadata = metadata.Files{Dir: filepath.Join(c.KubeletDir, pluginsFolder, claim.Driver, metadataFolder), Node: c.Node}
 	d.registry = socket.Folder{Dir: filepath.Join(c.KubeletDir, registryFolder), Watch: c.Watch, Log: c.Log}
 	d.folder = socket.Folder{Dir: filepath.Join(c.KubeletDir, pluginsFolder, claim.Driver), Watch: c.Watch, Log: c.Log}
 	d.service.Folder, d.service.Name, d.service.File = &d.folder, "claims", serviceSocket
@@ -128,6 +133,10 @@ func (d *Driver) Run(ctx context.Context) error {
 	g.Go(func() error { d.endLostClaims(ctx); return nil })
 	return g.Wait()
 }
+
+// KeepMetadata writes the metadata files of claims that have one of the records. The ADD of a pod calls it
+// when the pod's networks are there.
+func (d *Driver) KeepMetadata(records []journal.Record) error { return d.metadata.Keep(records) }
 
 // Problems returns the problems that keep claims from being prepared.
 func (d *Driver) Problems() (out []api.Problem) {

@@ -115,7 +115,7 @@ func (h *Handler) completeAdd(ctx context.Context, w *wish) error {
 	if err != nil {
 		return err
 	}
-	if err := h.writeDeviceInfos(w.sandbox, records); err != nil {
+	if err := errors.Join(h.writeDeviceInfos(w.sandbox, records), h.keepMetadata(w.pod, records)); err != nil {
 		return err
 	}
 	if err := w.findOwnGateways(); err != nil {

@@ -359,6 +359,30 @@ func TestClaimStatus(t *testing.T) {
 	}
 }
 
+// The metadata files get what the pod has before the runtime has its answer. An ADD whose files cannot be
+// written fails and is undone.
+func TestMetadataAtAdd(t *testing.T) {
+	w := newWorld(t)
+	w.prepare("c", "r", vfConfig(""), podA, 2)
+	w.prepare("theirs", "r", "", []journal.ClaimPod{{Name: "b", UID: "u2"}}, 1)
+	w.claims("", "c")
+	var got []string
+	var refusal error
+	w.pods.Metadata = func(records []journal.Record) error {
+		for _, r := range records {
+			got = append(got, fmt.Sprint(r.Claim.Name, " ", r.Phase))
+		}
+		return refusal
+	}
+	w.add()
+	w.del()
+	if diff := cmp.Diff([]string{"c attached"}, got); diff != "" {
+		t.Error(diff)
+	}
+	refusal = errors.New("no space left on device")
+	w.refusedClaims("no space left on device", map[int]string{1: "prepared", 2: "prepared"})
+}
+
 // A VF that is bound to vfio-pci is Ready without a network.
 func TestClaimStatusOfUserSpace(t *testing.T) {
 	w := newWorldOf(t, hostFile+"  deviceType: vfio-pci\n")

@@ -3,6 +3,7 @@ package pod
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
@@ -11,6 +12,15 @@ import (
 	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
+
+// keepMetadata writes the metadata files of a pod's claims with what the pod has now.
+func (h *Handler) keepMetadata(p api.Pod, records []journal.Record) error {
+	mine := slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Claim == nil || !r.Claim.IsFor(p.UID) })
+	if h.Metadata == nil || len(mine) == 0 {
+		return nil
+	}
+	return h.Metadata(mine)
+}
 
 // publishClaims writes the VFs of a pod's ResourceClaims into the claims' status. A claim of which no pod has
 // a sandbox any more has no entries: left out are the VFs without a lease if attachedOnly is set.

@@ -66,8 +66,8 @@ type Devices func(ctx context.Context, namespace, pod, resource string) ([]strin
 // Claimed returns the devices that the kubelet has had prepared for the ResourceClaims of a pod.
 type Claimed func(ctx context.Context, namespace, pod string) ([]kubelet.ClaimedDevice, error)
 
-// Config has the parts of a Handler. All fields but Claimed, Definitions, EveryPod, Isolation,
-// IPAMTypes, Log and Now are needed.
+// Config has the parts of a Handler. All fields but Claimed, Definitions, EveryPod, IPAMTypes,
+// Isolation, Log, Metadata and Now are needed.
 type Config struct {
 	Networks networks
 	Ledger   ledger
@@ -78,6 +78,9 @@ type Config struct {
 	Devices  Devices
 	// Claimed finds claims that are missing in the ledger; nil finds none.
 	Claimed Claimed
+	// Metadata writes the metadata files of claims that have one of the records, before the containers
+	// of the pod start; nil writes none.
+	Metadata func(ofClaims []journal.Record) error
 	// Definitions keeps the network attachment definitions that were parsed; nil keeps none.
 	Definitions *config.Definitions
 	// NodeName is the name of the node in its cluster, of which the names of the claims' devices have
