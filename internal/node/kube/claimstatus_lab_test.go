@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/test/apiserver"
@@ -39,7 +41,7 @@ func TestClaimStatusOnARealAPIServer(t *testing.T) {
 	r.Must(http.MethodPut, claims+"/c/status", fmt.Sprintf(`{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":"default","resourceVersion":%q},
 		"status":{"allocation":{"devices":{"results":[{"request":"vf","driver":"culvert.dev","pool":"n1/a","device":"vf-3"},{"request":"gpu","driver":"gpu.example.com","pool":"g","device":"gpu-0"}]}},
 		"devices":[{"driver":"gpu.example.com","pool":"g","device":"gpu-0"}]}}`, got.Metadata.ResourceVersion))
-	c, err := New(r.Config(), "n1", slog.New(slog.DiscardHandler))
+	c, err := New(r.Config(), "n1", slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func TestClaimStatusOnARealAPIServer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	defer func() { stop(); <-done }()
-	devices := []api.ClaimDevice{{Pool: "n1/a", Device: "vf-3", Ready: true, Reason: "Attached", Interface: "net1", MAC: "02:00:00:00:00:01", Addresses: []string{"10.9.0.2/24"}}}
+	devices := []api.ClaimDevice{{Pool: "n1/a", Device: "vf-3", Ready: true, Reason: "Attached", Since: time.Now(), Interface: "net1", MAC: "02:00:00:00:00:01", Addresses: []string{"10.9.0.2/24"}}}
 	claim := api.ResourceClaim{Namespace: "default", Name: "c", UID: got.Metadata.UID}
 	wait := func(what string, want ...string) {
 		apiserver.Eventually(t, what, func() error {
@@ -66,7 +68,7 @@ func TestClaimStatusOnARealAPIServer(t *testing.T) {
 			return nil
 		})
 	}
-	c.SetClaimDevices(api.ResourceClaim{Namespace: "default", Name: "c", UID: "00000000-0000-0000-0000-000000000000"}, []api.ClaimDevice{{Pool: "n1/a", Device: "vf-3", Reason: "Attached", Interface: "wrong"}})
+	c.SetClaimDevices(api.ResourceClaim{Namespace: "default", Name: "c", UID: "00000000-0000-0000-0000-000000000000"}, []api.ClaimDevice{{Pool: "n1/a", Device: "vf-3", Reason: "Attached", Since: time.Now(), Interface: "wrong"}})
 	c.SetClaimDevices(claim, devices)
 	wait("the entry", "culvert.dev net1", "gpu.example.com ")
 	c.SetClaimDevices(claim, nil)
