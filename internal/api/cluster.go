@@ -116,6 +116,14 @@ type ClaimResult struct {
 	ShareID string
 }
 
+// ClaimedDevice is a device that the kubelet has had prepared for a pod.
+type ClaimedDevice struct {
+	// Claim is the name of the ResourceClaim, which is in the pod's namespace.
+	Claim string
+	// Driver prepared the device, which has the name Device in the driver's pool Pool.
+	Driver, Pool, Device string
+}
+
 // ClaimDevice is a device of a ResourceClaim as its status shows it.
 type ClaimDevice struct {
 	// Pool and Device name it in a ResourceSlice.

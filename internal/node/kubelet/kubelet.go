@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -78,18 +79,10 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 	return slices.Compact(out), nil
 }
 
-// ClaimedDevice is a device that the kubelet has had prepared for a pod.
-type ClaimedDevice struct {
-	// Claim is the name of the ResourceClaim, which is in the pod's namespace.
-	Claim string
-	// Driver prepared the device, which has the name Device in the driver's pool Pool.
-	Driver, Pool, Device string
-}
-
 // ClaimedDevices returns the devices of a pod's ResourceClaims. It returns none for a pod that the kubelet
 // does not know, and from a kubelet that does not list claims (the feature gate
 // KubeletPodResourcesDynamicResources is off). Errors: vf.ErrNotReady when the kubelet does not answer.
-func (p *PodResources) ClaimedDevices(ctx context.Context, podNamespace, podName string) (out []ClaimedDevice, err error) {
+func (p *PodResources) ClaimedDevices(ctx context.Context, podNamespace, podName string) (out []api.ClaimedDevice, err error) {
 	all, err := p.listPods(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("claims of pod %s/%s: %w", podNamespace, podName, err)
@@ -101,7 +94,7 @@ func (p *PodResources) ClaimedDevices(ctx context.Context, podNamespace, podName
 		for _, c := range pod.GetContainers() {
 			for _, claim := range c.GetDynamicResources() {
 				for _, d := range claim.GetClaimResources() {
-					out = append(out, ClaimedDevice{claim.GetClaimName(), d.GetDriverName(), d.GetPoolName(), d.GetDeviceName()})
+					out = append(out, api.ClaimedDevice{Claim: claim.GetClaimName(), Driver: d.GetDriverName(), Pool: d.GetPoolName(), Device: d.GetDeviceName()})
 				}
 			}
 		}

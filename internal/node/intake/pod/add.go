@@ -115,7 +115,7 @@ func (h *Handler) completeAdd(ctx context.Context, w *wish) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(h.writeDeviceInfos(w.sandbox, records), h.keepMetadata(w.pod, records)); err != nil {
+	if err := errors.Join(h.writeDeviceInfos(w.sandbox, records), claimReporter{h}.keepMetadata(w.pod, records)); err != nil {
 		return err
 	}
 	if err := w.findOwnGateways(); err != nil {
@@ -190,7 +190,7 @@ func (h *Handler) emitEvents(w wish) {
 	if len(w.ignored) > 0 {
 		h.emitEvent(w.pod, journal.Warning, reasons.NetworkSettingIgnored, strings.Join(w.ignored, "; "))
 	}
-	if idle := h.idleVFs(&w); len(idle) > 0 {
+	if idle := (claimReporter{h}).idleVFs(&w); len(idle) > 0 {
 		h.emitEvent(w.pod, journal.Warning, reasons.ClaimWithoutNetwork, strings.Join(idle, "; "))
 	}
 	if untrusted := describeUntrusted(w.sandbox.Networks); len(untrusted) > 0 {

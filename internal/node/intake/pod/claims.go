@@ -11,7 +11,6 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/node/kubelet"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -30,15 +29,21 @@ var (
 	errNotPrepared = errors.New("not prepared on this node")
 )
 
-// claimsOf returns the VFs that ResourceClaims hold for a pod. It reads the ledger, and asks the kubelet
+// claimFinder finds the VFs that ResourceClaims hold for a pod.
+type claimFinder struct {
+	*Config
+	pod api.Pod
+}
+
+// find returns the VFs. It reads the ledger, and asks the kubelet
 // about claims that are not in the ledger. Errors: errClaimInUse and errNotPrepared, and vf.ErrHeld and
 // vf.ErrNotReady for VFs that the pod can have later.
-func (h *Handler) claimsOf(ctx context.Context, p api.Pod) (*claimedVFs, error) {
-	out := &claimedVFs{}
+func (f claimFinder) find(ctx context.Context) (*claimedVFs, error) {
+	p, out := f.pod, &claimedVFs{}
 	if p.UID == "" {
 		return out, nil
 	}
-	records, err := journal.ReadRecords(h.Ledger)
+	records, err := journal.ReadRecords(f.Ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +56,13 @@ func (h *Handler) claimsOf(ctx context.Context, p api.Pod) (*claimedVFs, error) 
 		known[r.Claim.Name] = true
 		switch {
 		case r.Claim.IsFor(p.UID):
-			errs = append(errs, h.checkClaimed(r, p))
+			errs = append(errs, f.checkClaimed(r))
 			out.left = append(out.left, r)
 		case slices.Contains(p.Claims, r.Claim.Name):
 			errs = append(errs, refuseSecond(*r.Claim, names(r.Claim.Pods)))
 		}
 	}
-	errs = append(errs, out.checkWhole(), h.checkPrepared(ctx, p, known))
+	errs = append(errs, out.checkWhole(), f.checkPrepared(ctx, known))
 	slices.SortStableFunc(out.left, func(a, b journal.Record) int { return compareClaimed(a, b, p.Claims) })
 	out.all = slices.Clone(out.left)
 	return out, errors.Join(slices.CompactFunc(errs, sameText)...)
@@ -106,13 +111,13 @@ func refuseSecond(c journal.Claim, pods []string) error {
 }
 
 // checkClaimed returns why a pod cannot have a VF of its claim now, or nil.
-func (h *Handler) checkClaimed(r journal.Record, p api.Pod) error {
+func (f claimFinder) checkClaimed(r journal.Record) error {
 	switch {
 	case r.Phase == vf.PhasePrepared:
-		return h.checkAlone(*r.Claim, p)
+		return f.checkAlone(*r.Claim)
 	case r.IsAside():
 		return fmt.Errorf("%s: VF %s: %w: it is in quarantine (%s): delete the pod, so that the scheduler finds another VF", *r.Claim, r.PCI, vf.ErrHeld, r.Reason)
-	case r.Held() && r.Lease.PodUID != "" && r.Lease.PodUID != p.UID:
+	case r.Held() && r.Lease.PodUID != "" && r.Lease.PodUID != f.pod.UID:
 		return refuseSecond(*r.Claim, []string{strings.TrimPrefix(r.Lease.Owner.Name, r.Claim.Namespace+"/")})
 	}
 	return fmt.Errorf("%s: VF %s: %w: %s still has it, and culvertd takes it back when the runtime deletes that sandbox", *r.Claim, r.PCI, vf.ErrHeld, r.Holder())
@@ -120,15 +125,15 @@ func (h *Handler) checkClaimed(r journal.Record, p api.Pod) error {
 
 // checkAlone returns an error if another pod of a claim has a sandbox here: it may use the claim's VFs
 // without a network, through VFIO.
-func (h *Handler) checkAlone(c journal.Claim, p api.Pod) error {
+func (f claimFinder) checkAlone(c journal.Claim) error {
 	if len(c.Pods) < 2 {
 		return nil
 	}
 	var others []string
-	err := h.Ledger.View(func(tx *journal.Tx) error {
+	err := f.Ledger.View(func(tx *journal.Tx) error {
 		for _, id := range tx.SandboxIDs() {
 			sb, _ := tx.Sandbox(id) // one that cannot be read names no pod
-			if sb.UID != p.UID && sb.Phase != journal.SandboxDeleting && c.IsFor(sb.UID) {
+			if sb.UID != f.pod.UID && sb.Phase != journal.SandboxDeleting && c.IsFor(sb.UID) {
 				others = append(others, sb.Pod)
 			}
 		}
@@ -143,16 +148,17 @@ func (h *Handler) checkAlone(c journal.Claim, p api.Pod) error {
 
 // checkPrepared returns an error if the kubelet has had VFs prepared for the pod whose claim is not in the
 // ledger. A kubelet that does not answer does not keep pods without such claims from starting.
-func (h *Handler) checkPrepared(ctx context.Context, p api.Pod, known map[string]bool) error {
+func (f claimFinder) checkPrepared(ctx context.Context, known map[string]bool) error {
+	p := f.pod
 	isKnown := func(name string) bool { return known[name] }
-	if h.Claimed == nil || !slices.ContainsFunc(p.Claims, func(name string) bool { return !isKnown(name) }) {
+	if f.Claimed == nil || !slices.ContainsFunc(p.Claims, func(name string) bool { return !isKnown(name) }) {
 		return nil
 	}
-	devices, err := h.Claimed(ctx, p.Namespace, p.Name)
+	devices, err := f.Claimed(ctx, p.Namespace, p.Name)
 	if err != nil {
-		h.Log.Warn("the kubelet's claims", "pod", p, "err", err)
+		f.Log.Warn("the kubelet's claims", "pod", p, "err", err)
 	}
-	i := slices.IndexFunc(devices, func(d kubelet.ClaimedDevice) bool { return d.Driver == claim.Driver && !isKnown(d.Claim) })
+	i := slices.IndexFunc(devices, func(d api.ClaimedDevice) bool { return d.Driver == claim.Driver && !isKnown(d.Claim) })
 	if i < 0 {
 		return nil
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/network/netconf"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/node/kubelet"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -164,8 +163,8 @@ func TestClaimsAreRefused(t *testing.T) {
 			w.sandboxOf("b", "u2", journal.SandboxAdding)
 		}, "ClaimInUse", "claim d/c: another pod has it (b)", "prepared"},
 		"a claim that is not in the ledger": {func(w *world) {
-			w.pods.Claimed = func(context.Context, string, string) ([]kubelet.ClaimedDevice, error) {
-				return []kubelet.ClaimedDevice{{Claim: "gpu", Driver: "gpu.example.com", Pool: "p", Device: "g"}, {Claim: "c", Driver: "culvert.dev", Pool: "n/x", Device: "vf-1"}}, nil
+			w.pods.Claimed = func(context.Context, string, string) ([]api.ClaimedDevice, error) {
+				return []api.ClaimedDevice{{Claim: "gpu", Driver: "gpu.example.com", Pool: "p", Device: "g"}, {Claim: "c", Driver: "culvert.dev", Pool: "n/x", Device: "vf-1"}}, nil
 			}
 		}, "ClaimNotPrepared", "claim d/c: not prepared on this node: the kubelet had device vf-1 of pool n/x prepared, and culvertd's ledger does not have it: delete the pod", ""},
 		"a VF in quarantine": {func(w *world) {
@@ -252,8 +251,8 @@ func TestClaimsOfOthers(t *testing.T) {
 	w := newWorld(t)
 	w.claims("", "gpu")
 	for _, err := range []error{nil, vf.ErrNotReady} {
-		w.pods.Claimed = func(context.Context, string, string) ([]kubelet.ClaimedDevice, error) {
-			return []kubelet.ClaimedDevice{{Claim: "gpu", Driver: "gpu.example.com", Pool: "p", Device: "g"}}, err
+		w.pods.Claimed = func(context.Context, string, string) ([]api.ClaimedDevice, error) {
+			return []api.ClaimedDevice{{Claim: "gpu", Driver: "gpu.example.com", Pool: "p", Device: "g"}}, err
 		}
 		w.add()
 		w.del()

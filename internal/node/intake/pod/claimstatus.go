@@ -8,26 +8,30 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/claim"
+	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
+// claimReporter shows people and programs what a pod has of its claims.
+type claimReporter struct{ h *Handler }
+
 // keepMetadata writes the metadata files of a pod's claims with what the pod has now.
-func (h *Handler) keepMetadata(p api.Pod, records []journal.Record) error {
+func (c claimReporter) keepMetadata(p api.Pod, records []journal.Record) error {
 	mine := slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Claim == nil || !r.Claim.IsFor(p.UID) })
-	if h.Metadata == nil || len(mine) == 0 {
+	if c.h.Metadata == nil || len(mine) == 0 {
 		return nil
 	}
-	return h.Metadata(mine)
+	return c.h.Metadata(mine)
 }
 
-// publishClaims writes the VFs of a pod's ResourceClaims into the claims' status. A claim of which no pod has
+// publish writes the VFs of a pod's ResourceClaims into the claims' status. A claim of which no pod has
 // a sandbox any more has no entries: left out are the VFs without a lease if attachedOnly is set.
-func (h *Handler) publishClaims(podUID string, attachedOnly bool) {
-	records, err := journal.ReadRecords(h.Ledger)
+func (c claimReporter) publish(podUID string, attachedOnly bool) {
+	records, err := journal.ReadRecords(c.h.Ledger)
 	if err != nil {
-		h.Log.Warn("the status of claims", "err", err)
+		c.h.Log.Warn("the status of claims", "err", err)
 		return
 	}
 	var order []string
@@ -40,20 +44,20 @@ func (h *Handler) publishClaims(podUID string, attachedOnly bool) {
 			order = append(order, r.Claim.UID)
 			claims[r.Claim.UID] = api.ResourceClaim{Namespace: r.Claim.Namespace, Name: r.Claim.Name, UID: r.Claim.UID}
 		}
-		if d, err := h.describeClaimed(r); err != nil {
-			h.Log.Warn("the status of a claim", "claim", r.Claim, "err", err)
+		if d, err := c.describe(r); err != nil {
+			c.h.Log.Warn("the status of a claim", "claim", r.Claim, "err", err)
 		} else if r.Phase == vf.PhaseAttached || !attachedOnly {
 			devices[r.Claim.UID] = append(devices[r.Claim.UID], d)
 		}
 	}
 	for _, uid := range order {
-		h.Cluster.SetClaimDevices(claims[uid], devices[uid])
+		c.h.Cluster.SetClaimDevices(claims[uid], devices[uid])
 	}
 }
 
-// describeClaimed returns a VF of a claim as the claim's status shows it.
-func (h *Handler) describeClaimed(r journal.Record) (api.ClaimDevice, error) {
-	pool, err := claim.PoolName(h.NodeName, r.ID.PF)
+// describe returns a VF of a claim as the claim's status shows it.
+func (c claimReporter) describe(r journal.Record) (api.ClaimDevice, error) {
+	pool, err := claim.PoolName(c.h.NodeName, r.ID.PF)
 	if err != nil {
 		return api.ClaimDevice{}, err
 	}
@@ -66,7 +70,7 @@ func (h *Handler) describeClaimed(r journal.Record) (api.ClaimDevice, error) {
 	case r.Phase == vf.PhaseAttached:
 		pod := strings.TrimPrefix(l.Owner.Name, r.Claim.Namespace+"/")
 		out.Ready, out.Reason, out.Message = true, reasons.Attached, fmt.Sprintf("pod %s has it as %s", pod, l.Owner.Interface)
-	case r.Phase == vf.PhasePrepared && h.driverOf(r) == vf.DriverVFIO:
+	case r.Phase == vf.PhasePrepared && c.driverOf(r) == vf.DriverVFIO:
 		out.Ready, out.Reason, out.Message = true, reasons.Prepared, "the pod's containers have it as a device"
 		return out, nil
 	default:
@@ -78,16 +82,38 @@ func (h *Handler) describeClaimed(r journal.Record) (api.ClaimDevice, error) {
 		out.Addresses = append(out.Addresses, a.Prefix.String())
 	}
 	out.Data.MAC, out.Data.VLAN = out.MAC, l.Effective.VLAN.ID
-	out.Data.Network = h.networkOf(l)
+	out.Data.Network = c.networkOf(l)
 	return out, nil
 }
 
 // networkOf returns the name of a lease's network for people: by the record of the sandbox, or else its CNI
 // name.
-func (h *Handler) networkOf(l journal.Lease) string {
-	sb, _, err := h.readSandbox(l.Owner.UID)
+func (c claimReporter) networkOf(l journal.Lease) string {
+	sb, _, err := c.h.readSandbox(l.Owner.UID)
 	if err != nil {
 		return l.Network
 	}
 	return cmp.Or(sb.NetworkOf(l.Owner.Interface), l.Network)
+}
+
+// idleVFs returns a text for each VF of a claim that no network has, and that is no device of its own: the
+// pod sees nothing of it. A VF that is bound to vfio-pci is a device in the pod's containers.
+func (c claimReporter) idleVFs(w *wish) (out []string) {
+	for _, r := range w.claims.vfs() {
+		if c.driverOf(r) != vf.DriverVFIO {
+			out = append(out, fmt.Sprintf("%s request %s: VF %s is prepared, and no network of the pod uses it: add a configuration (kind %s) to the claim, or ask for a network of resource %s in the annotation %s",
+				*r.Claim, r.Claim.Request, r.PCI, claim.Kind, cmp.Or(r.Claim.Pool, "none"), netannotation.Networks))
+		}
+	}
+	return out
+}
+
+// driverOf returns the driver that a VF has now; empty if it has none.
+func (c claimReporter) driverOf(r journal.Record) string {
+	for _, pf := range c.h.Hardware.PFs() {
+		if st, found := pf.VF(r.ID.Index); found && pf.ID == r.ID.PF {
+			return st.Driver
+		}
+	}
+	return ""
 }

@@ -23,7 +23,7 @@ func (h *Handler) publishStatus(p api.Pod, sb journal.Sandbox) {
 		values[netannotation.Confirmed] = confirmed.String()
 	}
 	h.Cluster.Annotate(p, values)
-	h.publishClaims(p.UID, false)
+	claimReporter{h}.publish(p.UID, false)
 }
 
 // isPublished reports whether a pod's annotations are those that publishStatus writes.

@@ -45,7 +45,7 @@ func (h *Handler) delPod(ctx context.Context, c call) error {
 	if err := h.tearDown(ctx, c, sb); err != nil {
 		return fmt.Errorf("pod %s: %w", c.podName(), oneLine{err})
 	}
-	h.publishClaims(cmp.Or(sb.UID, c.args.UID), true)
+	claimReporter{h}.publish(cmp.Or(sb.UID, c.args.UID), true)
 	return nil
 }
 

@@ -108,17 +108,17 @@ func (d devices) nextVFs(ctx context.Context, resource string, n int, findPF fun
 	return left, nil
 }
 
-// takeDevices takes the devices of a network's resource: as many VFs as a network of Culvert's needs,
+// takeFor takes the devices of a network's resource: as many VFs as a network of Culvert's needs,
 // and one at most for other networks.
-func (h *Handler) takeDevices(ctx context.Context, l netconf.List, resource string, count int, given devices) (ids []string, err error) {
+func (d devices) takeFor(ctx context.Context, l netconf.List, resource string, count int, findPF func(vf.PCIAddr) vf.PFID) (ids []string, err error) {
 	if !l.HasOwn() {
-		id, err := given.nextID(ctx, resource)
+		id, err := d.nextID(ctx, resource)
 		if err != nil || id == "" {
 			return nil, err
 		}
 		return []string{id}, nil
 	}
-	vfs, err := given.nextVFs(ctx, resource, count, h.findPF)
+	vfs, err := d.nextVFs(ctx, resource, count, findPF)
 	for _, a := range vfs {
 		ids = append(ids, a.String())
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/culvert-net/culvert/internal/network/netannotation"
 	"github.com/culvert-net/culvert/internal/node/intake/cni"
 	"github.com/culvert-net/culvert/internal/node/journal"
-	"github.com/culvert-net/culvert/internal/node/kubelet"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -64,7 +63,7 @@ type hardware interface {
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]string, error)
 
 // Claimed returns the devices that the kubelet has had prepared for the ResourceClaims of a pod.
-type Claimed func(ctx context.Context, namespace, pod string) ([]kubelet.ClaimedDevice, error)
+type Claimed func(ctx context.Context, namespace, pod string) ([]api.ClaimedDevice, error)
 
 // Config has the parts of a Handler. All fields but Claimed, Definitions, EveryPod, IPAMTypes,
 // Isolation, Log, Metadata and Now are needed.

@@ -57,7 +57,7 @@ func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
 	if err != nil {
 		return w, err
 	}
-	if w.claims, err = h.claimsOf(ctx, w.pod); err != nil {
+	if w.claims, err = (claimFinder{&h.Config, w.pod}).find(ctx); err != nil {
 		return w, err
 	}
 	given := h.devicesOf(w.pod, w.claims)
@@ -82,7 +82,7 @@ func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
 			return w, errors.Join(errs...) // the next ones would only take memory
 		}
 	}
-	return w, errors.Join(append(errs, h.planClaims(ctx, &w))...)
+	return w, errors.Join(append(errs, (claimPlanner{h, &w}).planAll(ctx))...)
 }
 
 // checkSize refuses networks whose configurations are larger together than the record of
@@ -203,7 +203,7 @@ func (h *Handler) checkIPAMTypes(d *config.Definition) error {
 
 // planNetwork turns one element of the annotation into a network.
 func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Element, name string, given devices) (journal.SandboxNetwork, error) {
-	n := h.newNetwork(w, e.Namespace+"/"+e.Name, name)
+	n := w.newNetwork(h.DeviceInfo, e.Namespace+"/"+e.Name, name)
 	d, count, nad, err := h.readDefinition(ctx, e, w.pod.Namespace)
 	if err != nil {
 		return n, err
@@ -232,7 +232,7 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 		if count == 0 || len(e.CNIArgs) > 0 {
 			count = config.VFsOf(d)
 		}
-		if err := h.giveDevices(ctx, &n, &d, resource, count, given); err != nil {
+		if err := given.give(ctx, &n, &d, resource, count, h.findPF); err != nil {
 			return n, err
 		}
 		w.ignoreDevice(n, e.DeviceID, resource)
@@ -241,9 +241,9 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	return n, nil
 }
 
-// giveDevices takes the devices of a network, and puts them into its plugins.
-func (h *Handler) giveDevices(ctx context.Context, n *journal.SandboxNetwork, l *netconf.List, resource string, count int, given devices) error {
-	ids, err := h.takeDevices(ctx, *l, resource, count, given)
+// give takes the devices of a network, and puts them into its plugins.
+func (d devices) give(ctx context.Context, n *journal.SandboxNetwork, l *netconf.List, resource string, count int, findPF func(vf.PCIAddr) vf.PFID) error {
+	ids, err := d.takeFor(ctx, *l, resource, count, findPF)
 	if err != nil {
 		return err
 	}
@@ -256,11 +256,12 @@ func (h *Handler) giveDevices(ctx context.Context, n *journal.SandboxNetwork, l 
 	return nil
 }
 
-// newNetwork returns a network of the wish without its configuration.
-func (h *Handler) newNetwork(w *wish, name, ifName string) journal.SandboxNetwork {
+// newNetwork returns a network of the wish without its configuration. infoDir is the folder for device-info
+// files.
+func (w *wish) newNetwork(infoDir, name, ifName string) journal.SandboxNetwork {
 	return journal.SandboxNetwork{
 		Name: name, Interface: ifName, Runtime: map[string]json.RawMessage{},
-		DeviceInfo: filepath.Join(h.DeviceInfo, "cni", w.sandbox.ID+"-"+ifName+"-device.json"),
+		DeviceInfo: filepath.Join(infoDir, "cni", w.sandbox.ID+"-"+ifName+"-device.json"),
 	}
 }
 

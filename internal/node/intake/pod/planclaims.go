@@ -24,9 +24,16 @@ type claimedRequest struct {
 
 func (r claimedRequest) String() string { return fmt.Sprintf("%s request %s", r.of, r.of.Request) }
 
-// planClaims adds the networks that the pod's claims make by their configurations: one for each VF of a
+// claimPlanner adds the networks of claims to a wish.
+type claimPlanner struct {
+	h *Handler
+	w *wish
+}
+
+// planAll adds the networks that the pod's claims make by their configurations: one for each VF of a
 // request, or for as many as a bond has links.
-func (h *Handler) planClaims(ctx context.Context, w *wish) error {
+func (p claimPlanner) planAll(ctx context.Context) error {
+	w := p.w
 	var (
 		all      []claimedRequest
 		errs     []error
@@ -45,7 +52,7 @@ func (h *Handler) planClaims(ctx context.Context, w *wish) error {
 	for _, r := range all {
 		for len(r.vfs.left) > 0 {
 			name := cmp.Or(r.config.Interface, w.freeName(reserved))
-			if err := h.planRequest(ctx, w, r, name); err != nil {
+			if err := p.planRequest(ctx, r, name); err != nil {
 				errs = append(errs, fmt.Errorf("%s (%s): %w", r, name, err))
 				break
 			}
@@ -68,11 +75,12 @@ func (w *wish) freeName(reserved map[string]bool) string {
 }
 
 // planRequest adds one network of a request.
-func (h *Handler) planRequest(ctx context.Context, w *wish, r claimedRequest, name string) error {
+func (p claimPlanner) planRequest(ctx context.Context, r claimedRequest, name string) error {
+	w := p.w
 	if !r.of.IsFor(w.pod.UID) {
 		return fmt.Errorf("%w: it is not for pod %s", vf.ErrInvalid, w.pod)
 	}
-	given, before := h.devicesOf(w.pod, r.vfs), len(r.vfs.left)
+	given, before := p.h.devicesOf(w.pod, r.vfs), len(r.vfs.left)
 	e := netannotation.Element{Interface: r.config.Interface}
 	var (
 		n   journal.SandboxNetwork
@@ -80,10 +88,10 @@ func (h *Handler) planRequest(ctx context.Context, w *wish, r claimedRequest, na
 	)
 	if r.config.Network != "" {
 		e.Namespace, e.Name = r.config.NetworkIn(r.of.Namespace)
-		if n, err = h.planNetwork(ctx, w, e, name, given); err != nil {
+		if n, err = p.h.planNetwork(ctx, w, e, name, given); err != nil {
 			return fmt.Errorf("network %s/%s: %w", e.Namespace, e.Name, err)
 		}
-	} else if n, err = h.planConfig(ctx, w, r, name, given); err != nil {
+	} else if n, err = p.planConfig(ctx, r, name, given); err != nil {
 		return err
 	}
 	if len(r.vfs.left) == before {
@@ -96,8 +104,8 @@ func (h *Handler) planRequest(ctx context.Context, w *wish, r claimedRequest, na
 func claimName(c journal.Claim) string { return c.Namespace + "/claim:" + c.Name }
 
 // planConfig returns the network of a configuration that has the keys of a network.
-func (h *Handler) planConfig(ctx context.Context, w *wish, r claimedRequest, name string, given devices) (journal.SandboxNetwork, error) {
-	n := h.newNetwork(w, claimName(r.of), name)
+func (p claimPlanner) planConfig(ctx context.Context, r claimedRequest, name string, given devices) (journal.SandboxNetwork, error) {
+	n := p.w.newNetwork(p.h.DeviceInfo, claimName(r.of), name)
 	n.Claim = r.of.Namespace + "/" + r.of.Name
 	plugin, err := netconf.ParsePlugin(r.config.Plugin)
 	if err != nil {
@@ -105,7 +113,7 @@ func (h *Handler) planConfig(ctx context.Context, w *wish, r claimedRequest, nam
 	}
 	// The name is for people: an address of the network is of the pool that the configuration names.
 	l := netconf.List{Name: ("claim-" + r.of.Name)[:min(len("claim-"+r.of.Name), config.LongestName)], Version: api.CNINewest, Plugins: []netconf.Plugin{plugin}}
-	if err := h.giveDevices(ctx, &n, &l, r.of.Pool, config.VFsOf(l), given); err != nil {
+	if err := given.give(ctx, &n, &l, r.of.Pool, config.VFsOf(l), p.h.findPF); err != nil {
 		return n, err
 	}
 	setDefinition(&n, l)
@@ -124,26 +132,4 @@ func (d devices) checkPool(resource string) error {
 		}
 	}
 	return nil
-}
-
-// idleVFs returns a text for each VF of a claim that no network has, and that is no device of its own: the
-// pod sees nothing of it. A VF that is bound to vfio-pci is a device in the pod's containers.
-func (h *Handler) idleVFs(w *wish) (out []string) {
-	for _, r := range w.claims.vfs() {
-		if h.driverOf(r) != vf.DriverVFIO {
-			out = append(out, fmt.Sprintf("%s request %s: VF %s is prepared, and no network of the pod uses it: add a configuration (kind %s) to the claim, or ask for a network of resource %s in the annotation %s",
-				*r.Claim, r.Claim.Request, r.PCI, claim.Kind, cmp.Or(r.Claim.Pool, "none"), netannotation.Networks))
-		}
-	}
-	return out
-}
-
-// driverOf returns the driver that a VF has now; empty if it has none.
-func (h *Handler) driverOf(r journal.Record) string {
-	for _, pf := range h.Hardware.PFs() {
-		if st, found := pf.VF(r.ID.Index); found && pf.ID == r.ID.PF {
-			return st.Driver
-		}
-	}
-	return ""
 }
