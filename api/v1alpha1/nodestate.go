@@ -211,7 +211,7 @@ type VFState struct {
 	Name string `json:"name"`
 	// For example 0000:3b:02.1.
 	PCI string `json:"pciAddress"`
-	// making, free, configuring, attached, releasing or quarantined. Or one of four more states. given: the kubelet gave
+	// making, free, prepared, configuring, attached, releasing or quarantined. Or one of four more states. given: the kubelet gave
 	// it to a pod, and no network attached it. outside: it is used outside Culvert (usedBy). unmanaged: it is not in the
 	// ledger. missing: it is in the ledger and not on the bus.
 	Phase string `json:"phase"`
@@ -254,7 +254,7 @@ type Bond struct {
 
 // Owner is the owner of a VF.
 type Owner struct {
-	// pod, container, vm, host.
+	// pod, container, vm, host, or claim for a ResourceClaim whose pod does not have the VF yet.
 	Kind string `json:"kind"`
 	// namespace/name of a pod.
 	// +optional

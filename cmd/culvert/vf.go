@@ -47,8 +47,9 @@ differ from the VF's baseline, as read back from the kernel; only the node itsel
 knows them. A ! after the phase marks a VF with a problem; culvert vf show
 explains it.
 
-Phases: making, free, configuring, attached, releasing, quarantined (it could not
-be reset), damaged (its record in the ledger cannot be read).
+Phases: making, free, prepared (for a ResourceClaim), configuring, attached,
+releasing, quarantined (it could not be reset), damaged (its record in the ledger
+cannot be read).
 
 More states:
 

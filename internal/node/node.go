@@ -79,6 +79,7 @@ type Node struct {
 	Inventory  *inventory.Inventory
 	VFs        *hold.VFs
 	Engine     *attach.Engine
+	Claims     *attach.Claims
 	Resets     *reset.Resetter
 	Loans      *loan.Lender
 	Upkeep     *upkeep.Keeper
@@ -95,6 +96,7 @@ func New(c Config) *Node {
 	}
 	n.Resets, n.Loans = reset.New(n.VFs), loan.New(n.VFs)
 	n.Engine = attach.New(n.VFs, n.Resets, engine)
+	n.Claims = attach.NewClaims(n.Engine)
 	n.Upkeep = upkeep.New(n.VFs, n.Resets, n.Loans, n.Engine, upkeep.Config{})
 	n.Reconciler = reconcile.New(reconcile.Config{
 		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, VFs: n.VFs, Resets: n.Resets, Upkeep: n.Upkeep, Spec: n.Spec, BootID: c.BootID, Log: c.Log,

@@ -26,7 +26,7 @@ func (w *world) prepare(pod string, vfs ...vf.ID) error {
 			UID: claimUID(pod), Namespace: "d", Name: pod, Request: "vf", Pods: []journal.ClaimPod{{Name: pod, UID: pod}},
 		}})
 	}
-	_, err := w.node.Engine.Prepare(context.Background(), wishes)
+	_, err := w.node.Claims.Prepare(context.Background(), wishes)
 	w.node.VFs.Wait()
 	switch {
 	case w.gate.pass("the answer to Prepare") != nil:
@@ -43,7 +43,7 @@ func (w *world) prepare(pod string, vfs ...vf.ID) error {
 // unprepare calls Unprepare for the claim of a pod, which ends its leases too.
 func (w *world) unprepare(pod string) error {
 	of := w.ofClaim(pod)
-	err := w.node.Engine.Unprepare(context.Background(), claimUID(pod), nil)
+	err := w.node.Claims.Unprepare(context.Background(), claimUID(pod), nil)
 	w.node.VFs.Wait()
 	lost := w.gate.pass("the answer to Unprepare") != nil
 	for _, r := range of {

@@ -61,8 +61,9 @@ var budgets = map[string]budget{
 	// bonds, guards, and the errors that NICs count are 3 packages and 0.3 MB. The leases of PFs, and the
 	// slots and the Windows of a guest's definition, are 0.1 MB. The scanner of other programs' scripts
 	// follows functions and arrays: 0.1 MB. The metrics of steps, events, the ledger, addresses and
-	// requests are 0.07 MB.
-	"culvertd":    {366, 26.3, nodeOnly}, // its budget was 353 packages before attach was several
+	// requests are 0.07 MB. Claims are 8 packages, of which gogo's protobuf, in
+	// which the kubelet's API of claims is written, has 4.
+	"culvertd":    {372, 26.8, nodeOnly}, // its budget was 353 packages before attach was several
 	"culvert-cni": {7, 3.5, shim},
 	// Besides the packages of culvert-cni it has guest/moving, the mark of a guest that migrates.
 	"culvert-hook": {8, 3.5, shim},

@@ -214,8 +214,10 @@ func (w Want) givenTo(a vf.PCIAddr) string {
 // kubelet gave to no pod.
 func (w Want) refuseName(c candidate) error {
 	pod := w.givenTo(w.VF)
-	if c.rec.Phase == vf.PhasePrepared && pod == "" {
-		return w.refuseClaim(c)
+	if c.rec.Phase == vf.PhasePrepared {
+		if err := w.refuseClaim(c); err != nil || pod == "" {
+			return err
+		}
 	}
 	switch {
 	case w.Given == nil, pod == "" && w.For.Kind != vf.OwnerPod, pod != "" && w.For.Kind == vf.OwnerPod && w.For.Name == pod:

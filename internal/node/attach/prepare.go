@@ -16,6 +16,15 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
+// Claims gives VFs to ResourceClaims and takes them back. Its methods may be called concurrently.
+type Claims struct {
+	engine *Engine
+	vfs    *hold.VFs
+}
+
+// NewClaims returns the Claims of a host.
+func NewClaims(e *Engine) *Claims { return &Claims{engine: e, vfs: e.vfs} }
+
 // Wish is a VF that a ResourceClaim was allocated. VFs and Since of the claim are filled in by Prepare,
 // and so is Pool.
 type Wish struct {
@@ -25,8 +34,8 @@ type Wish struct {
 
 // Claimed returns the records of the VFs that a claim has, in any phase. It needs nothing but the
 // ledger.
-func (e *Engine) Claimed(uid string) (out []journal.Record, err error) {
-	records, err := e.vfs.ReadRecords()
+func (c *Claims) Claimed(uid string) (out []journal.Record, err error) {
+	records, err := c.vfs.ReadRecords()
 	for _, r := range records {
 		if r.Claim != nil && r.Claim.UID == uid {
 			out = append(out, r)
@@ -43,26 +52,26 @@ func (e *Engine) Claimed(uid string) (out []journal.Record, err error) {
 // Errors: vf.ErrHeld (another owner or claim has a VF, or it is used outside Culvert), vf.ErrNotFound
 // (no such VF), vf.ErrInvalid (a VF is in no pool, its pool is not offered to claims or does not admit
 // the claim's namespace), vf.ErrNotReady (it cannot be read now, is being made, or is in quarantine).
-func (e *Engine) Prepare(ctx context.Context, wishes []Wish) ([]journal.Record, error) {
+func (c *Claims) Prepare(ctx context.Context, wishes []Wish) ([]journal.Record, error) {
 	wishes = slices.SortedFunc(slices.Values(wishes), func(a, b Wish) int { return a.VF.Compare(b.VF) })
 	for i := range wishes {
 		wishes[i].Claim.VFs = len(wishes)
-		unlock, err := e.vfs.Locks.Lock(ctx, wishes[i].VF, "the preparation of "+wishes[i].Claim.String())
+		unlock, err := c.vfs.Locks.Lock(ctx, wishes[i].VF, "the preparation of "+wishes[i].Claim.String())
 		if err != nil {
 			return nil, fmt.Errorf("VF %s: %w: nothing was changed, repeat it", wishes[i].VF, err)
 		}
 		defer unlock()
 	}
-	given, err := e.askGiven(ctx, Request{Owner: ownerOf(wishes)})
+	given, err := c.engine.askGiven(ctx, Request{Owner: ownerOf(wishes)})
 	if err != nil {
 		return nil, err
 	}
-	choices, err := e.judgeWishes(ctx, wishes, given)
+	choices, err := c.judgeWishes(ctx, wishes, given)
 	if err != nil {
 		return nil, err
 	}
 	var out []journal.Record
-	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+	err = c.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		out = nil
 		for i, w := range wishes {
 			rec, err := writeClaim(tx, choices[i], w.Claim)
@@ -86,20 +95,20 @@ func ownerOf(wishes []Wish) vf.Owner {
 
 // judgeWishes returns where the VFs of a claim are, or all reasons why the claim cannot have them. The
 // VFs are locked.
-func (e *Engine) judgeWishes(ctx context.Context, wishes []Wish, given func(vf.PCIAddr) string) ([]alloc.Choice, error) {
-	records, err := e.vfs.ReadRecords()
+func (c *Claims) judgeWishes(ctx context.Context, wishes []Wish, given func(vf.PCIAddr) string) ([]alloc.Choice, error) {
+	records, err := c.vfs.ReadRecords()
 	if err != nil {
 		return nil, err
 	}
-	host := alloc.Host{PFs: e.vfs.Hardware.PFs(), Records: records, Spec: e.vfs.Spec()}
+	host := alloc.Host{PFs: c.vfs.Hardware.PFs(), Records: records, Spec: c.vfs.Spec()}
 	of := ownerOf(wishes)
 	of.Kind = vf.OwnerPod // of the same namespace
-	tenant := e.tenantOf(ctx, Request{Owner: of})
+	tenant := c.engine.tenantOf(ctx, Request{Owner: of})
 	var errs []error
 	choices := make([]alloc.Choice, len(wishes))
 	for i, w := range wishes {
 		if choices[i], err = host.FindClaimable(w.VF, w.Claim, given); err == nil && choices[i].Record.Claim == nil {
-			err = e.judgeWish(ctx, choices[i], tenant)
+			err = c.judgeWish(ctx, choices[i], tenant)
 		}
 		errs = append(errs, err)
 	}
@@ -107,24 +116,24 @@ func (e *Engine) judgeWishes(ctx context.Context, wishes []Wish, given func(vf.P
 }
 
 // judgeWish returns why a claim of a tenant cannot have a free VF, or nil. It quarantines a dirty VF.
-func (e *Engine) judgeWish(ctx context.Context, c alloc.Choice, tenant desired.Tenant) error {
-	rec, at := c.Record, lease.SiteOf(c.PF, c.Record)
+func (c *Claims) judgeWish(ctx context.Context, choice alloc.Choice, tenant desired.Tenant) error {
+	rec, at := choice.Record, lease.SiteOf(choice.PF, choice.Record)
 	what := fmt.Sprintf("VF %s on %s", rec.PCI, at.Label)
-	if c.Pool == "" {
-		if err := e.missingPools(); err != nil {
+	if choice.Pool == "" {
+		if err := c.engine.missingPools(); err != nil {
 			return fmt.Errorf("%s is in no pool that is known on this node: %w", what, err)
 		}
 		return fmt.Errorf("%s: %w: it is in no pool: add it to a pool of the NodePolicy or host.yaml", what, vf.ErrInvalid)
 	}
-	if c.Rules.Offer != desired.OfferClaims {
-		return fmt.Errorf("%s: %w: its pool %s is offered as a resource now: set offer: %s, or let the pod ask for the resource", what, vf.ErrInvalid, c.Pool, desired.OfferClaims)
+	if choice.Rules.Offer != desired.OfferClaims {
+		return fmt.Errorf("%s: %w: its pool %s is offered as a resource now: set offer: %s, or let the pod ask for the resource", what, vf.ErrInvalid, choice.Pool, desired.OfferClaims)
 	}
-	if err := c.Rules.CheckTenant(tenant); err != nil {
+	if err := choice.Rules.CheckTenant(tenant); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	err := e.vfs.FindCall(at, rec)
+	err := c.vfs.FindCall(at, rec)
 	if err == nil {
-		err = e.checkClean(ctx, rec)
+		err = c.engine.checkClean(ctx, rec)
 	}
 	switch {
 	case err == nil:
@@ -132,7 +141,7 @@ func (e *Engine) judgeWish(ctx context.Context, c alloc.Choice, tenant desired.T
 	case ctx.Err() != nil || isUntouchable(err):
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return errors.Join(fmt.Errorf("%s: %w: culvertd resets it before it has an owner: try again: %w", what, vf.ErrNotReady, err), e.quarantineDirty(at, rec, err))
+	return errors.Join(fmt.Errorf("%s: %w: culvertd resets it before it has an owner: try again: %w", what, vf.ErrNotReady, err), c.engine.quarantineDirty(at, rec, err))
 }
 
 // writeClaim writes that a claim has a VF, unless the claim has it already. The error is vf.ErrNotReady
@@ -164,35 +173,35 @@ func writeClaim(tx *journal.Tx, choice alloc.Choice, claim journal.Claim) (journ
 //
 // The error says that a VF has its claim still: other work on it has not ended before ctx, or the
 // ledger could not be written. One VF does not keep the others (I7).
-func (e *Engine) Unprepare(ctx context.Context, uid string, cause error) error {
-	records, err := e.Claimed(uid)
+func (c *Claims) Unprepare(ctx context.Context, uid string, cause error) error {
+	records, err := c.Claimed(uid)
 	errs := []error{err}
 	for _, r := range records {
 		if !r.Lease.Owner.IsZero() && r.Phase != vf.PhaseQuarantined {
-			if err := e.resets.End(ctx, r); err != nil {
+			if err := c.engine.resets.End(ctx, r); err != nil {
 				errs = append(errs, err)
 				continue
 			}
 		}
-		errs = append(errs, e.endClaim(ctx, r, cause))
+		errs = append(errs, c.endClaim(ctx, r, cause))
 	}
 	return errors.Join(errs...)
 }
 
 // endClaim takes the claim from a VF that has no lease, or is in quarantine.
-func (e *Engine) endClaim(ctx context.Context, seen journal.Record, cause error) error {
-	unlock, err := e.vfs.Locks.Lock(ctx, seen.ID, "the end of "+seen.Claim.String())
+func (c *Claims) endClaim(ctx context.Context, seen journal.Record, cause error) error {
+	unlock, err := c.vfs.Locks.Lock(ctx, seen.ID, "the end of "+seen.Claim.String())
 	if err != nil {
 		return fmt.Errorf("take VF %s from %s: %w: repeat it", seen.PCI, seen.Claim, err)
 	}
 	defer unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.UndoBound) // once begun, it is finished
 	defer cancel()
-	rec, found, err := e.readClaimed(seen)
+	rec, found, err := c.readClaimed(seen)
 	if err != nil || !found {
 		return err
 	}
-	at, _ := e.vfs.FindSite(rec)
+	at, _ := c.vfs.FindSite(rec)
 	claim := *rec.Claim
 	text := fmt.Sprintf("vf %d of %s from %s", rec.ID.Index, at.Label, claim)
 	kind := journal.Normal
@@ -200,7 +209,7 @@ func (e *Engine) endClaim(ctx context.Context, seen journal.Record, cause error)
 		kind, text = journal.Warning, text+": "+cause.Error()
 	}
 	rec.Claim = nil
-	clean := rec.Phase == vf.PhasePrepared && e.isUntouched(ctx, rec)
+	clean := rec.Phase == vf.PhasePrepared && c.isUntouched(ctx, rec)
 	switch {
 	case rec.Phase == vf.PhaseQuarantined: // stays there
 	case rec.Phase != vf.PhasePrepared:
@@ -211,7 +220,7 @@ func (e *Engine) endClaim(ctx context.Context, seen journal.Record, cause error)
 		rec.Phase = vf.PhaseReleasing
 	}
 	rec.Generation++
-	err = e.vfs.Ledger.Update(func(tx *journal.Tx) error {
+	err = c.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		event := rec.MakeEvent(kind, reasons.Unprepared, text)
 		event.Owner, event.Claim = claim.Owner(), claim.Owner()
 		return errors.Join(tx.Put(rec), tx.Event(event))
@@ -219,13 +228,13 @@ func (e *Engine) endClaim(ctx context.Context, seen journal.Record, cause error)
 	if err != nil || rec.Phase != vf.PhaseReleasing {
 		return err
 	}
-	return e.resets.ReleaseVF(ctx, at, rec, reasons.Detached, nil)
+	return c.engine.resets.ReleaseVF(ctx, at, rec, reasons.Detached, nil)
 }
 
 // readClaimed returns the record of a VF as it is now; found is false if the claim does not have the VF
 // any more.
-func (e *Engine) readClaimed(seen journal.Record) (rec journal.Record, found bool, err error) {
-	records, err := e.Claimed(seen.Claim.UID)
+func (c *Claims) readClaimed(seen journal.Record) (rec journal.Record, found bool, err error) {
+	records, err := c.Claimed(seen.Claim.UID)
 	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.ID == seen.ID })
 	if err != nil || i < 0 {
 		return rec, false, err
@@ -235,7 +244,7 @@ func (e *Engine) readClaimed(seen journal.Record) (rec journal.Record, found boo
 
 // isUntouched reports whether a prepared VF needs no reset. A VF of user space needs one: a pod may have
 // used its device nodes without a lease. A VF that is gone has none.
-func (e *Engine) isUntouched(ctx context.Context, rec journal.Record) bool {
-	st, err := e.vfs.ReadVF(ctx, rec)
+func (c *Claims) isUntouched(ctx context.Context, rec journal.Record) bool {
+	st, err := c.vfs.ReadVF(ctx, rec)
 	return err == nil && st.Driver != vf.DriverVFIO && len(rec.Baseline.Diff(st)) == 0
 }

@@ -49,7 +49,7 @@ func prepared(t *testing.T, n *node.Node, uid string, indexes ...int) []journal.
 	for _, i := range indexes {
 		wishes = append(wishes, wish(n, uid, i))
 	}
-	records, err := n.Engine.Prepare(t.Context(), wishes)
+	records, err := n.Claims.Prepare(t.Context(), wishes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestI8LifeOfAClaim(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := n.Engine.Unprepare(t.Context(), "c", nil); err != nil {
+		if err := n.Claims.Unprepare(t.Context(), "c", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestI1PrepareRefuses(t *testing.T) {
 		"held by pod default/a": held, "held by claim default/other": wish(n, "c", 5), "pod default/b": wish(n, "c", 6),
 		"has 7 VFs": gone, "not on this node": strange,
 	} {
-		_, err := n.Engine.Prepare(t.Context(), []attach.Wish{wish(n, "c", 4), w})
+		_, err := n.Claims.Prepare(t.Context(), []attach.Wish{wish(n, "c", 4), w})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -186,13 +186,13 @@ func TestI1PrepareRefuses(t *testing.T) {
 		spec.Pools = slices.Clone(was)
 		change(&spec.Pools[0])
 		n.SetSpec(spec)
-		if _, err := n.Engine.Prepare(t.Context(), []attach.Wish{wish(n, "c", 4)}); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := n.Claims.Prepare(t.Context(), []attach.Wish{wish(n, "c", 4)}); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		spec.Pools = was
 		n.SetSpec(spec)
 	}
-	if records, err := n.Engine.Claimed("c"); err != nil || len(records) != 0 {
+	if records, err := n.Claims.Claimed("c"); err != nil || len(records) != 0 {
 		t.Errorf("the claim has %d VFs, %v", len(records), err)
 	}
 	spec := n.Spec()
@@ -211,17 +211,17 @@ func TestI3PrepareTakesNoDirtyVF(t *testing.T) {
 	if err := k.Meddle(pci, func(st *vf.State) { st.Admin.Trust = vf.Yes }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Engine.Prepare(t.Context(), []attach.Wish{w}); !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "trust") {
+	if _, err := n.Claims.Prepare(t.Context(), []attach.Wish{w}); !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "trust") {
 		t.Errorf("a dirty VF: %v", err)
 	}
-	if _, err := n.Engine.Prepare(t.Context(), []attach.Wish{w}); !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "quarantine") {
+	if _, err := n.Claims.Prepare(t.Context(), []attach.Wish{w}); !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "quarantine") {
 		t.Errorf("in quarantine: %v", err)
 	}
 	n.VFs.Now = func() time.Time { return time.Now().Add(time.Hour) }
 	if err := n.Upkeep.Tend(t.Context(), n.Inventory.PFs()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Engine.Prepare(t.Context(), []attach.Wish{w}); err != nil {
+	if _, err := n.Claims.Prepare(t.Context(), []attach.Wish{w}); err != nil {
 		t.Errorf("when it was reset: %v", err)
 	}
 }
@@ -279,7 +279,7 @@ func TestI8UnprepareEndsALease(t *testing.T) {
 		}
 		return nil
 	})
-	if err := n.Engine.Unprepare(t.Context(), "c", nil); err != nil {
+	if err := n.Claims.Unprepare(t.Context(), "c", nil); err != nil {
 		t.Fatal(err)
 	}
 	if now := soundRecord(t, n, records[0].ID); now.Phase != vf.PhaseQuarantined || now.Claim != nil {
@@ -288,7 +288,7 @@ func TestI8UnprepareEndsALease(t *testing.T) {
 	if now := soundRecord(t, n, records[1].ID); now.Phase != vf.PhaseFree || now.Claim != nil {
 		t.Errorf("the dirty VF: %+v", now)
 	}
-	if _, err := n.Engine.Prepare(t.Context(), []attach.Wish{wish(n, "d", 1)}); !errors.Is(err, vf.ErrNotReady) {
+	if _, err := n.Claims.Prepare(t.Context(), []attach.Wish{wish(n, "d", 1)}); !errors.Is(err, vf.ErrNotReady) {
 		t.Errorf("another claim gets the VF in quarantine: %v", err)
 	}
 	k.faults.Fail(nil)
@@ -356,7 +356,7 @@ func TestI3UnprepareResetsUserSpace(t *testing.T) {
 		}
 		return nil
 	})
-	if err := n.Engine.Unprepare(t.Context(), "c", nil); err != nil || resets != 1 {
+	if err := n.Claims.Unprepare(t.Context(), "c", nil); err != nil || resets != 1 {
 		t.Errorf("%d resets, %v", resets, err)
 	}
 	clean(t, n, 14)
@@ -369,7 +369,7 @@ func TestI7ClaimWhoseVFIsGone(t *testing.T) {
 	if err := k.RemoveVF(records[0].PCI); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Engine.Unprepare(t.Context(), "c", nil); err != nil {
+	if err := n.Claims.Unprepare(t.Context(), "c", nil); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, n, 13)
@@ -383,11 +383,11 @@ func TestI1PrepareIsConcurrent(t *testing.T) {
 		for i := range 4 {
 			uid := fmt.Sprint("c", i)
 			wg.Go(func() error {
-				_, err := n.Engine.Prepare(t.Context(), []attach.Wish{wish(n, uid, (i+round)%2), wish(n, uid, 2)})
+				_, err := n.Claims.Prepare(t.Context(), []attach.Wish{wish(n, uid, (i+round)%2), wish(n, uid, 2)})
 				if err != nil && !errors.Is(err, vf.ErrHeld) && !errors.Is(err, vf.ErrNotReady) {
 					t.Errorf("%s: %v", uid, err)
 				}
-				if err := n.Engine.Unprepare(t.Context(), uid, nil); err != nil {
+				if err := n.Claims.Unprepare(t.Context(), uid, nil); err != nil {
 					t.Errorf("%s ends: %v", uid, err)
 				}
 				return nil

@@ -200,3 +200,19 @@ func TestClaimedDevices(t *testing.T) {
 		t.Errorf("without a kubelet: %v", err)
 	}
 }
+
+// Claims returns the claims of all pods, whichever container has them.
+func TestClaims(t *testing.T) {
+	a := pod("d", "a", "", []string{}, []string{})
+	a.Containers[0].DynamicResources = []*podresources.DynamicResource{{ClaimNamespace: "d", ClaimName: "one"}, {ClaimNamespace: "d", ClaimName: "two"}}
+	a.Containers[1].DynamicResources = []*podresources.DynamicResource{{ClaimNamespace: "d", ClaimName: "one"}}
+	b := pod("e", "b", "", []string{})
+	b.Containers[0].DynamicResources = []*podresources.DynamicResource{{ClaimNamespace: "e", ClaimName: "one"}}
+	got, err := kubelet.New(serve(t, &fake{pods: []*podresources.PodResources{a, b}})).Claims(t.Context())
+	if d := cmp.Diff(map[string]bool{"d/one": true, "d/two": true, "e/one": true}, got); err != nil || d != "" {
+		t.Errorf("%v\n%s", err, d)
+	}
+	if got, err := kubelet.New(filepath.Join(t.TempDir(), "none")).Claims(t.Context()); !errors.Is(err, vf.ErrNotReady) {
+		t.Errorf("without a kubelet: %v, %v", got, err)
+	}
+}

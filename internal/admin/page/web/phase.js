@@ -5,7 +5,7 @@ import { describeCount, describeNumber, describeOwner } from "./words.js";
 
 // Each phase has one of the looks. The style sheet has the colour of each look.
 const looks = {
-  attached: "used", given: "given", outside: "outside", free: "free", making: "busy", configuring: "busy", releasing: "busy",
+  attached: "used", prepared: "used", given: "given", outside: "outside", free: "free", making: "busy", configuring: "busy", releasing: "busy",
   quarantined: "bad", damaged: "bad", missing: "missing", unmanaged: "unmanaged",
 };
 

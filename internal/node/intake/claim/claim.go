@@ -30,8 +30,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// engine is the part of attach.Engine that gives VFs to claims.
-type engine interface {
+// claims is attach.Claims.
+type claims interface {
 	Claimed(uid string) ([]journal.Record, error)
 	Prepare(context.Context, []attach.Wish) ([]journal.Record, error)
 	Unprepare(ctx context.Context, uid string, cause error) error
@@ -52,8 +52,11 @@ type Config struct {
 	Node       string // its name in the cluster
 	KubeletDir string // the kubelet's root folder
 	CDIDir     string // for CDI specifications
+	// MetadataDir is for the metadata files of claims. It has the same path on the host, where the runtime
+	// mounts the files from.
+	MetadataDir string
 
-	Engine  engine
+	Claims  claims
 	Cluster cluster
 	Kubelet kubelet
 	// Records returns the records of the ledger, and PFs the hardware as it was last listed.
@@ -68,33 +71,31 @@ type Config struct {
 	Log   *slog.Logger     // nil discards
 }
 
-// Names of the driver's sockets, and of the list of its CDI files. The kubelet looks for registrations
-// in the first folder (k8s.io/kubernetes pkg/kubelet/config, DefaultKubeletPluginsRegistrationDirName).
+// Names of the driver's socket, and of the list of its CDI files. The kubelet looks for registrations
+// in the folder (k8s.io/kubernetes pkg/kubelet/config, DefaultKubeletPluginsRegistrationDirName). The
+// socket serves the driver too: its path is the kubelet's own, whatever that folder is called where
+// culvertd runs.
 const (
 	registryFolder = "plugins_registry"
-	pluginsFolder  = "plugins"
-	registerSocket = claim.Driver + "-reg.sock"
-	serviceSocket  = "dra.sock"
+	socketFile     = claim.Driver + "-reg.sock"
 	listFile       = ".culvert-claims"
-	metadataFolder = "metadata"
 )
 
 // mostAtOnce is how many claims of one call are worked on at once.
 const mostAtOnce = 8
 
-// Driver prepares claims. Its methods may be called concurrently.
+// Driver prepares claims. Its methods may be called concurrently, but for EndLost.
 type Driver struct {
 	Config
-	locks    keylock.Locks[string] // by the UID of a claim
-	service  socket.Service
-	register socket.Service
-	registry socket.Folder
-	folder   socket.Folder
+	locks  keylock.Locks[string] // by the UID of a claim
+	folder socket.Folder
+	socket socket.Service
 
 	metadata metadata.Files
 
-	files  sync.Mutex          // guards written, and is held while files are written
-	wrote  *deviceplugin.Files // nil until the first look
+	files sync.Mutex          // guards wrote, and is held while files are written
+	wrote *deviceplugin.Files // nil until the first look
+	// absent has the time since which nothing speaks for a claim, by its UID. EndLost alone uses it.
 	absent map[string]time.Time
 }
 
@@ -107,19 +108,17 @@ func New(c Config) *Driver {
 		c.Now = time.Now
 	}
 	d := &Driver{Config: c, absent: map[string]time.Time{}}
-	d.metadata = metadata.Files{Dir: filepath.Join(c.KubeletDir, pluginsFolder, claim.Driver, metadataFolder), Node: c.Node}
-	d.registry = socket.Folder{Dir: filepath.Join(c.KubeletDir, registryFolder), Watch: c.Watch, Log: c.Log}
-	d.folder = socket.Folder{Dir: filepath.Join(c.KubeletDir, pluginsFolder, claim.Driver), Watch: c.Watch, Log: c.Log}
-	d.service.Folder, d.service.Name, d.service.File = &d.folder, "claims", serviceSocket
-	d.service.Add = func(srv *grpc.Server, _ func(error)) { drapb.RegisterDRAPluginServer(srv, d) }
-	d.register.Folder, d.register.Name, d.register.File = &d.registry, "the registration of claims", registerSocket
-	d.register.Add = func(srv *grpc.Server, end func(error)) {
-		registerapi.RegisterRegistrationServer(srv, &registration{endpoint: filepath.Join(d.folder.Dir, serviceSocket), log: c.Log, end: end})
+	d.metadata = metadata.Files{Dir: c.MetadataDir, Node: c.Node}
+	d.folder = socket.Folder{Dir: filepath.Join(c.KubeletDir, registryFolder), Watch: c.Watch, Log: c.Log}
+	d.socket.Folder, d.socket.Name, d.socket.File = &d.folder, "claims", socketFile
+	d.socket.Add = func(srv *grpc.Server, end func(error)) {
+		drapb.RegisterDRAPluginServer(srv, d)
+		registerapi.RegisterRegistrationServer(srv, &registration{log: c.Log, end: end})
 	}
 	return d
 }
 
-// Run serves the kubelet until ctx ends, and then removes the sockets. The CDI files stay: containers
+// Run serves the kubelet until ctx ends, and then removes the socket. The CDI files stay: containers
 // that start meanwhile need them.
 func (d *Driver) Run(ctx context.Context) error {
 	if err := d.keepFiles(); err != nil {
@@ -127,9 +126,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.Go(func() error { d.folder.Follow(ctx); return nil })
-	g.Go(func() error { d.registry.Follow(ctx); return nil })
-	g.Go(func() error { d.service.Run(ctx); return nil })
-	g.Go(func() error { d.register.Run(ctx); return nil })
+	g.Go(func() error { d.socket.Run(ctx); return nil })
 	g.Go(func() error { d.endLostClaims(ctx); return nil })
 	return g.Wait()
 }
@@ -140,10 +137,8 @@ func (d *Driver) KeepMetadata(records []journal.Record) error { return d.metadat
 
 // Problems returns the problems that keep claims from being prepared.
 func (d *Driver) Problems() (out []api.Problem) {
-	for _, s := range []*socket.Service{&d.service, &d.register} {
-		if reason := s.Problem(); reason != "" {
-			out = append(out, api.Problem{Object: s.Name, Reason: reason, Next: "culvertd tries again on its own"})
-		}
+	if reason := d.socket.Problem(); reason != "" {
+		out = append(out, api.Problem{Object: d.socket.Name, Reason: reason, Next: "culvertd tries again on its own"})
 	}
 	return out
 }

@@ -120,7 +120,7 @@ func (h *host) start() {
 		h.t.Fatal(err)
 	}
 	h.driver = claim.New(claim.Config{
-		Node: "n1", KubeletDir: h.dir, CDIDir: filepath.Join(h.dir, "cdi"), Engine: h.node.Engine, Cluster: h.cluster, Kubelet: h.kubelet,
+		Node: "n1", KubeletDir: h.dir, CDIDir: filepath.Join(h.dir, "cdi"), MetadataDir: filepath.Join(h.dir, "metadata"), Claims: h.node.Claims, Cluster: h.cluster, Kubelet: h.kubelet,
 		Records: h.node.Records, PFs: h.node.Inventory.PFs, Spec: h.node.VFs.Spec, Uses: h.k.Uses, Watch: dirwatch.Watch, Now: now,
 	})
 }
@@ -237,23 +237,20 @@ func TestI8ClaimOverTheSocket(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var g errgroup.Group
 	g.Go(func() error { return h.driver.Run(ctx) })
-	dial := func(path string) *grpc.ClientConn {
-		conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
+	conn, err := grpc.NewClient("unix:"+filepath.Join(h.dir, "plugins_registry", "culvert.dev-reg.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
 	}
-	kubelet := registerapi.NewRegistrationClient(dial(filepath.Join(h.dir, "plugins_registry", "culvert.dev-reg.sock")))
+	defer conn.Close()
+	kubelet := registerapi.NewRegistrationClient(conn)
 	info, err := kubelet.GetInfo(t.Context(), &registerapi.InfoRequest{}, grpc.WaitForReady(true))
-	if err != nil || info.Type != "DRAPlugin" || info.Name != "culvert.dev" || !slices.Contains(info.SupportedVersions, "v1.DRAPlugin") {
+	if err != nil || info.Type != "DRAPlugin" || info.Name != "culvert.dev" || info.Endpoint != "" || !slices.Contains(info.SupportedVersions, "v1.DRAPlugin") {
 		t.Fatalf("%v, %v", info, err)
 	}
 	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
 		t.Error(err)
 	}
-	client := drapb.NewDRAPluginClient(dial(info.Endpoint))
+	client := drapb.NewDRAPluginClient(conn)
 	first, err := client.NodePrepareResources(t.Context(), &drapb.NodePrepareResourcesRequest{Claims: []*drapb.Claim{c}}, grpc.WaitForReady(true))
 	want := []*drapb.Device{
 		{RequestNames: []string{"vf1"}, PoolName: h.pool(), DeviceName: "vf-1", CDIDeviceIDs: []string{"culvert.dev/claim=uid-c_vf1.sub"}},

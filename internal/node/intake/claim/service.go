@@ -12,6 +12,7 @@ import (
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/node/journal"
 )
@@ -19,14 +20,14 @@ import (
 // registration answers the kubelet's question for the driver.
 type registration struct {
 	registerapi.UnimplementedRegistrationServer
-	endpoint string
-	log      *slog.Logger
-	end      func(error)
+	log *slog.Logger
+	end func(error)
 }
 
-// GetInfo names the driver, its socket and its API.
+// GetInfo names the driver and its API. Without an endpoint, the kubelet calls the driver by the socket
+// that it asked (k8s.io/kubernetes pkg/kubelet/pluginmanager/operationexecutor).
 func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	return &registerapi.PluginInfo{Type: registerapi.DRAPlugin, Name: claim.Driver, Endpoint: r.endpoint, SupportedVersions: []string{drapb.DRAPluginService}}, nil
+	return &registerapi.PluginInfo{Type: registerapi.DRAPlugin, Name: claim.Driver, SupportedVersions: []string{drapb.DRAPluginService}}, nil
 }
 
 // NotifyRegistrationStatus takes the kubelet's verdict. The socket of a refused registration is made
@@ -50,7 +51,7 @@ func (d *Driver) NodePrepareResources(ctx context.Context, req *drapb.NodePrepar
 		devices, err := d.prepareClaim(ctx, c)
 		if err != nil {
 			d.Log.Warn("claim is not prepared", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err)
-			answer.Error = oneLine(fmt.Errorf("claim %s/%s: %w", c.GetNamespace(), c.GetName(), err))
+			answer.Error = excerpt.Error(fmt.Errorf("claim %s/%s: %w", c.GetNamespace(), c.GetName(), err))
 		} else {
 			answer.Devices = devices
 		}
@@ -70,7 +71,7 @@ func (d *Driver) NodeUnprepareResources(ctx context.Context, req *drapb.NodeUnpr
 		answer := &drapb.NodeUnprepareResourceResponse{}
 		if err := d.unprepareClaim(ctx, c.GetUID(), nil); err != nil {
 			d.Log.Warn("claim has not ended", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err)
-			answer.Error = oneLine(fmt.Errorf("claim %s/%s: %w", c.GetNamespace(), c.GetName(), err))
+			answer.Error = excerpt.Error(fmt.Errorf("claim %s/%s: %w", c.GetNamespace(), c.GetName(), err))
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -89,9 +90,6 @@ func eachClaim(claims []*drapb.Claim, do func(*drapb.Claim)) {
 	_ = g.Wait() // do has no error
 }
 
-// oneLine returns an error without line breaks, for an event.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
 // prepareClaim prepares one claim. A claim that is prepared already has the same answer again, from the
 // ledger alone.
 func (d *Driver) prepareClaim(ctx context.Context, c *drapb.Claim) ([]*drapb.Device, error) {
@@ -100,7 +98,7 @@ func (d *Driver) prepareClaim(ctx context.Context, c *drapb.Claim) ([]*drapb.Dev
 		return nil, err
 	}
 	defer unlock()
-	records, err := d.Engine.Claimed(c.GetUID())
+	records, err := d.Claims.Claimed(c.GetUID())
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +107,7 @@ func (d *Driver) prepareClaim(ctx context.Context, c *drapb.Claim) ([]*drapb.Dev
 		if err != nil {
 			return nil, err
 		}
-		if records, err = d.Engine.Prepare(ctx, wishes); err != nil {
+		if records, err = d.Claims.Prepare(ctx, wishes); err != nil {
 			return nil, err
 		}
 	}
@@ -124,14 +122,14 @@ func isWhole(records []journal.Record) bool {
 	return len(records) > 0 && len(records) >= records[0].Claim.VFs
 }
 
-// unprepareClaim ends a claim, and removes its files. cause is that of attach.Engine.Unprepare.
+// unprepareClaim ends a claim, and removes its files. cause is that of attach.Claims.Unprepare.
 func (d *Driver) unprepareClaim(ctx context.Context, uid string, cause error) error {
 	unlock, err := d.locks.Lock(ctx, uid, "the end of claim "+uid)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := errors.Join(d.Engine.Unprepare(ctx, uid, cause), d.keepFiles()); err != nil {
+	if err := errors.Join(d.Claims.Unprepare(ctx, uid, cause), d.keepFiles()); err != nil {
 		return err
 	}
 	return d.metadata.Remove(uid)

@@ -157,7 +157,7 @@ func Owners(st api.NodeStatus) []string {
 // Phases returns all phases that a VF of a node's status or of a cluster's can be in.
 func Phases() []string {
 	return []string{
-		string(vf.PhaseMaking), string(vf.PhaseFree), string(vf.PhaseConfiguring), string(vf.PhaseAttached), string(vf.PhaseReleasing),
+		string(vf.PhaseMaking), string(vf.PhaseFree), string(vf.PhasePrepared), string(vf.PhaseConfiguring), string(vf.PhaseAttached), string(vf.PhaseReleasing),
 		string(vf.PhaseQuarantined), string(vf.PhaseDamaged), api.PhaseGiven, api.PhaseOutside, api.PhaseUnmanaged, api.PhaseMissing,
 	}
 }

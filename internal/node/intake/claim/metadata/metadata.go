@@ -26,6 +26,10 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
+// DefaultDir is the usual Dir of Files. culvertd in a container has it under the host's path. It is empty
+// after a boot, as the folder of CDI files is: the kubelet prepares the claims again then.
+const DefaultDir = "/run/culvert/claims"
+
 // containerDir is where programs in containers look (k8s.io/dynamic-resource-allocation v0.37,
 // api/metadata, ContainerDir).
 const containerDir = "/var/run/kubernetes.io/dra-device-attributes"
