@@ -77,7 +77,8 @@ func (w *world) wantPhases(when string, want map[int]string) {
 const plainVF = `{"type":"sriov","cniVersion":"1.0.0","name":"v"}`
 
 // The networks of a pod's annotation come first, in its order. They take VFs of claims before those of the
-// kubelet. The claims with configurations follow in the order of the pod's spec, then by request and device.
+// kubelet. The claims with configurations follow in the order of the pod's spec, then by request and device. A
+// name that a later claim asks for is kept for it.
 func TestNetworksOfClaims(t *testing.T) {
 	w := newWorldOn(t, hostFile, 2)
 	w.network("v", plainVF, "intel.com/fast")
@@ -85,11 +86,11 @@ func TestNetworksOfClaims(t *testing.T) {
 	w.given["d/a/intel.com/fast"] = w.vfs()[:1]
 	w.prepare("plain", "r", "", podA, 1)
 	w.prepare("z-first", "r", vfConfig(`"vlan":7`), podA, 5, 3)
-	w.prepare("a-second", "two", vfConfig(`"interface":"net9"`), podA, 2)
+	w.prepare("a-second", "two", vfConfig(`"interface":"net2"`), podA, 2)
 	w.prepare("a-second", "one", vfConfig(`"network":"other/w"`), podA, 4)
 	w.claims("v,v@net4", "plain", "z-first", "a-second")
 	w.add()
-	w.wantPhases("after ADD", map[int]string{1: "net1", 0: "net4", 3: "net2", 5: "net3", 4: "net5", 2: "net9"})
+	w.wantPhases("after ADD", map[int]string{1: "net1", 0: "net4", 3: "net3", 5: "net5", 4: "net6", 2: "net2"})
 	var got []string
 	for _, s := range w.status()[1:] {
 		got = append(got, fmt.Sprint(s["name"], " ", s["interface"]))
@@ -97,7 +98,7 @@ func TestNetworksOfClaims(t *testing.T) {
 			t.Errorf("network %v has device-info %s", s["name"], info)
 		}
 	}
-	want := []string{"d/v net1", "d/v net4", "d/claim:z-first net2", "d/claim:z-first net3", "other/w net5", "d/claim:a-second net9"}
+	want := []string{"d/v net1", "d/v net4", "d/claim:z-first net3", "d/claim:z-first net5", "other/w net6", "d/claim:a-second net2"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("network-status:\n%s", diff)
 	}
