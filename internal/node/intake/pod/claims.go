@@ -47,7 +47,7 @@ func (f claimFinder) find(ctx context.Context) (*claimedVFs, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
+	known, refused := map[string]bool{}, map[string]bool{}
 	var errs []error
 	for _, r := range records {
 		if r.Claim == nil || r.Claim.Namespace != p.Namespace {
@@ -58,14 +58,15 @@ func (f claimFinder) find(ctx context.Context) (*claimedVFs, error) {
 		case r.Claim.IsFor(p.UID):
 			errs = append(errs, f.checkClaimed(r))
 			out.left = append(out.left, r)
-		case slices.Contains(p.Claims, r.Claim.Name):
+		case slices.Contains(p.Claims, r.Claim.Name) && !refused[r.Claim.UID]: // once for all VFs of the claim
+			refused[r.Claim.UID] = true
 			errs = append(errs, refuseSecond(*r.Claim, names(r.Claim.Pods)))
 		}
 	}
 	errs = append(errs, out.checkWhole(), f.checkPrepared(ctx, known))
 	slices.SortStableFunc(out.left, func(a, b journal.Record) int { return compareClaimed(a, b, p.Claims) })
 	out.all = slices.Clone(out.left)
-	return out, errors.Join(slices.CompactFunc(errs, sameText)...)
+	return out, errors.Join(errs...)
 }
 
 // checkWhole returns an error if a VF of a claim has gone since the claim was prepared.
@@ -80,11 +81,6 @@ func (c *claimedVFs) checkWhole() error {
 		}
 	}
 	return nil
-}
-
-// sameText reports whether two errors say the same: of two VFs of one claim, for instance.
-func sameText(a, b error) bool {
-	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
 }
 
 // compareClaimed orders the VFs of claims, whose names come in the order of the pod's spec.
