@@ -15,6 +15,9 @@ type Pod struct {
 	Annotations map[string]string
 	// Power is the power of the pod's containers.
 	Power vf.Power
+	// Claims are the names of the pod's ResourceClaims, which are in its namespace: those of its spec in
+	// their order, then the claim for its extended resources.
+	Claims []string
 }
 
 // String is namespace/name.
@@ -85,6 +88,8 @@ type DaemonPod struct {
 // ResourceClaim has the parts of a ResourceClaim (resource.k8s.io/v1) that matter to its devices.
 type ResourceClaim struct {
 	Namespace, Name, UID string
+	// PodClaim is the name of the claim in its pod if a ResourceClaimTemplate made it; empty for others.
+	PodClaim string
 	// Pods are the pods for which the claim is reserved. They are in the claim's namespace.
 	Pods []ClaimPod
 	// Allocated says that the scheduler has allocated the claim. Results and Configs are empty if it
@@ -109,6 +114,43 @@ type ClaimResult struct {
 	AdminAccess bool
 	// ShareID is the part of a device that several claims share; empty for a whole device.
 	ShareID string
+}
+
+// ClaimedDevice is a device that the kubelet has had prepared for a pod.
+type ClaimedDevice struct {
+	// Claim is the name of the ResourceClaim, which is in the pod's namespace.
+	Claim string
+	// Driver prepared the device, which has the name Device in the driver's pool Pool.
+	Driver, Pool, Device string
+}
+
+// ClaimDevice is a device of a ResourceClaim as its status shows it.
+type ClaimDevice struct {
+	// Pool and Device name it in a ResourceSlice.
+	Pool, Device string
+	// Ready is whether its pod can use it. Reason is one word, and Since when that began.
+	Ready           bool
+	Reason, Message string
+	Since           time.Time
+	// Interface, MAC and Addresses (with their prefix lengths) are those in the pod. They are empty for a
+	// device that no network has.
+	Interface, MAC string
+	Addresses      []string
+	Data           ClaimDeviceData
+}
+
+// ClaimDeviceData is the data of a ClaimDevice that only Culvert has.
+type ClaimDeviceData struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Network is namespace/name of the NetworkAttachmentDefinition, or namespace/claim:name where a claim
+	// makes its network.
+	Network string `json:"network,omitempty"`
+	MAC     string `json:"mac,omitempty"`
+	VLAN    uint16 `json:"vlan,omitempty"`
+	// Pool is the full name of the pool of VFs, and PCI the address of the VF.
+	Pool string `json:"pool,omitempty"`
+	PCI  string `json:"pciAddress,omitempty"`
 }
 
 // ClaimConfig is an opaque configuration of devices in a ResourceClaim or its DeviceClass.

@@ -15,6 +15,8 @@ type CNIRequest struct {
 	// Definition is the namespace/name of the NetworkAttachmentDefinition that Config is
 	// of, where culvertd itself read it for a pod. A shim cannot send it.
 	Definition string `json:"-"`
+	// Claim is the namespace/name of the ResourceClaim that Config is of, likewise.
+	Claim string `json:"-"`
 }
 
 // CNIResponse has the output and the exit status of the shim. A failed invocation has a response,

@@ -13,6 +13,15 @@ const (
 	// Warning: a network of the pod could not be attached, so the pod does not start. The text has the
 	// error and the next step. The kubelet tries again.
 	NetworkFailed = "NetworkFailed"
+	// Warning: another pod has the VF of the pod's ResourceClaim, so the pod does not start. Give each pod a
+	// claim of its own by a ResourceClaimTemplate.
+	ClaimInUse = "ClaimInUse"
+	// Warning: the kubelet had a ResourceClaim of the pod prepared, and culvertd's ledger does not have it,
+	// so the pod does not start. Delete the pod, so that the claim is prepared anew.
+	ClaimNotPrepared = "ClaimNotPrepared"
+	// Warning: a ResourceClaim holds a VF for the pod, and no network of the pod uses it. Add a
+	// configuration to the claim, or a network to the pod's annotation.
+	ClaimWithoutNetwork = "ClaimWithoutNetwork"
 	// Warning: culvertd accepted a network or an annotation, and ignored a setting in it that is probably
 	// a mistake. Correct the network or the annotation.
 	NetworkSettingIgnored = "NetworkSettingIgnored"

@@ -88,6 +88,8 @@ func (cluster) Annotate(api.Pod, map[string]string) {}
 
 func (cluster) PodEvent(api.Pod, string, string, string) {}
 
+func (cluster) SetClaimDevices(api.ResourceClaim, []api.ClaimDevice) {}
+
 func (w *world) newMeta() *pod.Handler {
 	dir := filepath.Dir(w.path)
 	conf := filepath.Join(dir, "net.d")

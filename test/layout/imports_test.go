@@ -49,7 +49,7 @@ var floors = [][]string{
 	{"internal/node/attach", "internal/node/attach/loan"},
 	{"internal/node/attach/reset"},
 	{"internal/node/attach/hold"},
-	{"internal/node/alloc", "internal/node/attach/lease", "internal/node/bond", "internal/node/reconcile", "internal/node/status/text"},
+	{"internal/node/alloc", "internal/node/attach/lease", "internal/node/bond", "internal/node/intake/claim/metadata", "internal/node/reconcile", "internal/node/status/text"},
 	{"internal/node/trouble"},
 	{"internal/node/intake/cni/place", "internal/node/journal/...", "internal/node/offer", "internal/node/segment", "internal/node/sources", "internal/node/status/flow", "internal/node/status/pick"},
 	{"internal/node/claims", "internal/node/desired", "internal/node/inventory", "internal/node/kubelet/..."},

@@ -251,6 +251,7 @@ func serveWebhooks(mgr ctrl.Manager, config Config, definitions *config.Definiti
 		"/services":     &serviceWebhook{client: c, rules: config.Services},
 		"/networks":     &networks{client: c},
 		"/addresspools": &addressPools{client: c},
+		"/claims":       claims{},
 		"/nodepolicies": &nodePolicies{client: c},
 	} {
 		s.Register(path, oneCallEach{&admission.Webhook{Handler: h}})

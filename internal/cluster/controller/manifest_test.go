@@ -119,7 +119,7 @@ func TestWebhooksAreWaitedForAndBlockNobody(t *testing.T) {
 	}
 	seconds, without := int32(10), admissionv1.Ignore
 	want := map[string]answer{}
-	for _, name := range []string{"pods", "services", "networks", "nodepolicies", "addresspools"} {
+	for _, name := range []string{"pods", "services", "networks", "nodepolicies", "addresspools", "claims"} {
 		want[name+".culvert.dev"] = answer{&seconds, &without}
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {

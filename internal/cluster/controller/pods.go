@@ -115,6 +115,7 @@ func (p *pods) readNeeds(ctx context.Context, pod *corev1.Pod, namespace string)
 			out.addLabel(n)
 		}
 	}
+	p.subtractClaimed(ctx, pod, namespace, &out)
 	return out
 }
 

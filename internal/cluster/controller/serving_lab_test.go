@@ -27,9 +27,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -212,7 +214,7 @@ func TestI10WebhooksServeTheAPIServerAlone(t *testing.T) {
 
 	hooks := objectOf[admissionv1.ValidatingWebhookConfiguration](t, all, "ValidatingWebhookConfiguration", "culvert")
 	always := admissionv1.Fail
-	for i, path := range []string{"networks", "nodepolicies"} {
+	for i, path := range map[int]string{0: "networks", 1: "nodepolicies", 3: "claims"} {
 		url := fmt.Sprintf("https://localhost:%d/%s", port, path)
 		hooks.Webhooks[i].ClientConfig, hooks.Webhooks[i].FailurePolicy = admissionv1.WebhookClientConfig{URL: &url, CABundle: server.pem}, &always
 	}
@@ -226,6 +228,7 @@ func TestI10WebhooksServeTheAPIServerAlone(t *testing.T) {
 		}
 		return nil
 	})
+	checkClaimsWebhook(t, c)
 
 	address, roots := fmt.Sprintf("127.0.0.1:%d", port), x509.NewCertPool()
 	roots.AddCert(server.cert)
@@ -254,6 +257,32 @@ func TestI10WebhooksServeTheAPIServerAlone(t *testing.T) {
 		return nil
 	})
 	refusesCertificates(t, s.Config())
+}
+
+// checkClaimsWebhook has the API server ask about configurations of claims: it refuses a wrong one of Culvert's in
+// each kind, and asks nothing about one of another driver.
+func checkClaimsWebhook(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, driver := range []string{"culvert.dev", "gpu.example.com"} {
+		opaque := resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{Driver: driver, Parameters: runtime.RawExtension{
+			Raw: []byte(`{"apiVersion":"culvert.dev/v1alpha1","kind":"VFConfig","vlna":7}`),
+		}}}
+		spec := resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Requests: []resourcev1.DeviceRequest{{Name: "vf", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "vf", AllocationMode: "ExactCount", Count: 1}}},
+			Config:   []resourcev1.DeviceClaimConfiguration{{DeviceConfiguration: opaque}},
+		}}
+		meta := metav1.ObjectMeta{Namespace: "default", Name: "c"}
+		for _, o := range []client.Object{
+			&resourcev1.ResourceClaim{ObjectMeta: meta, Spec: spec},
+			&resourcev1.ResourceClaimTemplate{ObjectMeta: meta, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: spec}},
+			&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: resourcev1.DeviceClassSpec{Config: []resourcev1.DeviceClassConfiguration{{DeviceConfiguration: opaque}}}},
+		} {
+			err := c.Create(t.Context(), o, client.DryRunAll)
+			if refused := err != nil && strings.Contains(err.Error(), "opaque.parameters: vlna: did you mean vlan?"); refused != (driver == "culvert.dev") || !refused && err != nil {
+				t.Errorf("%T with a configuration for %s: %v", o, driver, err)
+			}
+		}
+	}
 }
 
 // refusesCertificates makes the calls that the API server must refuse to a controller with

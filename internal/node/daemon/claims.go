@@ -5,6 +5,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/kernel/dirwatch"
 	"github.com/culvert-net/culvert/internal/node/intake/claim"
+	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/kubelet"
 )
@@ -13,7 +14,7 @@ import (
 // the cluster.
 func (s *Server) newClaimDriver(resources *kubelet.PodResources) *claim.Driver {
 	return claim.New(claim.Config{
-		Node: s.Cluster.NodeName, KubeletDir: s.KubeletDir, CDIDir: deviceplugin.DefaultCDIDir,
+		Node: s.Cluster.NodeName, KubeletDir: s.KubeletDir, CDIDir: deviceplugin.DefaultCDIDir, MetadataDir: metadata.DefaultDir,
 		Claims: s.node.Claims, Cluster: s.cluster, Kubelet: resources,
 		Records: s.node.Records, PFs: s.node.Inventory.PFs, Spec: s.node.VFs.Spec, Uses: s.kernel.Uses,
 		Watch: dirwatch.Watch, Log: s.Log,

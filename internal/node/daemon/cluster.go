@@ -95,8 +95,8 @@ func (s *Server) joinKubernetes() error {
 	}
 	s.networks = pod.New(pod.Config{
 		Networks: s.newCNI(), Ledger: s.node.Ledger, Resets: s.node.Resets, Kernel: s.kernel, Hardware: s.node.Inventory,
-		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices,
-		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, EveryPod: c.EveryPod, IPAMTypes: c.IPAMTypes, Log: s.Log,
+		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices, Claimed: resources.ClaimedDevices, Metadata: s.claims.KeepMetadata,
+		NodeName: c.NodeName, ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, EveryPod: c.EveryPod, IPAMTypes: c.IPAMTypes, Log: s.Log,
 	})
 	return nil
 }

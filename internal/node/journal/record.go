@@ -48,6 +48,8 @@ type Claim struct {
 	// Request is the name of the request in the claim that the VF was allocated to: REQUEST, or
 	// REQUEST/SUBREQUEST of a prioritised list.
 	Request string `json:"request"`
+	// PodClaim is the name of the claim in its pod if a ResourceClaimTemplate made it; empty for others.
+	PodClaim string `json:"podClaim,omitempty"`
 	// Pods are the pods for which the claim was reserved at Prepare. One of them has the VF at a time.
 	Pods []ClaimPod `json:"pods"`
 	// VFs is how many VFs of this node the claim has. Fewer records name the claim if a VF has gone.

@@ -59,6 +59,9 @@ type SandboxNetwork struct {
 	Name      string `json:"name"`
 	Interface string `json:"interface"`
 	Default   bool   `json:"default,omitempty"`
+	// Claim is namespace/name of the ResourceClaim whose configuration is the network; empty: it is of a
+	// NetworkAttachmentDefinition or a file.
+	Claim string `json:"claim,omitempty"`
 
 	// These fields are from the network's configuration: its name, its version, and the
 	// configuration of each plugin without the additions of the runtime.

@@ -36,8 +36,9 @@ type object struct {
 // pod is the part of a core/v1 Pod that is read.
 type pod struct {
 	object  `json:",inline"`
-	Spec    power `json:"spec,omitempty"`
-	partial bool  // its annotations are left out, but for the static one
+	Spec    podSpec   `json:"spec,omitempty"`
+	Status  podStatus `json:"status,omitempty"`
+	partial bool      // its annotations are left out, but for the static one
 }
 
 // maxAnnotations bounds the bytes of a pod's annotations that are kept: a node has some
@@ -130,7 +131,10 @@ func (o object) copyMeta() object {
 }
 
 // DeepCopyObject is for runtime.Object.
-func (p *pod) DeepCopyObject() runtime.Object { return &pod{p.copyMeta(), p.Spec, p.partial} }
+func (p *pod) DeepCopyObject() runtime.Object { return p.copyPod() }
+
+// copyPod shares the claims, which nothing changes.
+func (p *pod) copyPod() *pod { return &pod{p.copyMeta(), p.Spec, p.Status, p.partial} }
 
 // DeepCopyObject is for runtime.Object.
 func (n *network) DeepCopyObject() runtime.Object {
@@ -143,7 +147,7 @@ func (n *network) DeepCopyObject() runtime.Object {
 func (l *podList) DeepCopyObject() runtime.Object {
 	out := &podList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for _, p := range l.Items {
-		out.Items = append(out.Items, pod{p.copyMeta(), p.Spec, p.partial})
+		out.Items = append(out.Items, *p.copyPod())
 	}
 	return out
 }

@@ -107,7 +107,7 @@ func hasUID(p *pod, uid string) bool {
 }
 
 func podOf(p *pod) api.Pod {
-	return api.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Annotations: readAnnotations(p.Annotations), Power: vf.Power(p.Spec)}
+	return api.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Annotations: readAnnotations(p.Annotations), Power: p.Spec.power, Claims: p.claimNames()}
 }
 
 func (c *Client) getObject(ctx context.Context, from rest.Interface, resource, namespace, name string, into runtime.Object) error {

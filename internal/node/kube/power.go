@@ -9,8 +9,12 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// power is what culvertd keeps of a pod's spec: the power of its most powerful container.
-type power vf.Power
+// podSpec is what culvertd keeps of a pod's spec: the power of its most powerful container, and its
+// ResourceClaims.
+type podSpec struct {
+	power  vf.Power
+	claims []podClaim
+}
 
 // container is the part of a container that is read.
 type container struct {
@@ -24,20 +28,21 @@ type container struct {
 }
 
 // UnmarshalJSON reads the spec of a pod.
-func (p *power) UnmarshalJSON(raw []byte) error {
+func (p *podSpec) UnmarshalJSON(raw []byte) error {
 	var spec struct {
 		InitContainers      []container `json:"initContainers"`
 		Containers          []container `json:"containers"`
 		EphemeralContainers []container `json:"ephemeralContainers"`
+		ResourceClaims      []podClaim  `json:"resourceClaims"`
 	}
 	if err := json.Unmarshal(raw, &spec); err != nil {
 		return fmt.Errorf("spec of a pod: %w", err)
 	}
 	all := slices.Concat(spec.InitContainers, spec.Containers, spec.EphemeralContainers)
-	*p = ""
+	*p = podSpec{claims: spec.ResourceClaims}
 	for i, c := range all {
-		if one := c.power(); i == 0 || one == vf.PowerAdmin || one == vf.PowerRaw && *p == power(vf.PowerNone) {
-			*p = power(one)
+		if one := c.power(); i == 0 || one == vf.PowerAdmin || one == vf.PowerRaw && p.power == vf.PowerNone {
+			p.power = one
 		}
 	}
 	return nil

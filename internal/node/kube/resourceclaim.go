@@ -69,8 +69,12 @@ func (c *Client) ResourceClaim(ctx context.Context, namespace, name string) (api
 	return claimOf(&claim), nil
 }
 
+// podClaimName is the annotation of a claim that a ResourceClaimTemplate made (k8s.io/api/resource/v1,
+// PodResourceClaimAnnotation).
+const podClaimName = "resource.kubernetes.io/pod-claim-name"
+
 func claimOf(c *resourceClaim) api.ResourceClaim {
-	out := api.ResourceClaim{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
+	out := api.ResourceClaim{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID), PodClaim: c.Annotations[podClaimName]}
 	for _, r := range c.Status.ReservedFor {
 		if r.APIGroup == "" && r.Resource == "pods" {
 			out.Pods = append(out.Pods, api.ClaimPod{Name: r.Name, UID: r.UID})

@@ -20,7 +20,7 @@ func TestResourceClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	opaque := map[string]any{"driver": "culvert.dev", "parameters": map[string]any{"vlan": 7}}
-	s.add("resourceclaims", "d", "vf", map[string]any{"uid": "u1"}, map[string]any{"status": map[string]any{
+	s.add("resourceclaims", "d", "vf", map[string]any{"uid": "u1", "annotations": map[string]any{"resource.kubernetes.io/pod-claim-name": "net"}}, map[string]any{"status": map[string]any{
 		"reservedFor": []any{
 			map[string]any{"resource": "pods", "name": "a", "uid": "p1"},
 			map[string]any{"resource": "jobs", "apiGroup": "batch", "name": "j", "uid": "j1"},
@@ -38,7 +38,7 @@ func TestResourceClaim(t *testing.T) {
 	}})
 	got, err := c.ResourceClaim(t.Context(), "d", "vf")
 	want := api.ResourceClaim{
-		Namespace: "d", Name: "vf", UID: "u1", Pods: []api.ClaimPod{{Name: "a", UID: "p1"}}, Allocated: true,
+		Namespace: "d", Name: "vf", UID: "u1", PodClaim: "net", Pods: []api.ClaimPod{{Name: "a", UID: "p1"}}, Allocated: true,
 		Results: []api.ClaimResult{
 			{Request: "wire", Driver: "culvert.dev", Pool: "n1/a", Device: "vf-3", AdminAccess: true},
 			{Request: "gpu/big", Driver: "gpu.example", Pool: "n1", Device: "g", ShareID: "s"},

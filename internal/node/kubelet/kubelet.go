@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -76,6 +77,29 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
+}
+
+// ClaimedDevices returns the devices of a pod's ResourceClaims. It returns none for a pod that the kubelet
+// does not know, and from a kubelet that does not list claims (the feature gate
+// KubeletPodResourcesDynamicResources is off). Errors: vf.ErrNotReady when the kubelet does not answer.
+func (p *PodResources) ClaimedDevices(ctx context.Context, podNamespace, podName string) (out []api.ClaimedDevice, err error) {
+	all, err := p.listPods(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("claims of pod %s/%s: %w", podNamespace, podName, err)
+	}
+	for _, pod := range all {
+		if pod.GetNamespace() != podNamespace || pod.GetName() != podName {
+			continue
+		}
+		for _, c := range pod.GetContainers() {
+			for _, claim := range c.GetDynamicResources() {
+				for _, d := range claim.GetClaimResources() {
+					out = append(out, api.ClaimedDevice{Claim: claim.GetClaimName(), Driver: d.GetDriverName(), Pool: d.GetPoolName(), Device: d.GetDeviceName()})
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // Given returns every PCI device that the kubelet has given to a pod, with the pod's

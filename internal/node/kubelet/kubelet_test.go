@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/node/kubelet"
 	"github.com/culvert-net/culvert/internal/vf"
 )
@@ -173,6 +174,30 @@ func TestRefusedToTheEnd(t *testing.T) {
 	}()
 	if _, err := p.Knows(ctx, "d", "a"); !errors.Is(err, vf.ErrNotReady) {
 		t.Error(err)
+	}
+}
+
+// The devices of a pod's claims are those that the kubelet lists for its containers, of every driver.
+func TestClaimedDevices(t *testing.T) {
+	claimed := func(claim, driver, device string) *podresources.DynamicResource {
+		return &podresources.DynamicResource{ClaimName: claim, ClaimNamespace: "d", ClaimResources: []*podresources.ClaimResource{{DriverName: driver, PoolName: "p", DeviceName: device}}}
+	}
+	p := pod("d", "a", "x/y", []string{"0000:01:00.0"}, nil)
+	p.Containers[0].DynamicResources = []*podresources.DynamicResource{claimed("vf", "culvert.dev", "vf-3")}
+	p.Containers[1].DynamicResources = []*podresources.DynamicResource{claimed("gpu", "gpu.example.com", "gpu-0")}
+	asked := kubelet.New(serve(t, &fake{pods: []*podresources.PodResources{pod("d", "b", "x/y", nil), p}}))
+	got, err := asked.ClaimedDevices(t.Context(), "d", "a")
+	want := []api.ClaimedDevice{{Claim: "vf", Driver: "culvert.dev", Pool: "p", Device: "vf-3"}, {Claim: "gpu", Driver: "gpu.example.com", Pool: "p", Device: "gpu-0"}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	for _, name := range []string{"b", "unknown"} {
+		if got, err := asked.ClaimedDevices(t.Context(), "d", name); len(got) > 0 || err != nil {
+			t.Errorf("pod %s has %v, %v", name, got, err)
+		}
+	}
+	if _, err := kubelet.New("/nonexistent/kubelet.sock").ClaimedDevices(t.Context(), "d", "a"); !errors.Is(err, vf.ErrNotReady) {
+		t.Errorf("without a kubelet: %v", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	cdi "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -78,7 +79,9 @@ func (d *Driver) cdiSpec(records []journal.Record) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		spec.Devices = append(spec.Devices, cdi.Device{Name: cdiName(*requests[request][0].Claim), ContainerEdits: edits})
+		c := *requests[request][0].Claim
+		edits.Mounts = append(edits.Mounts, &cdi.Mount{HostPath: d.metadata.HostPath(c), ContainerPath: metadata.ContainerPath(c), Options: []string{"ro", "bind"}})
+		spec.Devices = append(spec.Devices, cdi.Device{Name: cdiName(c), ContainerEdits: edits})
 	}
 	return json.Marshal(spec)
 }

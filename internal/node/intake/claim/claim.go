@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/desired"
+	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/kubelet/socket"
@@ -51,6 +52,9 @@ type Config struct {
 	Node       string // its name in the cluster
 	KubeletDir string // the kubelet's root folder
 	CDIDir     string // for CDI specifications
+	// MetadataDir is for the metadata files of claims. It has the same path on the host, where the runtime
+	// mounts the files from.
+	MetadataDir string
 
 	Claims  claims
 	Cluster cluster
@@ -87,6 +91,8 @@ type Driver struct {
 	folder socket.Folder
 	socket socket.Service
 
+	metadata metadata.Files
+
 	files sync.Mutex          // guards wrote, and is held while files are written
 	wrote *deviceplugin.Files // nil until the first look
 	// absent has the time since which nothing speaks for a claim, by its UID. EndLost alone uses it.
@@ -102,6 +108,7 @@ func New(c Config) *Driver {
 		c.Now = time.Now
 	}
 	d := &Driver{Config: c, absent: map[string]time.Time{}}
+	d.metadata = metadata.Files{Dir: c.MetadataDir, Node: c.Node}
 	d.folder = socket.Folder{Dir: filepath.Join(c.KubeletDir, registryFolder), Watch: c.Watch, Log: c.Log}
 	d.socket.Folder, d.socket.Name, d.socket.File = &d.folder, "claims", socketFile
 	d.socket.Add = func(srv *grpc.Server, end func(error)) {
@@ -123,6 +130,10 @@ func (d *Driver) Run(ctx context.Context) error {
 	g.Go(func() error { d.endLostClaims(ctx); return nil })
 	return g.Wait()
 }
+
+// KeepMetadata writes the metadata files of claims that have one of the records. The ADD of a pod calls it
+// when the pod's networks are there.
+func (d *Driver) KeepMetadata(records []journal.Record) error { return d.metadata.Keep(records) }
 
 // Problems returns the problems that keep claims from being prepared.
 func (d *Driver) Problems() (out []api.Problem) {

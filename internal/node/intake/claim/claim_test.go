@@ -120,7 +120,7 @@ func (h *host) start() {
 		h.t.Fatal(err)
 	}
 	h.driver = claim.New(claim.Config{
-		Node: "n1", KubeletDir: h.dir, CDIDir: filepath.Join(h.dir, "cdi"), Claims: h.node.Claims, Cluster: h.cluster, Kubelet: h.kubelet,
+		Node: "n1", KubeletDir: h.dir, CDIDir: filepath.Join(h.dir, "cdi"), MetadataDir: filepath.Join(h.dir, "metadata"), Claims: h.node.Claims, Cluster: h.cluster, Kubelet: h.kubelet,
 		Records: h.node.Records, PFs: h.node.Inventory.PFs, Spec: h.node.VFs.Spec, Uses: h.k.Uses, Watch: dirwatch.Watch, Now: now,
 	})
 }

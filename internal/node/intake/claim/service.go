@@ -111,7 +111,7 @@ func (d *Driver) prepareClaim(ctx context.Context, c *drapb.Claim) ([]*drapb.Dev
 			return nil, err
 		}
 	}
-	if err := d.keepFiles(); err != nil {
+	if err := errors.Join(d.metadata.Keep(records), d.keepFiles()); err != nil {
 		return nil, err
 	}
 	return d.devicesOf(records)
@@ -129,7 +129,10 @@ func (d *Driver) unprepareClaim(ctx context.Context, uid string, cause error) er
 		return err
 	}
 	defer unlock()
-	return errors.Join(d.Claims.Unprepare(ctx, uid, cause), d.keepFiles())
+	if err := errors.Join(d.Claims.Unprepare(ctx, uid, cause), d.keepFiles()); err != nil {
+		return err
+	}
+	return d.metadata.Remove(uid)
 }
 
 // devicesOf returns the answer about a claim: each VF, with the CDI device of its request.

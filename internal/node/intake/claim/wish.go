@@ -68,7 +68,7 @@ func (d *Driver) wishOf(obj api.ResourceClaim, r api.ClaimResult) (w attach.Wish
 	if w.VF, err = d.findVF(r); err != nil {
 		return w, err
 	}
-	w.Claim = journal.Claim{UID: obj.UID, Namespace: obj.Namespace, Name: obj.Name, Request: r.Request}
+	w.Claim = journal.Claim{UID: obj.UID, Namespace: obj.Namespace, Name: obj.Name, Request: r.Request, PodClaim: obj.PodClaim}
 	for _, p := range obj.Pods {
 		w.Claim.Pods = append(w.Claim.Pods, journal.ClaimPod(p))
 	}

@@ -169,7 +169,7 @@ func (c Call) wantedMAC() (*vf.MAC, error) {
 			return nil, fmt.Errorf("network %s: %w: MAC address %s is asked for, and args.cni asks for %s: ask for one", c.config.Name, vf.ErrInvalid, asked, other)
 		}
 	}
-	if asked == nil && c.Command == cmdCheck && c.args.Pod != "" && c.Definition == "" {
+	if asked == nil && c.Command == cmdCheck && c.args.Pod != "" && c.Definition == "" && c.Claim == "" {
 		return nil, nil
 	}
 	return cmp.Or(asked, c.config.Spec.MAC), nil

@@ -66,9 +66,11 @@ func (h *Handler) choosePool(ctx context.Context, call Call, c *config.Config, r
 		if req.KeepAddress, err = h.keepTime(ctx, call, c.IPAM); err != nil {
 			return err
 		}
+	case shares == "" && call.Claim != "":
+		return fmt.Errorf("claim %s: ipam: %w: a claim has no range of its own: take addresses of an AddressPool (addressPool) or of a network (poolOf)", call.Claim, vf.ErrInvalid)
 	case d.Name == "" && shares == "":
 		return nil
-	case d.Name == "":
+	case d.Name == "" && call.Claim == "":
 		return fmt.Errorf("network %s: ipam.poolOf %s: %w: only the network of a NetworkAttachmentDefinition can share a pool, where culvertd is connected to the cluster: give this one its own range",
 			c.Name, shares, vf.ErrInvalid)
 	case shares == "":
@@ -149,7 +151,11 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 // findDefinition returns the network attachment definition to which a request belongs; the zero
 // value stands for a file on the node.
 func (h *Handler) findDefinition(ctx context.Context, call Call, c config.Config) (api.NetworkDefinition, error) {
-	if call.Definition == "" {
+	switch {
+	case call.Claim != "": // the network is in the claim's namespace, and no definition has its addresses
+		namespace, _, _ := strings.Cut(call.Claim, "/")
+		return api.NetworkDefinition{Namespace: namespace}, nil
+	case call.Definition == "":
 		return h.findAnnotated(ctx, call, c)
 	}
 	namespace, name, _ := strings.Cut(call.Definition, "/")

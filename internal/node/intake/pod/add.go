@@ -50,12 +50,23 @@ func (h *Handler) addPod(ctx context.Context, c call) ([]byte, error) {
 	}
 	if err != nil {
 		err = oneLine{vf.NameObject("pod "+c.podName(), err)}
-		h.emitEvent(w.pod, journal.Warning, reasons.NetworkFailed, err.Error())
+		h.emitEvent(w.pod, journal.Warning, failureReason(err), err.Error())
 		return nil, err
 	}
 	h.publishStatus(w.pod, w.sandbox)
 	h.emitEvents(w)
 	return inVersion(w.sandbox.Networks[0].Result, c.cniVersion())
+}
+
+// failureReason returns the reason of the event of an ADD that failed.
+func failureReason(err error) string {
+	switch {
+	case errors.Is(err, errClaimInUse):
+		return reasons.ClaimInUse
+	case errors.Is(err, errNotPrepared):
+		return reasons.ClaimNotPrepared
+	}
+	return reasons.NetworkFailed
 }
 
 // oneLine is an error of several parts on one line: it ends up in events and in the
@@ -104,7 +115,7 @@ func (h *Handler) completeAdd(ctx context.Context, w *wish) error {
 	if err != nil {
 		return err
 	}
-	if err := h.writeDeviceInfos(w.sandbox, records); err != nil {
+	if err := errors.Join(h.writeDeviceInfos(w.sandbox, records), claimReporter{h}.keepMetadata(w.pod, records)); err != nil {
 		return err
 	}
 	if err := w.findOwnGateways(); err != nil {
@@ -178,6 +189,9 @@ func (h *Handler) emitEvents(w wish) {
 	}
 	if len(w.ignored) > 0 {
 		h.emitEvent(w.pod, journal.Warning, reasons.NetworkSettingIgnored, strings.Join(w.ignored, "; "))
+	}
+	if idle := (claimReporter{h}).idleVFs(&w); len(idle) > 0 {
+		h.emitEvent(w.pod, journal.Warning, reasons.ClaimWithoutNetwork, strings.Join(idle, "; "))
 	}
 	if untrusted := describeUntrusted(w.sandbox.Networks); len(untrusted) > 0 {
 		h.emitEvent(w.pod, journal.Warning, reasons.VFNotTrusted, strings.Join(untrusted, "; "))

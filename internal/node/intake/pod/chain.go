@@ -120,7 +120,10 @@ func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin,
 		Command: command, ContainerID: ch.sb.ID, Netns: ch.sb.Netns, IfName: ch.n.Interface, Args: cni.AddArguments(ch.sb.Args, ch.n.Args), Path: ch.sb.Path, Config: config,
 	}
 	if p.IsOwn() {
-		if strings.Contains(ch.n.Name, "/") { // the name of a network in a file is a CNI name
+		switch {
+		case ch.n.Claim != "":
+			r.Claim = ch.n.Claim
+		case strings.Contains(ch.n.Name, "/"): // the name of a network in a file is a CNI name
 			r.Definition = ch.n.Name
 		}
 		args := ch.c.args

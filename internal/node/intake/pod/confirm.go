@@ -8,7 +8,7 @@ import (
 )
 
 // publishStatus writes the network-status after the answer to the runtime, and with it the
-// addresses that the ledger has. The controller needs these for Services before the next NodeState.
+// addresses that the ledger has, and the status of the pod's claims. The controller needs these for Services before the next NodeState.
 // If the ledger cannot be read, they come with the next NodeState.
 func (h *Handler) publishStatus(p api.Pod, sb journal.Sandbox) {
 	if p.UID == "" || sb.Status == "" {
@@ -23,6 +23,7 @@ func (h *Handler) publishStatus(p api.Pod, sb journal.Sandbox) {
 		values[netannotation.Confirmed] = confirmed.String()
 	}
 	h.Cluster.Annotate(p, values)
+	claimReporter{h}.publish(p.UID, false)
 }
 
 // isPublished reports whether a pod's annotations are those that publishStatus writes.

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ func (h *Handler) delPod(ctx context.Context, c call) error {
 	if err := h.tearDown(ctx, c, sb); err != nil {
 		return fmt.Errorf("pod %s: %w", c.podName(), oneLine{err})
 	}
+	claimReporter{h}.publish(cmp.Or(sb.UID, c.args.UID), true)
 	return nil
 }
 

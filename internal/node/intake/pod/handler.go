@@ -40,7 +40,7 @@ type kernel interface {
 	Do(context.Context, step.Step) error
 }
 
-// cluster is kube.Client. Annotate and PodEvent return at once.
+// cluster is kube.Client. Annotate, PodEvent and SetClaimDevices return at once.
 type cluster interface {
 	// Pod returns a pod of this node; vf.ErrNotFound, vf.ErrNotReady.
 	Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error)
@@ -49,6 +49,8 @@ type cluster interface {
 	// Annotate sets annotations of a pod in one request.
 	Annotate(p api.Pod, values map[string]string)
 	PodEvent(p api.Pod, kind, reason, text string)
+	// SetClaimDevices sets the entries of a claim's status that are Culvert's.
+	SetClaimDevices(claim api.ResourceClaim, devices []api.ClaimDevice)
 }
 
 // hardware is inventory.Inventory: the PFs as they were last listed.
@@ -60,8 +62,11 @@ type hardware interface {
 // devices if the resource is empty.
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]string, error)
 
-// Config has the parts of a Handler. All fields but Definitions, EveryPod, Isolation,
-// IPAMTypes, Log and Now are needed.
+// Claimed returns the devices that the kubelet has had prepared for the ResourceClaims of a pod.
+type Claimed func(ctx context.Context, namespace, pod string) ([]api.ClaimedDevice, error)
+
+// Config has the parts of a Handler. All fields but Claimed, Definitions, EveryPod, IPAMTypes,
+// Isolation, Log, Metadata and Now are needed.
 type Config struct {
 	Networks networks
 	Ledger   ledger
@@ -70,8 +75,16 @@ type Config struct {
 	Hardware hardware
 	Cluster  cluster
 	Devices  Devices
+	// Claimed finds claims that are missing in the ledger; nil finds none.
+	Claimed Claimed
+	// Metadata writes the metadata files of claims that have one of the records, before the containers
+	// of the pod start; nil writes none.
+	Metadata func(ofClaims []journal.Record) error
 	// Definitions keeps the network attachment definitions that were parsed; nil keeps none.
 	Definitions *config.Definitions
+	// NodeName is the name of the node in its cluster, of which the names of the claims' devices have
+	// parts.
+	NodeName string
 	// ConfDir is the folder of the runtime's network configurations, DeviceInfo the folder for
 	// device-info files.
 	ConfDir, DeviceInfo string

@@ -37,7 +37,7 @@ func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []stri
 	cluster := judged{pod: p, find: rules.Find}
 	h := New(Config{Cluster: cluster, Hardware: cluster, Devices: judgedDevices, Isolation: rules.Isolation, IPAMTypes: ipam.AnyType()})
 	w := wish{pod: p, gateways: map[int][]netip.Addr{}}
-	given := h.devicesOf(p)
+	given := h.devicesOf(p, nil)
 	judge := func(e netannotation.Element, name string) error {
 		if e.DeviceID != "" {
 			w.ignored = append(w.ignored, fmt.Sprintf("network %s/%s: deviceID %s counts where the kubelet gives the pod that VF", e.Namespace, e.Name, excerpt.Quote(e.DeviceID)))
@@ -122,6 +122,8 @@ func (judged) PFs() []vf.PF { return nil }
 func (judged) Annotate(api.Pod, map[string]string) {}
 
 func (judged) PodEvent(api.Pod, string, string, string) {}
+
+func (judged) SetClaimDevices(api.ResourceClaim, []api.ClaimDevice) {}
 
 // judgedDevices returns as many devices of a resource as the networks of a pod's annotation can
 // need.

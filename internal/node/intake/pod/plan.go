@@ -33,6 +33,8 @@ type wish struct {
 	ownGateways []int
 	// ignored lists the requests of the pod that have no effect.
 	ignored []string
+	// claims are the VFs that ResourceClaims hold for the pod.
+	claims *claimedVFs
 }
 
 // planAdd returns the work that an ADD requires. It touches nothing.
@@ -55,7 +57,10 @@ func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
 	if err != nil {
 		return w, err
 	}
-	given := h.devicesOf(w.pod)
+	if w.claims, err = (claimFinder{&h.Config, w.pod}).find(ctx); err != nil {
+		return w, err
+	}
+	given := h.devicesOf(w.pod, w.claims)
 	if err := h.planDefault(ctx, c, &w, given); err != nil {
 		return w, fmt.Errorf("default network: %w", err)
 	}
@@ -74,10 +79,10 @@ func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
 			errs = append(errs, fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err))
 		}
 		if tooLarge != nil {
-			break // the next ones would only take memory
+			return w, errors.Join(errs...) // the next ones would only take memory
 		}
 	}
-	return w, errors.Join(errs...)
+	return w, errors.Join(append(errs, (claimPlanner{h, &w}).planAll(ctx))...)
 }
 
 // checkSize refuses networks whose configurations are larger together than the record of
@@ -198,20 +203,19 @@ func (h *Handler) checkIPAMTypes(d *config.Definition) error {
 
 // planNetwork turns one element of the annotation into a network.
 func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Element, name string, given devices) (journal.SandboxNetwork, error) {
-	n := journal.SandboxNetwork{
-		Name: e.Namespace + "/" + e.Name, Interface: name, Runtime: map[string]json.RawMessage{},
-		DeviceInfo: filepath.Join(h.DeviceInfo, "cni", w.sandbox.ID+"-"+name+"-device.json"),
-	}
+	n := w.newNetwork(h.DeviceInfo, e.Namespace+"/"+e.Name, name)
 	d, count, nad, err := h.readDefinition(ctx, e, w.pod.Namespace)
 	if err != nil {
 		return n, err
 	}
 	putCapabilities(n.Runtime, e)
 	resource := nad.Annotations[netannotation.ResourceName]
-	if resource == "" {
-		err = given.checkDevice(ctx, e.DeviceID)
-	} else {
+	hasDevices := resource != "" || given.isOneRequest()
+	if hasDevices {
 		delete(n.Runtime, "deviceID")
+		err = given.checkPool(resource)
+	} else {
+		err = given.checkDevice(ctx, e.DeviceID)
 	}
 	if err != nil {
 		return n, err
@@ -224,24 +228,41 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	}
 	n.Args = requestedArgs(e)
 	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins))...)
-	if resource != "" {
+	if hasDevices {
 		if count == 0 || len(e.CNIArgs) > 0 {
 			count = config.VFsOf(d)
 		}
-		ids, err := h.takeDevices(ctx, d, resource, count, given)
-		if err != nil {
+		if err := given.give(ctx, &n, &d, resource, count, h.findPF); err != nil {
 			return n, err
-		}
-		if d.Plugins, err = withDevices(d.Plugins, ids); err != nil {
-			return n, err
-		}
-		if len(ids) > 0 {
-			n.Runtime["deviceID"] = netconf.String(ids[0])
 		}
 		w.ignoreDevice(n, e.DeviceID, resource)
 	}
 	setDefinition(&n, d)
 	return n, nil
+}
+
+// give takes the devices of a network, and puts them into its plugins.
+func (d devices) give(ctx context.Context, n *journal.SandboxNetwork, l *netconf.List, resource string, count int, findPF func(vf.PCIAddr) vf.PFID) error {
+	ids, err := d.takeFor(ctx, *l, resource, count, findPF)
+	if err != nil {
+		return err
+	}
+	if l.Plugins, err = withDevices(l.Plugins, ids); err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		n.Runtime["deviceID"] = netconf.String(ids[0])
+	}
+	return nil
+}
+
+// newNetwork returns a network of the wish without its configuration. infoDir is the folder for device-info
+// files.
+func (w *wish) newNetwork(infoDir, name, ifName string) journal.SandboxNetwork {
+	return journal.SandboxNetwork{
+		Name: name, Interface: ifName, Runtime: map[string]json.RawMessage{},
+		DeviceInfo: filepath.Join(infoDir, "cni", w.sandbox.ID+"-"+ifName+"-device.json"),
+	}
 }
 
 // putCapabilities puts the requests of an element under the names of the capabilities (CNI

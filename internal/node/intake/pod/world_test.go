@@ -135,9 +135,10 @@ type cluster struct {
 	// confirmed has the pods' annotations netannotation.Confirmed.
 	confirmed map[string]string
 	events    []string
-	reads     int // of networks
-	versions  int // of networks
-	writes    int // annotations and events
+	claims    map[string][]api.ClaimDevice // status.devices, by claim
+	reads     int                          // of networks
+	versions  int                          // of networks
+	writes    int                          // annotations and events
 	// away: culvertd started without an API server, so it knows no object. silent: the API server does
 	// not answer any more, and culvertd knows the objects that it has seen.
 	away, silent bool
@@ -185,6 +186,15 @@ func (c *cluster) PodEvent(p api.Pod, kind, reason, text string) {
 	defer c.mu.Unlock()
 	c.events = append(c.events, fmt.Sprintf("%s %s %s %s", p, kind, reason, text))
 	c.writes++
+}
+
+func (c *cluster) SetClaimDevices(claim api.ResourceClaim, devices []api.ClaimDevice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.claims == nil {
+		c.claims = map[string][]api.ClaimDevice{}
+	}
+	c.claims[claim.String()+" "+claim.UID] = devices
 }
 
 // world is a node with a runtime, a kubelet and a cluster.
@@ -241,7 +251,7 @@ func newWorldOn(t *testing.T, host string, pfs int) *world {
 	single.Cluster, single.Definitions, w.single = w.cluster, definitions, single
 	w.pods = pod.New(pod.Config{
 		Networks: single, Ledger: l, Resets: node.Resets, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Definitions: definitions, Devices: w.devices,
-		ConfDir: w.confDir, DeviceInfo: filepath.Join(w.dir, "devinfo"),
+		NodeName: "n", ConfDir: w.confDir, DeviceInfo: filepath.Join(w.dir, "devinfo"),
 	})
 	return w
 }
