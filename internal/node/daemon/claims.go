@@ -2,23 +2,37 @@ package daemon
 
 import (
 	"context"
+	"slices"
 
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/kernel/dirwatch"
 	"github.com/culvert-net/culvert/internal/node/intake/claim"
 	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/kubelet"
+	"github.com/culvert-net/culvert/internal/node/offer/publish"
 )
 
-// newClaimDriver returns the driver that prepares ResourceClaims for the kubelet. It needs a connection to
-// the cluster.
-func (s *Server) newClaimDriver(resources *kubelet.PodResources) *claim.Driver {
-	return claim.New(claim.Config{
-		Node: s.Cluster.NodeName, KubeletDir: s.KubeletDir, CDIDir: deviceplugin.DefaultCDIDir, MetadataDir: metadata.DefaultDir,
-		Claims: s.node.Claims, Cluster: s.cluster, Kubelet: resources,
-		Records: s.node.Records, PFs: s.node.Inventory.PFs, Spec: s.node.VFs.Spec, Uses: s.kernel.Uses,
-		Watch: dirwatch.Watch, Log: s.Log,
-	})
+// claimParts are the parts that serve ResourceClaims; nil on a host without a cluster.
+type claimParts struct {
+	driver *claim.Driver      // prepares claims for the kubelet
+	offers *publish.Publisher // offers the node's VFs to claims
+}
+
+// newClaims returns the parts that serve ResourceClaims. They need a connection to the cluster. The
+// device plugin judges the VFs that are offered, so that a VF is either free for both or for neither.
+func (s *Server) newClaims(resources *kubelet.PodResources) *claimParts {
+	c := &claimParts{
+		driver: claim.New(claim.Config{
+			Node: s.Cluster.NodeName, KubeletDir: s.KubeletDir, CDIDir: deviceplugin.DefaultCDIDir, MetadataDir: metadata.DefaultDir,
+			Claims: s.node.Claims, Cluster: s.cluster, Kubelet: resources,
+			Records: s.node.Records, PFs: s.node.Inventory.PFs, Spec: s.node.VFs.Spec, Uses: s.kernel.Uses,
+			Watch: dirwatch.Watch, Log: s.Log,
+		}),
+		offers: publish.New(s.Cluster.NodeName, s.cluster.Slices, s.Log),
+	}
+	s.pods.ForClaims = c.offers.Show
+	return c
 }
 
 // serveClaims serves claims. After a boot it waits until the VFs are made, as serveKubelet does: the
@@ -28,5 +42,13 @@ func (s *Server) serveClaims(ctx context.Context) error {
 	if (err != nil || len(records) == 0) && !s.awaitVFs(ctx) {
 		return nil
 	}
-	return s.claims.Run(ctx)
+	return s.claims.driver.Run(ctx)
+}
+
+// listProblems returns the problems that keep claims from VFs.
+func (c *claimParts) listProblems() []api.Problem {
+	if c == nil {
+		return nil
+	}
+	return slices.Concat(c.driver.Problems(), c.offers.Problems())
 }

@@ -83,8 +83,7 @@ func (s *Server) joinKubernetes() error {
 	s.status.Addresses = s.member.CountAddresses
 	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
 	s.pods.Bond = s.findBond
-	s.claims = s.newClaimDriver(resources)
-	s.offerClaims()
+	s.claims = s.newClaims(resources)
 	s.node.Upkeep.PodEvent = s.emitPodEvent
 	s.node.Upkeep.KnowsPod = podFinder{s.cluster, resources}.knowsPod
 	if err := s.followServices(); err != nil {
@@ -95,7 +94,7 @@ func (s *Server) joinKubernetes() error {
 	}
 	s.networks = pod.New(pod.Config{
 		Networks: s.newCNI(), Ledger: s.node.Ledger, Resets: s.node.Resets, Kernel: s.kernel, Hardware: s.node.Inventory,
-		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices, Claimed: resources.ClaimedDevices, Metadata: s.claims.KeepMetadata,
+		Cluster: s.cluster, Definitions: &s.definitions, Devices: resources.Devices, Claimed: resources.ClaimedDevices, Metadata: s.claims.driver.KeepMetadata,
 		NodeName: c.NodeName, ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, EveryPod: c.EveryPod, IPAMTypes: c.IPAMTypes, Log: s.Log,
 	})
 	return nil
@@ -146,7 +145,7 @@ func (s *Server) serveCluster(ctx context.Context) error {
 	g.Go(func() error { return s.cluster.Run(ctx) })
 	g.Go(func() error { s.member.Run(ctx); return nil })
 	g.Go(func() error { s.services.Run(ctx); return nil })
-	g.Go(func() error { s.offers.Run(ctx); return nil })
+	g.Go(func() error { s.claims.offers.Run(ctx); return nil })
 	g.Go(func() error {
 		if !s.awaitVFs(ctx) {
 			return nil

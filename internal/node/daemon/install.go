@@ -40,5 +40,6 @@ func (s *Server) leaveHost(ctx context.Context) error {
 		return nil
 	}
 	s.Log.Info("the DaemonSet was deleted: taking the CNI plugin away", "dir", s.PluginDir)
-	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir), place.ForgetResults(netconf.ResultsDir), s.removeServices(), s.withdrawOffers(ctx))
+	// The kubelet deletes the ResourceSlices too, 30 s after the driver has gone.
+	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir), place.ForgetResults(netconf.ResultsDir), s.removeServices(), s.cluster.Slices.Delete(ctx))
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/culvert-net/culvert/internal/network/config"
 	"github.com/culvert-net/culvert/internal/node"
 	"github.com/culvert-net/culvert/internal/node/claims"
-	"github.com/culvert-net/culvert/internal/node/intake/claim"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/intake/guest"
 	"github.com/culvert-net/culvert/internal/node/intake/pod"
@@ -34,7 +33,6 @@ import (
 	"github.com/culvert-net/culvert/internal/node/kube"
 	"github.com/culvert-net/culvert/internal/node/membership"
 	"github.com/culvert-net/culvert/internal/node/metrics"
-	"github.com/culvert-net/culvert/internal/node/offer/publish"
 	"github.com/culvert-net/culvert/internal/node/segment"
 	"github.com/culvert-net/culvert/internal/node/service/agent"
 	"github.com/culvert-net/culvert/internal/node/sources"
@@ -98,8 +96,7 @@ type Server struct {
 	member         *membership.Member
 	definitions    config.Definitions
 	services       *agent.Agent
-	claims         *claim.Driver
-	offers         *publish.Publisher
+	claims         *claimParts
 	networks       *pod.Handler // nil too where another meta plugin sets up pods' networks
 }
 
@@ -236,13 +233,10 @@ func (s *Server) listProblems() []api.Problem {
 	if s.pods != nil {
 		out = append(out, s.pods.Problems()...)
 	}
-	if s.claims != nil {
-		out = append(out, s.claims.Problems()...)
-	}
 	if s.clusterProblem != nil {
 		out = append(out, *s.clusterProblem)
 	}
-	return append(append(out, s.serviceProblems()...), s.sliceProblems()...)
+	return slices.Concat(out, s.serviceProblems(), s.claims.listProblems())
 }
 
 // authorizePeer admits root and the user that culvertd runs as: a client may take and give
