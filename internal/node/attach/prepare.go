@@ -56,11 +56,11 @@ func (c *Claims) Prepare(ctx context.Context, wishes []Wish) ([]journal.Record, 
 	wishes = slices.SortedFunc(slices.Values(wishes), func(a, b Wish) int { return a.VF.Compare(b.VF) })
 	for i := range wishes {
 		wishes[i].Claim.VFs = len(wishes)
-		unlock, err := c.vfs.Locks.Lock(ctx, wishes[i].VF, "the preparation of "+wishes[i].Claim.String())
-		if err != nil {
-			return nil, fmt.Errorf("VF %s: %w: nothing was changed, repeat it", wishes[i].VF, err)
-		}
-		defer unlock()
+	}
+	unlock, err := c.lockVFs(ctx, wishes)
+	defer unlock()
+	if err != nil {
+		return nil, err
 	}
 	given, err := c.engine.askGiven(ctx, Request{Owner: ownerOf(wishes)})
 	if err != nil {
@@ -83,6 +83,25 @@ func (c *Claims) Prepare(ctx context.Context, wishes []Wish) ([]journal.Record, 
 		return nil
 	})
 	return out, err
+}
+
+// lockVFs locks the VFs of wishes, which are in the order of their IDs. The caller calls unlock also
+// after an error.
+func (c *Claims) lockVFs(ctx context.Context, wishes []Wish) (unlock func(), err error) {
+	var locked []func()
+	unlock = func() {
+		for _, one := range locked {
+			one()
+		}
+	}
+	for _, w := range wishes {
+		one, err := c.vfs.Locks.Lock(ctx, w.VF, "the preparation of "+w.Claim.String())
+		if err != nil {
+			return unlock, fmt.Errorf("VF %s: %w: nothing was changed, repeat it", w.VF, err)
+		}
+		locked = append(locked, one)
+	}
+	return unlock, nil
 }
 
 // ownerOf returns the claim of wishes as an owner, for messages.
