@@ -15,7 +15,7 @@ const ResourceOther = "other"
 // resources are those that culvertd requests.
 var resources = []string{
 	"addresspools", "configmaps", "daemonsets", "endpointslices", "events", "namespaces", "network-attachment-definitions",
-	"nodepolicies", "nodes", "nodestates", "pods", "resourceslices", "services",
+	"nodepolicies", "nodes", "nodestates", "pods", "resourceclaims", "resourceslices", "services",
 }
 
 // verbs are those of requests, by method.
