@@ -61,7 +61,9 @@ func TestClaims(t *testing.T) {
 
 	r0ByClaim(t)
 	if !testing.Short() {
+		restartBetween(t)
 		compareReady(t)
+		awayTooLong(t)
 	}
 	feed(t, pods, "delete", "--wait", "-f", "-")
 	allFree(t, allVFs)
@@ -246,7 +248,7 @@ func refusesSecond(t *testing.T) {
 // newSandbox kills the sandbox of a pod on worker01, and waits until the pod is ready in a new one.
 func newSandbox(t *testing.T, pod string) {
 	t.Helper()
-	sandbox := `ctr -n k8s.io containers ls -q labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.name"==` + pod
+	sandbox := `ctr -n k8s.io containers ls -q 'labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.name"==` + pod + "'"
 	old := strings.TrimSpace(on(t, "worker01", sandbox))
 	on(t, "worker01", "ctr -n k8s.io tasks kill -s KILL "+old)
 	eventually(t, "pod "+pod+" has a new sandbox with its VF", func() error {
