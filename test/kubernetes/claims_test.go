@@ -45,22 +45,16 @@ func TestClaims(t *testing.T) {
 	pods := claimingPod("near", "worker01", "resourceClaimName: two") + claimingPod("far", "worker02", "resourceClaimTemplateName: keys")
 	apply(t, pods)
 	ready(t, "pod/near", "pod/far")
-	uses := wantUserSpace(t)
+	wantUserSpace(t)
 	far := wantClaimed(t, "far", "fast", "resourceclaimtemplates/vf/vf")
-	near := wantClaimed(t, "near", "net1", "resourceclaims/two/net")
+	wantClaimed(t, "near", "net1", "resourceclaims/two/net")
 	kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far.address())
 	refusesSecond(t)
 
-	kubectl(t, "-n", cluster.Namespace, "delete", "pod", "--field-selector", "spec.nodeName=worker01", "--selector", "app.kubernetes.io/name=culvertd", "--wait")
-	on(t, "worker01", "systemctl restart kubelet")
-	newSandbox(t, "near")
-	if again := wantClaimed(t, "near", "net1", "resourceclaims/two/net"); again.Device != near.Device || again.Pool != near.Pool || wantUserSpace(t) != uses {
-		t.Errorf("I1: pod near has %+v in its new sandbox, and had %+v", again, near)
-	}
-	kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far.address())
-
 	r0ByClaim(t)
-	if !testing.Short() {
+	if !testing.Short() { // minutes
+		restartAll(t)
+		kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far.address())
 		restartBetween(t)
 		compareReady(t)
 		awayTooLong(t)
@@ -73,6 +67,19 @@ func TestClaims(t *testing.T) {
 	inSlices(t, 0)
 	offered(t, intel, "7")
 	offered(t, chelsio, "7")
+}
+
+// restartAll deletes culvertd, restarts the kubelet and kills the sandbox of pod near, which comes back with
+// the VFs that it had.
+func restartAll(t *testing.T) {
+	t.Helper()
+	near, uses := wantClaimed(t, "near", "net1", "resourceclaims/two/net"), wantUserSpace(t)
+	kubectl(t, "-n", cluster.Namespace, "delete", "pod", "--field-selector", "spec.nodeName=worker01", "--selector", "app.kubernetes.io/name=culvertd", "--wait")
+	on(t, "worker01", "systemctl restart kubelet")
+	newSandbox(t, "near")
+	if again := wantClaimed(t, "near", "net1", "resourceclaims/two/net"); again.Device != near.Device || again.Pool != near.Pool || wantUserSpace(t) != uses {
+		t.Errorf("I1: pod near has %+v in its new sandbox, and had %+v", again, near)
+	}
 }
 
 // claimingPod returns a pod on a node, which the scheduler places there, with a claim and no annotation.
