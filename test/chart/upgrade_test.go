@@ -169,7 +169,7 @@ func upgradeFrom(t *testing.T, kubeconfig, commit, decided string) {
 	given := "controller.drainNodes=3,image.name=registry.example.org/culvert:v1" + decided
 	run("install", "culvert", old, "--create-namespace", "--set", given)
 	before := run("get", "manifest", "culvert")
-	want := run("template", "culvert", chart, "--kube-version", "1.30.0", "--set", given+",controller.releaseServices=false,node.extraArgs={--debug}")
+	want := run("template", "culvert", chart, "--kube-version", "1.37.0", "--api-versions", "resource.k8s.io/v1/DeviceClass", "--set", given+",controller.releaseServices=false,node.extraArgs={--debug}")
 	run("upgrade", "culvert", chart, "--reset-then-reuse-values", "--set", "node.extraArgs={--debug}")
 	if diff := cmp.Diff(decode(t, want), decode(t, run("get", "manifest", "culvert"))); diff != "" {
 		t.Errorf("upgraded (-want +got):\n%s", diff)

@@ -3,99 +3,285 @@
 package kubernetes
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
 	"github.com/culvert-net/culvert/lab/cluster"
-	"github.com/culvert-net/culvert/test/soak"
 )
 
-// claimSite is a node whose VFs are for claims.
-var claimSite = &site{names: []string{"worker01"}, install: twoNodes.install}
+// claimed are the VFs of a node that testdata/claims.yaml offers to claims, where vfio-pci is loaded.
+const claimed = 8
 
-// I1, I8: a real kubelet prepares a claim of a netdevice and a VF of user space. Its pod has the device
-// node and the variables. The claim keeps its VFs while culvertd and the kubelet are restarted, and they are
-// free when the pod has gone.
+// I1, I2, I4, I8: a NodePolicy offers VFs to claims. Pods have networks by claims alone, reach each other,
+// and keep their VFs while culvertd and the kubelet are restarted and a sandbox is lost. The claims' status
+// and files show what the pods have. When the pods have gone, the VFs are offered again, to claims and
+// later by the device plugin.
 func TestClaims(t *testing.T) {
-	soak.Only(t, "a cluster of its own; internal/node/intake/claim has the kubelet's calls over its socket")
-	need(t, claimSite)
+	need(t, twoNodes)
+	offered(t, intel, "7")
+	offered(t, chelsio, "7")
+	kubectl(t, "apply", "-f", top+"/dist/kubernetes/device-classes.yaml")
 	on(t, "worker01", "modprobe vfio-pci")
+	on(t, "worker02", "modprobe vfio-pci")
 	objects, err := os.ReadFile("testdata/claims.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, rest, _ := strings.Cut(string(objects), "---\n")
-	apply(t, policy)
-	eventually(t, "the VFs are made", func() error { return wantPhases("free", allVFs/len(twoNodes.names)) })
-	offerVFs(t)
-	apply(t, rest)
-	ready(t, "pod/claimer")
-	if err := wantPhases(`prepared.*claim default/two`, 2); err != nil {
-		t.Error(err)
+	apply(t, string(objects))
+	offered(t, intel, "0")
+	inSlices(t, claimed)
+	wantRoots(t)
+
+	pods := claimingPod("near", "worker01", "resourceClaimName: two") + claimingPod("far", "worker02", "resourceClaimTemplateName: keys")
+	apply(t, pods)
+	ready(t, "pod/near", "pod/far")
+	wantUserSpace(t)
+	far := wantClaimed(t, "far", "fast", "resourceclaimtemplates/vf/vf")
+	wantClaimed(t, "near", "net1", "resourceclaims/two/net")
+	kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far.address())
+	refusesSecond(t)
+
+	r0ByClaim(t)
+	if !testing.Short() { // minutes
+		restartAll(t)
+		kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far.address())
+		restartBetween(t)
+		compareReady(t)
+		awayTooLong(t)
 	}
-	env := kubectl(t, "exec", "claimer", "--", "bash", "-c", "env; ls /dev/vfio")
-	if !regexp.MustCompile(`(?s)PCIDEVICE_CLAIMS_EXAMPLE_NET=0000:.*\n\d+\n`).MatchString(env) || !strings.Contains(env, "PCIDEVICE_CLAIMS_EXAMPLE_USER_INFO=") {
-		t.Errorf("pod claimer has %s", env)
-	}
-	kubectl(t, "-n", cluster.Namespace, "delete", "pod", "--selector", "app.kubernetes.io/name=culvertd", "--wait")
-	eventually(t, "culvertd is back, and the VFs are the claim's", func() error { return wantPhases(`prepared.*claim default/two`, 2) })
+	feed(t, pods, "delete", "--wait", "-f", "-")
+	allFree(t, allVFs)
+	wantNothingLeft(t)
+	inSlices(t, claimed)
+	kubectl(t, "delete", "nodepolicy", "claims")
+	inSlices(t, 0)
+	offered(t, intel, "7")
+	offered(t, chelsio, "7")
+}
+
+// restartAll deletes culvertd, restarts the kubelet and kills the sandbox of pod near, which comes back with
+// the VFs that it had.
+func restartAll(t *testing.T) {
+	t.Helper()
+	near, uses := wantClaimed(t, "near", "net1", "resourceclaims/two/net"), wantUserSpace(t)
+	kubectl(t, "-n", cluster.Namespace, "delete", "pod", "--field-selector", "spec.nodeName=worker01", "--selector", "app.kubernetes.io/name=culvertd", "--wait")
 	on(t, "worker01", "systemctl restart kubelet")
-	eventually(t, "the kubelet prepares the claim again", func() error {
-		out, err := tryOn("worker01", "ls /var/lib/kubelet/plugins_registry /var/run/cdi")
-		if err == nil && (!strings.Contains(out, "culvert.dev-reg.sock") || !strings.Contains(out, "culvert.dev-claim_")) {
+	newSandbox(t, "near")
+	if again := wantClaimed(t, "near", "net1", "resourceclaims/two/net"); again.Device != near.Device || again.Pool != near.Pool || wantUserSpace(t) != uses {
+		t.Errorf("I1: pod near has %+v in its new sandbox, and had %+v", again, near)
+	}
+}
+
+// claimingPod returns a pod on a node, which the scheduler places there, with a claim and no annotation.
+func claimingPod(name, node, claim string) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %s}
+  terminationGracePeriodSeconds: 0
+  enableServiceLinks: false
+  automountServiceAccountToken: false
+  resourceClaims: [{name: vf, %s}]
+  containers:
+  - name: main
+    image: docker.io/centos/tools:latest
+    imagePullPolicy: Never
+    command: [sleep, infinity]
+    resources: {claims: [{name: vf}]}
+`, name, node, claim)
+}
+
+// ownSlices returns Culvert's ResourceSlices.
+func ownSlices() ([]resourcev1.ResourceSlice, error) {
+	var l resourcev1.ResourceSliceList
+	err := k8s.Get(context.Background(), &l, "resourceslices", "--field-selector", "spec.driver=culvert.dev")
+	return l.Items, err
+}
+
+// inSlices waits until Culvert's slices of each node have so many devices.
+func inSlices(t *testing.T, want int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("each node has %d VFs in slices", want), func() error {
+		all, err := ownSlices()
+		count := map[string]int{}
+		for _, s := range all {
+			count[*s.Spec.NodeName] += len(s.Spec.Devices)
+		}
+		for _, node := range there.names {
+			if count[node] != want {
+				err = errors.Join(err, fmt.Errorf("node %s has %d", node, count[node]))
+			}
+		}
+		return err
+	})
+}
+
+// wantRoots fails the test unless each VF in a slice has its PCIe root.
+func wantRoots(t *testing.T) {
+	t.Helper()
+	all, err := ownSlices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		for _, d := range s.Spec.Devices {
+			if root := d.Attributes["resource.kubernetes.io/pcieRoot"].StringValue; root == nil || !strings.HasPrefix(*root, "pci0000:") {
+				t.Errorf("device %s: pcieRoot %v", d.Name, root)
+			}
+		}
+	}
+}
+
+// has is what the claim of a pod says about the VF of its network.
+type has resourcev1.AllocatedDeviceStatus
+
+// address returns the first address, without the length of its prefix.
+func (h has) address() string {
+	a, _, _ := strings.Cut(h.NetworkData.IPs[0], "/")
+	return a
+}
+
+// claimOf returns the name of the claim that a pod names, or that Kubernetes made for it.
+func claimOf(t *testing.T, pod string) string {
+	t.Helper()
+	var p corev1.Pod
+	if err := k8s.Get(t.Context(), &p, "pod", pod); err != nil {
+		t.Fatal(err)
+	}
+	switch s := p.Status; {
+	case s.ExtendedResourceClaimStatus != nil:
+		return s.ExtendedResourceClaimStatus.ResourceClaimName
+	case len(s.ResourceClaimStatuses) > 0:
+		return *s.ResourceClaimStatuses[0].ResourceClaimName
+	case len(p.Spec.ResourceClaims) > 0 && p.Spec.ResourceClaims[0].ResourceClaimName != nil:
+		return *p.Spec.ResourceClaims[0].ResourceClaimName
+	}
+	t.Fatalf("pod %s has no claim: %+v", pod, p.Status)
+	return ""
+}
+
+// wantClaimed waits until the status of a pod's claim has the interface as the kernel has it. The pod's
+// metadata file for the request has the same.
+func wantClaimed(t *testing.T, pod, iface, request string) (got has) {
+	t.Helper()
+	claim := claimOf(t, pod)
+	eventually(t, "the status of claim "+claim+" is what pod "+pod+" has", func() error {
+		var c resourcev1.ResourceClaim
+		if err := k8s.Get(t.Context(), &c, "resourceclaim", claim); err != nil {
+			return err
+		}
+		out, err := k8s.Kubectl(t.Context(), "exec", pod, "--", "ip", "-o", "addr", "show", "dev", iface)
+		if err != nil {
+			return err
+		}
+		mac, err := k8s.Kubectl(t.Context(), "exec", pod, "--", "cat", "/sys/class/net/"+iface+"/address")
+		if err != nil {
+			return err
+		}
+		for _, d := range c.Status.Devices {
+			n := d.NetworkData
+			if n != nil && n.InterfaceName == iface && n.HardwareAddress == strings.TrimSpace(string(mac)) && len(n.IPs) == 1 && strings.Contains(string(out), " "+n.IPs[0]+" ") {
+				got = has(d)
+				return nil
+			}
+		}
+		return fmt.Errorf("pod %s has %s%s, and the claim %+v", pod, mac, out, c.Status.Devices)
+	})
+	wantMetadata(t, pod, request, got)
+	return got
+}
+
+// wantMetadata fails the test unless the pod's metadata file for a request, in both versions, has the
+// device that the claim's status has.
+func wantMetadata(t *testing.T, pod, request string, status has) {
+	t.Helper()
+	file := "/var/run/kubernetes.io/dra-device-attributes/" + request + "/culvert.dev-metadata.json"
+	in := json.NewDecoder(strings.NewReader(kubectl(t, "exec", pod, "--", "cat", file)))
+	for _, version := range []string{"metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1"} {
+		type device struct {
+			Driver, Pool, Name string
+			NetworkData        *resourcev1.NetworkDeviceData
+		}
+		var o struct {
+			APIVersion, Kind string
+			Requests         []struct{ Devices []device }
+		}
+		want := []device{{status.Driver, status.Pool, status.Device, status.NetworkData}}
+		if err := in.Decode(&o); err != nil || o.APIVersion != version || o.Kind != "DeviceMetadata" || len(o.Requests) != 1 || !reflect.DeepEqual(o.Requests[0].Devices, want) {
+			t.Errorf("%s of pod %s: %v: %+v; the claim has %+v", file, pod, err, o, status)
+		}
+	}
+}
+
+// wantUserSpace fails the test unless pod near has its VF of user space: the device node and the variables.
+// It returns the VF's PCI address.
+func wantUserSpace(t *testing.T) string {
+	t.Helper()
+	env := kubectl(t, "exec", "near", "--", "bash", "-c", "env; ls /dev/vfio")
+	user := regexp.MustCompile(`(?m)^PCIDEVICE_CLAIMS_EXAMPLE_USER=(0000:.*)$`).FindStringSubmatch(env)
+	if user == nil || !strings.Contains(env, "PCIDEVICE_INTEL_COM_INTEL_SRIOV_NETDEVICE=0000:") || !regexp.MustCompile(`(?m)^\d+$`).MatchString(env) {
+		t.Fatalf("pod near has %s", env)
+	}
+	return user[1]
+}
+
+// refusesSecond makes another pod with the claim of pod near, which waits with an event, and deletes it.
+func refusesSecond(t *testing.T) {
+	t.Helper()
+	second := claimingPod("second", "worker01", "resourceClaimName: two")
+	apply(t, second)
+	eventually(t, "I1: a second pod of claim two is refused", func() error {
+		out, err := k8s.Kubectl(t.Context(), "get", "events", "--field-selector", "involvedObject.name=second", "-o", `jsonpath={range .items[*]}{.reason}: {.message}{"\n"}{end}`)
+		if err == nil && !regexp.MustCompile(`(?m)^ClaimInUse: .*near`).Match(out) {
+			err = fmt.Errorf("its events are %s", out)
+		}
+		return err
+	})
+	feed(t, second, "delete", "--wait", "-f", "-")
+}
+
+// newSandbox kills the sandbox of a pod on worker01, and waits until the pod is ready in a new one.
+func newSandbox(t *testing.T, pod string) {
+	t.Helper()
+	sandbox := `ctr -n k8s.io containers ls -q 'labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.name"==` + pod + "'"
+	old := strings.TrimSpace(on(t, "worker01", sandbox))
+	on(t, "worker01", "ctr -n k8s.io tasks kill -s KILL "+old)
+	eventually(t, "pod "+pod+" has a new sandbox with its VF", func() error {
+		out, err := tryOn("worker01", "culvert vf list -o json")
+		if err == nil && (strings.Contains(out, old) || strings.Count(out, `"attached"`) != 1) {
 			err = errors.New(out)
 		}
 		return err
 	})
-	kubectl(t, "delete", "pod", "claimer", "--wait")
-	eventually(t, "I2: the VFs are free", func() error { return wantPhases("free", allVFs/len(twoNodes.names)) })
-	if left := on(t, "worker01", "ls /var/run/cdi | grep claim_ || true"); left != "" {
-		t.Errorf("CDI files are left: %s", left)
-	}
+	ready(t, "pod/"+pod)
 }
 
-// wantPhases returns an error unless so many rows of culvert vf list match a pattern.
-func wantPhases(pattern string, count int) error {
-	out, err := tryOn("worker01", "culvert vf list")
-	if got := len(regexp.MustCompile(`(?m)^.*`+pattern+`.*$`).FindAllString(out, -1)); err == nil && got != count {
-		err = fmt.Errorf("%d rows match %q:\n%s", got, pattern, out)
-	}
-	return err
-}
-
-// offerVFs writes ResourceSlices with two VFs of each PF.
-func offerVFs(t *testing.T) {
+// wantNothingLeft waits until the claim without a pod has no devices in its status, and fails the test if a
+// node has files of claims.
+func wantNothingLeft(t *testing.T) {
 	t.Helper()
-	var vfs []struct {
-		ID    string `json:"id"`
-		Pool  string `json:"pool"`
-		Index int    `json:"index"`
-	}
-	if err := json.Unmarshal([]byte(on(t, "worker01", "culvert vf list -o json")), &vfs); err != nil {
-		t.Fatal(err)
-	}
-	slices := map[string]string{}
-	for _, v := range vfs {
-		pf, _, _ := strings.Cut(v.ID, "#")
-		pf = "worker01/" + strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(pf), ":", "-"), "/", ".")
-		_, pool, _ := strings.Cut(v.Pool, "/")
-		if v.Index < 2 {
-			slices[pf] += fmt.Sprintf("  - {name: vf-%d, attributes: {pool: {string: %s}}}\n", v.Index, pool)
+	eventually(t, "the status of claim two is empty", func() error {
+		out, err := k8s.Kubectl(t.Context(), "get", "resourceclaim", "two", "-o", "jsonpath={.status.devices}")
+		if err == nil && len(out) > 0 {
+			err = errors.New(string(out))
+		}
+		return err
+	})
+	for _, node := range there.names {
+		if left := on(t, node, "ls /var/run/cdi | grep claim_ || true; ls /run/culvert/claims"); left != "" {
+			t.Errorf("%s has files of claims: %s", node, left)
 		}
 	}
-	if len(slices) != 2 {
-		t.Fatalf("the VFs are %+v", vfs)
-	}
-	all, n := "", 0
-	for pool, devices := range slices {
-		n++
-		all += fmt.Sprintf("---\napiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: by-hand-%d}\nspec:\n  driver: culvert.dev\n  nodeName: worker01\n"+
-			"  pool: {name: %s, generation: 1, resourceSliceCount: 1}\n  devices:\n%s", n, pool, devices)
-	}
-	apply(t, all)
 }

@@ -160,7 +160,7 @@ func TestI2I7OutageOfTheAPIServer(t *testing.T) {
 	}
 	back := time.Now().Add(*outage)
 	sandboxes := func(node string) string {
-		return on(t, node, `ctr -n k8s.io containers ls -q labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.namespace"==default | sort`)
+		return on(t, node, `ctr -n k8s.io containers ls -q 'labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.namespace"==default' | sort`)
 	}
 	before := map[string]string{}
 	for _, node := range twoNodes.names {
