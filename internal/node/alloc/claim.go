@@ -1,17 +1,23 @@
 package alloc
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
+// ErrEnding says that a VF is being given back: its last claim is ending, or its reset runs. The scheduler
+// allocates a VF anew as soon as the API server has no other claim with it, which may be before this node
+// has the VF back. Errors with it are vf.ErrHeld too.
+var ErrEnding = errors.New("it is being given back")
+
 // FindClaimable returns a VF that a claim was allocated, if the VF is free or the claim has it already.
 // given is as Want.Given.
 //
-// Errors: vf.ErrNotFound (no such VF), vf.ErrHeld (another owner or claim has it, or the kubelet gave it
-// to a pod), vf.ErrNotReady (it is being made, in quarantine, or its PF cannot be read).
+// Errors: vf.ErrNotFound (no such VF), vf.ErrHeld (another owner has it, or the kubelet gave it to a
+// pod), ErrEnding (another claim has it still), vf.ErrNotReady (it is being made, in quarantine, or its PF cannot be read).
 func (h Host) FindClaimable(id vf.ID, claim journal.Claim, given func(vf.PCIAddr) string) (Choice, error) {
 	for _, c := range h.listCandidates() {
 		if c.rec.ID != id {
@@ -53,6 +59,9 @@ func (c candidate) refuseClaimed(w Want) error {
 			"delete the pod to get another VF", what, vf.ErrNotReady, c.rec.Reason)
 	case vf.PhaseDamaged:
 		return fmt.Errorf("%s: %w: its record in the ledger is damaged (%s): culvert ledger check says more", what, vf.ErrHeld, c.rec.Reason)
+	}
+	if c.rec.Claim != nil || c.rec.Phase == vf.PhaseReleasing {
+		return fmt.Errorf("%s: %w by %s: %w: the kubelet tries again", what, vf.ErrHeld, c.rec.Holder(), ErrEnding)
 	}
 	return fmt.Errorf("%s: %w by %s: delete the pod to get another VF", what, vf.ErrHeld, c.rec.Holder())
 }

@@ -26,7 +26,7 @@ func (s *Server) newClaims(resources *kubelet.PodResources) *claimParts {
 		driver: claim.New(claim.Config{
 			Node: s.Cluster.NodeName, KubeletDir: s.KubeletDir, CDIDir: deviceplugin.DefaultCDIDir, MetadataDir: metadata.DefaultDir,
 			Claims: s.node.Claims, Cluster: s.cluster, Kubelet: resources,
-			Records: s.node.Records, PFs: s.node.Inventory.PFs, Spec: s.node.VFs.Spec, Uses: s.kernel.Uses,
+			Records: s.node.Records, PFs: s.node.Inventory.PFs, Changed: s.node.Ledger.Changed, Spec: s.node.VFs.Spec, Uses: s.kernel.Uses,
 			Watch: dirwatch.Watch, Log: s.Log,
 		}),
 		offers: publish.New(s.Cluster.NodeName, s.cluster.Slices, s.Log),

@@ -47,7 +47,7 @@ type kubelet interface {
 	Claims(context.Context) (map[string]bool, error)
 }
 
-// Config has the parts of a Driver. All fields but Now and Log are needed.
+// Config has the parts of a Driver. All fields but Patience, Now and Log are needed.
 type Config struct {
 	Node       string // its name in the cluster
 	KubeletDir string // the kubelet's root folder
@@ -62,7 +62,13 @@ type Config struct {
 	// Records returns the records of the ledger, and PFs the hardware as it was last listed.
 	Records func() ([]journal.Record, error)
 	PFs     func() []vf.PF
-	Spec    func() desired.Spec // of the host
+	// Changed returns a channel that is closed at the next change of the ledger.
+	Changed func() <-chan struct{}
+	// Patience is how long a claim waits for VFs that are being given back; 0 stands for 30 s. The kubelet
+	// waits 45 s for the answer (k8s.io/kubernetes pkg/kubelet/cm/dra/plugin, defaultClientCallTimeout), and
+	// tries again after a minute or more.
+	Patience time.Duration
+	Spec     func() desired.Spec // of the host
 	// Uses returns the uses of VFs by the kernel, see kernel.Uses.
 	Uses func(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 	// Watch wakes after each change in a folder, see kernel/dirwatch.

@@ -79,8 +79,11 @@ type host struct {
 	cluster *cluster
 	kubelet *pods
 	skew    time.Duration
-	dir     string
-	driver  *claim.Driver
+	// patience is that of the driver; looked is called before each look at the VFs of a claim.
+	patience time.Duration
+	looked   func()
+	dir      string
+	driver   *claim.Driver
 }
 
 // newHost returns a machine with VFs 0 and 1 of each PF as netdevices, and the others for user space.
@@ -91,7 +94,7 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	h := &host{t: t, k: fake.New(fake.IGB, 2), dir: dir, cluster: &cluster{claims: map[string]api.ResourceClaim{}}, kubelet: &pods{claims: map[string]bool{}}}
+	h := &host{t: t, k: fake.New(fake.IGB, 2), dir: dir, cluster: &cluster{claims: map[string]api.ResourceClaim{}}, kubelet: &pods{claims: map[string]bool{}}, patience: time.Nanosecond, looked: func() {}}
 	h.k.AddNetns(netnsA)
 	h.start()
 	t.Cleanup(func() { h.node.VFs.Wait(); _ = h.ledger.Close() })
@@ -122,6 +125,11 @@ func (h *host) start() {
 	h.driver = claim.New(claim.Config{
 		Node: "n1", KubeletDir: h.dir, CDIDir: filepath.Join(h.dir, "cdi"), MetadataDir: filepath.Join(h.dir, "metadata"), Claims: h.node.Claims, Cluster: h.cluster, Kubelet: h.kubelet,
 		Records: h.node.Records, PFs: h.node.Inventory.PFs, Spec: h.node.VFs.Spec, Uses: h.k.Uses, Watch: dirwatch.Watch, Now: now,
+		Patience: h.patience,
+		Changed: func() <-chan struct{} {
+			h.looked()
+			return h.ledger.Changed()
+		},
 	})
 }
 

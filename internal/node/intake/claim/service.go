@@ -1,12 +1,14 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/excerpt"
 	"github.com/culvert-net/culvert/internal/network/claim"
+	"github.com/culvert-net/culvert/internal/node/alloc"
+	"github.com/culvert-net/culvert/internal/node/attach"
 	"github.com/culvert-net/culvert/internal/node/journal"
 )
 
@@ -107,7 +111,7 @@ func (d *Driver) prepareClaim(ctx context.Context, c *drapb.Claim) ([]*drapb.Dev
 		if err != nil {
 			return nil, err
 		}
-		if records, err = d.Claims.Prepare(ctx, wishes); err != nil {
+		if records, err = d.awaitVFs(ctx, wishes); err != nil {
 			return nil, err
 		}
 	}
@@ -115,6 +119,26 @@ func (d *Driver) prepareClaim(ctx context.Context, c *drapb.Claim) ([]*drapb.Dev
 		return nil, err
 	}
 	return d.devicesOf(records)
+}
+
+// awaitVFs prepares the VFs of a claim. It waits for VFs that are being given back.
+func (d *Driver) awaitVFs(ctx context.Context, wishes []attach.Wish) ([]journal.Record, error) {
+	bound := time.NewTimer(cmp.Or(d.Patience, 30*time.Second))
+	defer bound.Stop()
+	for {
+		changed := d.Changed()
+		records, err := d.Claims.Prepare(ctx, wishes)
+		if !errors.Is(err, alloc.ErrEnding) {
+			return records, err
+		}
+		select {
+		case <-changed:
+		case <-bound.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // isWhole reports whether a claim has all of its VFs: one of them may have gone from the bus.
