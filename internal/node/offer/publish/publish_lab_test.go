@@ -1,6 +1,6 @@
 //go:build lab
 
-package daemon
+package publish_test
 
 import (
 	"context"
