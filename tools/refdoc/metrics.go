@@ -28,7 +28,7 @@ const metricsIntro = `# Metrics
 
 The number of series has a bound. A node has at most 8 for each VF that has an owner and counters,
 20 for each PF, 6 for each pool, 2 for each AddressPool and 450 more. Those of
-` + "`culvert_api_requests_total`" + ` come on top: at most 364, and some 30 in practice. With 256 VFs in
+` + "`culvert_api_requests_total`" + ` come on top: at most 420, and some 30 in practice. With 256 VFs in
 use on 4 PFs, 4 pools and 16 AddressPools the bound is 2,634. The number of networks of a pod does
 not matter. Labels are valid UTF-8 on one line, of at most 320 bytes; a longer name is cut.
 
