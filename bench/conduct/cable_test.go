@@ -64,7 +64,7 @@ func TestCablePulledInARun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.limitRate(t, 0, "a0", "40mbit")
-	w.exchange.Arms[0].Workload.Seconds, w.exchange.Arms[0].Workload.Engine = 10, engine.Own
+	w.exchange.Arms[0].Workload.Seconds, w.exchange.Arms[0].Workload.Engine = 14, engine.Own // TCP tries again 3 s or 6 s after the pull
 	var did []string
 	w.exchange.Arms[0].Workload.Pulled = true
 	w.exchange.Cable.Move = func(ctx context.Context, e bench.End, in bool) error {
