@@ -13,6 +13,7 @@ import (
 
 	cdi "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
@@ -91,7 +92,7 @@ func (d *Driver) cdiSpec(records []journal.Record) ([]byte, error) {
 func (d *Driver) editsOf(records []journal.Record) (edits cdi.ContainerEdits, err error) {
 	byPool := map[string]*group{}
 	for _, r := range records {
-		pf, st, listed := d.findListed(r)
+		pf, st, listed := hold.FindListed(r, d.PFs())
 		if !listed {
 			return edits, fmt.Errorf("VF %s of %s: %w now", r.PCI, r.Claim, vf.ErrNotFound)
 		}
@@ -135,15 +136,4 @@ func (g group) shareOf(spec desired.Spec, name string) (deviceplugin.Share, erro
 		pool = desired.Pool{Prefix: prefix, Name: cmp.Or(short, prefix)}
 	}
 	return deviceplugin.ShareOf(pool, g.pfs, g.vfs)
-}
-
-// findListed finds the VF of a record among the listed hardware.
-func (d *Driver) findListed(r journal.Record) (vf.PF, vf.State, bool) {
-	for _, pf := range d.PFs() {
-		if pf.ID == r.ID.PF {
-			st, there := pf.VF(r.ID.Index)
-			return pf, st, there
-		}
-	}
-	return vf.PF{}, vf.State{}, false
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/network/netannotation"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/reasons"
 	"github.com/culvert-net/culvert/internal/vf"
@@ -110,10 +111,6 @@ func (c claimReporter) idleVFs(w *wish) (out []string) {
 
 // driverOf returns the driver that a VF has now; empty if it has none.
 func (c claimReporter) driverOf(r journal.Record) string {
-	for _, pf := range c.h.Hardware.PFs() {
-		if st, found := pf.VF(r.ID.Index); found && pf.ID == r.ID.PF {
-			return st.Driver
-		}
-	}
-	return ""
+	_, st, _ := hold.FindListed(r, c.h.Hardware.PFs())
+	return st.Driver
 }
