@@ -46,7 +46,7 @@ func describeVF(spec desired.Spec, pool desired.Pool, pf vf.PF, state vf.State) 
 	out := make(map[string]Value, maxAttributes)
 	addText := func(name, text string) {
 		if text != "" && len(text) <= maxText {
-			out[name] = textOf(text)
+			out[name] = Text(text)
 		}
 	}
 	addText("resource.kubernetes.io/pcieRoot", pf.PCIeRoot)
@@ -101,13 +101,13 @@ func mtuOf(spec desired.Spec, pf vf.PF, state vf.State) int {
 // that Multus reads, and its identity.
 func describeUnknown(v VF) map[string]Value {
 	out := map[string]Value{
-		"resource.kubernetes.io/pciBusID": textOf(v.State.PCI.String()),
-		"k8s.cni.cncf.io/deviceID":        textOf(v.State.PCI.String()),
-		"pfID":                            textOf(v.State.ID.PF.String()),
+		"resource.kubernetes.io/pciBusID": Text(v.State.PCI.String()),
+		"k8s.cni.cncf.io/deviceID":        Text(v.State.PCI.String()),
+		"pfID":                            Text(v.State.ID.PF.String()),
 		"vf":                              numberOf(v.State.ID.Index),
 	}
 	if name := v.ClaimPool; name != "" && len(name) <= maxText && strings.Contains(name, "/") {
-		out["k8s.cni.cncf.io/resourceName"], out["pool"] = textOf(name), textOf(name)
+		out["k8s.cni.cncf.io/resourceName"], out["pool"] = Text(name), Text(name)
 	}
 	return out
 }

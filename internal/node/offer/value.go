@@ -21,7 +21,8 @@ const (
 	isBool
 )
 
-func textOf(s string) Value { return Value{kind: isText, text: s} }
+// Text returns a text as a Value.
+func Text(s string) Value { return Value{kind: isText, text: s} }
 
 func numberOf[T int | int64](n T) Value { return Value{kind: isNumber, number: int64(n)} }
 

@@ -22,11 +22,13 @@ import (
 	"github.com/culvert-net/culvert/internal/keylock"
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/node/attach"
+	"github.com/culvert-net/culvert/internal/node/attach/hold"
 	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/journal"
 	"github.com/culvert-net/culvert/internal/node/kubelet/socket"
+	"github.com/culvert-net/culvert/internal/node/offer"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -114,7 +116,7 @@ func New(c Config) *Driver {
 		c.Now = time.Now
 	}
 	d := &Driver{Config: c, absent: map[string]time.Time{}}
-	d.metadata = metadata.Files{Dir: c.MetadataDir, Node: c.Node}
+	d.metadata = metadata.Files{Dir: c.MetadataDir, Node: c.Node, Attributes: d.attributesOf}
 	d.folder = socket.Folder{Dir: filepath.Join(c.KubeletDir, registryFolder), Watch: c.Watch, Log: c.Log}
 	d.socket.Folder, d.socket.Name, d.socket.File = &d.folder, "claims", socketFile
 	d.socket.Add = func(srv *grpc.Server, end func(error)) {
@@ -140,6 +142,16 @@ func (d *Driver) Run(ctx context.Context) error {
 // KeepMetadata writes the metadata files of claims that have one of the records. The ADD of a pod calls it
 // when the pod's networks are there.
 func (d *Driver) KeepMetadata(records []journal.Record) error { return d.metadata.Keep(records) }
+
+// attributesOf returns the attributes of a VF, as its ResourceSlice has them; none for a VF that is not
+// listed now.
+func (d *Driver) attributesOf(r journal.Record) map[string]offer.Value {
+	pf, st, listed := hold.FindListed(r, d.PFs())
+	if !listed {
+		return nil
+	}
+	return offer.Attributes(d.Spec(), pf, st)
+}
 
 // Problems returns the problems that keep claims from being prepared.
 func (d *Driver) Problems() (out []api.Problem) {

@@ -43,7 +43,7 @@ func TestMetadataOfAClaim(t *testing.T) {
 		t.Errorf("it is mounted at %s, want %s", m.ContainerPath, want)
 	}
 	text, err := os.ReadFile(m.HostPath)
-	if err != nil || !strings.Contains(string(text), h.record(0).PCI.String()) || strings.Contains(string(text), "networkData") {
+	if err != nil || !strings.Contains(string(text), h.record(0).PCI.String()) || strings.Count(string(text), `"culvert.dev/vf":{"int":0}`) != 2 || strings.Contains(string(text), "networkData") {
 		t.Errorf("from Prepare: %s, %v", text, err)
 	}
 	if err := errors.Join(h.add(0), h.driver.KeepMetadata([]journal.Record{h.record(0)})); err != nil {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"github.com/culvert-net/culvert/internal/durable"
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/offer"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -41,6 +43,9 @@ var versions = []string{"metadata.resource.k8s.io/v1beta1", "metadata.resource.k
 type Files struct {
 	Dir  string // on the host
 	Node string // the node's name in the cluster
+	// Attributes returns the attributes of a VF, as its ResourceSlice has them; none for a VF that is not
+	// listed now. nil: none for every VF.
+	Attributes func(journal.Record) map[string]offer.Value
 }
 
 // object is one version of the content (api/metadata/v1beta1, DeviceMetadata).
@@ -65,16 +70,12 @@ type request struct {
 }
 
 type device struct {
-	Driver      string               `json:"driver"`
-	Pool        string               `json:"pool"`
-	Name        string               `json:"name"`
-	Attributes  map[string]attribute `json:"attributes,omitempty"`
-	NetworkData *networkData         `json:"networkData,omitempty"`
-}
-
-// attribute is a DeviceAttribute of a ResourceSlice.
-type attribute struct {
-	String string `json:"string"`
+	Driver string `json:"driver"`
+	Pool   string `json:"pool"`
+	Name   string `json:"name"`
+	// Attributes are DeviceAttributes as in a ResourceSlice. Their names have a domain.
+	Attributes  map[string]json.RawMessage `json:"attributes,omitempty"`
+	NetworkData *networkData               `json:"networkData,omitempty"`
 }
 
 type networkData struct {
@@ -171,7 +172,10 @@ func (f Files) encode(records []journal.Record, generation int64) ([]byte, error
 		if err != nil {
 			return nil, err
 		}
-		d := device{Driver: claim.Driver, Pool: pool, Name: claim.DeviceName(r.ID.Index), Attributes: attributesOf(r), NetworkData: networkOf(r)}
+		d := device{Driver: claim.Driver, Pool: pool, Name: claim.DeviceName(r.ID.Index), NetworkData: networkOf(r)}
+		if d.Attributes, err = f.attributesOf(r); err != nil {
+			return nil, fmt.Errorf("metadata of %s: %w", c, err)
+		}
 		o.Requests[0].Devices = append(o.Requests[0].Devices, d)
 	}
 	var out bytes.Buffer
@@ -184,13 +188,29 @@ func (f Files) encode(records []journal.Record, generation int64) ([]byte, error
 	return out.Bytes(), nil
 }
 
-// attributesOf returns the attributes of a VF that the ledger knows. KubeVirt finds the device by pciBusID.
-func attributesOf(r journal.Record) map[string]attribute {
-	out := map[string]attribute{"resource.kubernetes.io/pciBusID": {r.PCI.String()}}
-	if r.Claim.Pool != "" {
-		out[claim.Driver+"/pool"] = attribute{r.Claim.Pool}
+// attributesOf returns the attributes of a VF: those that the ledger knows, and those of its slice. KubeVirt
+// finds the device by pciBusID.
+func (f Files) attributesOf(r journal.Record) (map[string]json.RawMessage, error) {
+	all := map[string]offer.Value{}
+	if f.Attributes != nil {
+		maps.Copy(all, f.Attributes(r))
 	}
-	return out
+	all["resource.kubernetes.io/pciBusID"] = offer.Text(r.PCI.String())
+	if r.Claim.Pool != "" {
+		all["pool"] = offer.Text(r.Claim.Pool)
+	}
+	out := make(map[string]json.RawMessage, len(all))
+	for name, v := range all {
+		if !strings.Contains(name, "/") {
+			name = claim.Driver + "/" + name
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("attribute %s: %w", name, err)
+		}
+		out[name] = text
+	}
+	return out, nil
 }
 
 // networkOf returns what the pod has of an attached VF; nil as long as no network has it.

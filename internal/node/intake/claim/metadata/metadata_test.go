@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/node/journal"
+	"github.com/culvert-net/culvert/internal/node/offer"
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
@@ -52,7 +53,9 @@ func decode(t *testing.T, path string) (out []object) {
 // ADD and with it afterwards. Each change of the content is a new generation in another file, so that a
 // container keeps the one that it has.
 func TestFileOfARequest(t *testing.T) {
-	f := Files{Dir: t.TempDir(), Node: "n1"}
+	f := Files{Dir: t.TempDir(), Node: "n1", Attributes: func(journal.Record) map[string]offer.Value {
+		return map[string]offer.Value{"segment": offer.Text("storage"), "pool": offer.Text("x/other")}
+	}}
 	two := []journal.Record{record(3, "vf/fast"), record(1, "vf/fast")}
 	path := filepath.Join(f.Dir, "u1", "vf.json")
 	if err := f.Keep(two); err != nil {
@@ -63,8 +66,9 @@ func TestFileOfARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	dev := func(name, pci string) device {
-		return device{Driver: "culvert.dev", Pool: "n1/02-00-00-00-00-01", Name: name, Attributes: map[string]attribute{
-			"resource.kubernetes.io/pciBusID": {pci}, "culvert.dev/pool": {"intel.com/fast"},
+		return device{Driver: "culvert.dev", Pool: "n1/02-00-00-00-00-01", Name: name, Attributes: map[string]json.RawMessage{
+			"resource.kubernetes.io/pciBusID": json.RawMessage(`{"string":"` + pci + `"}`), "culvert.dev/pool": json.RawMessage(`{"string":"intel.com/fast"}`),
+			"culvert.dev/segment": json.RawMessage(`{"string":"storage"}`),
 		}}
 	}
 	devices := []device{dev("vf-1", "0000:01:10.1"), dev("vf-3", "0000:01:10.3")}
