@@ -280,6 +280,9 @@ type PoolState struct {
 	Name string `json:"name"`
 	// netdevice or vfio-pci.
 	DeviceType string `json:"deviceType"`
+	// The way by which pods get its VFs: resource (by the device plugin) or claims (by ResourceSlices).
+	// +optional
+	Offer string `json:"offer,omitempty"`
 	// The reason why the node does not serve the pool; empty for a pool that it serves.
 	// +optional
 	Unserved string `json:"unserved,omitempty"`

@@ -225,6 +225,7 @@ type Pool struct {
 	DeviceType string   `json:"deviceType"`
 	Unserved   string   `json:"unserved,omitempty"` // why its VFs are not given out, though declared
 	PFs        []string `json:"pfs"`
+	Offer      string   `json:"offer,omitempty"` // resource or claims, as files have it; empty from a node that does not say
 	VFs        Counts   `json:"vfs"`
 	Members    []string `json:"members"` // names of VFs
 	// Bounded: the pool has an allow, which bounds what owners may request. A picture of a cluster

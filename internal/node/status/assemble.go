@@ -76,7 +76,7 @@ func Assemble(in Input) api.NodeStatus {
 	out.VFs = append(out.VFs, p.findOrphans()...)
 	for _, pool := range in.Spec.Pools {
 		cut := cutPool(pool.FullName(), pool.DeviceType, out.VFs)
-		cut.Unserved, cut.Bounded = pool.Unserved, pool.Allow != nil
+		cut.Unserved, cut.Bounded, cut.Offer = pool.Unserved, pool.Allow != nil, pool.Offer.String()
 		out.Pools = append(out.Pools, cut)
 	}
 	out.Problems = append(out.Problems, p.findProblems(out)...)

@@ -25,6 +25,7 @@ pools:
   deviceType: vfio-pci
   selectors: {pfNames: ["enp1s0f1#4-6"]}
 - name: late
+  offer: claims
   selectors: {pfNames: ["enp1s0f1"]}
 - name: chelsio
   selectors: {vendors: ["1425"]}

@@ -42,7 +42,7 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 		s.VFs = append(s.VFs, nodestate.FromVF(v))
 	}
 	for _, p := range n.Pools {
-		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, Unserved: excerpt.Fit(p.Unserved, nodestate.MaxReason), VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
+		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, Offer: p.Offer, Unserved: excerpt.Fit(p.Unserved, nodestate.MaxReason), VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
 	}
 	for _, p := range n.Problems[:min(len(n.Problems), MaxProblems)] {
 		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, nodestate.MaxReason), Reason: excerpt.Fit(p.Reason, nodestate.MaxReason), Next: excerpt.Fit(p.Next, nodestate.MaxReason)})
@@ -108,7 +108,7 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 	}
 	for _, p := range s.Status.Pools {
 		o := cutPool(p.Name, p.DeviceType, out.VFs)
-		o.Node, o.Unserved = s.Name, p.Unserved
+		o.Node, o.Unserved, o.Offer = s.Name, p.Unserved, p.Offer
 		out.Pools = append(out.Pools, o)
 	}
 	ready := conditions.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)

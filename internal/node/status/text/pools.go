@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/node/desired"
 	"github.com/culvert-net/culvert/internal/screen"
 )
 
@@ -43,10 +44,14 @@ func Pools(pools []api.Pool, o Options) string {
 	return b.String()
 }
 
-// poolType returns the kind of VFs that a pool gives out.
+// poolType returns the kind of VFs that a pool gives out, and the way if they go to ResourceClaims.
 func poolType(p api.Pool) string {
-	if p.Unserved != "" {
+	switch {
+	case p.Unserved != "":
 		return "not served"
+	case p.Offer == string(desired.OfferClaims):
+		return p.DeviceType + " (" + p.Offer + ")"
+	default:
+		return p.DeviceType
 	}
-	return p.DeviceType
 }
