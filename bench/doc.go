@@ -1,11 +1,10 @@
-// Package bench reads figures from the output of measuring programs, and compares them.
+// Package bench holds the results of measurements and compares them.
 //
-// In go the texts of iperf3, ping and /proc/stat, and durations; out come
-// values, medians with their spread, ratios with an interval, percentiles, a
-// table and a chart. It is pure but for [Attachments], which times a CNI
-// plugin. Package demo calls it.
+// A [Result] is what `culvert bench` measured. The package parses the output of iperf3, ping and
+// /proc/stat, computes each [Metric] of the runs, its [Estimate] and the [Difference] of two, and
+// reports where two results are [Unlike] or a run exceeds its [Limits]. Package bench/report writes
+// the reports for people.
 //
-// A [Result] is what `culvert bench` measured. The package computes [Metric]s of its runs, an
-// [Estimate] of each, the [Difference] of two, the [Limits] of a run, and how two results are
-// [Unlike]. Package bench/report writes the reports.
+// The package opens no socket and starts no program, with one exception: [Attachments] times a CNI
+// plugin.
 package bench

@@ -1,10 +1,9 @@
-// Package conduct plans a measurement and makes its runs: which paths there are
-// between ends, which arms are run over them, in which order, how often and how
-// long, and whether a run proves what it claims. A flow is the traffic over one
-// path of a run; most runs have one.
+// Package conduct plans a measurement and runs it. It chooses the paths between the ends and the arms
+// for each path, and decides the order, the number and the length of the runs. It also decides whether
+// a run proves its path. A flow is the traffic over one path of a run; most runs have one flow.
 //
-// In goes an [Order] of ends and presets; out comes a [bench.Result] that says of
-// itself when it is not whole. A run that does not prove its path is void, with the
-// reason, and made again. Package preset makes arms of a name; the program
-// culvert-bench calls this one.
+// The input is an [Order] of ends and presets. The output is a [bench.Result], which says when runs are
+// missing. A run that does not prove its path is void: the result gives the reason, and the run is made
+// again. Package preset turns a name such as "m4" into arms. The program culvert-bench calls this
+// package.
 package conduct

@@ -43,7 +43,8 @@ type Engine struct {
 	ToMAC bool
 }
 
-// Engines lists every engine. It is the only list: agents, presets and evidence read it.
+// Engines lists every engine. Agents, presets and evidence read this list. listTools of bench/agent adds
+// how an agent runs the engines that are programs.
 func Engines() []Engine {
 	return []Engine{
 		{Name: Own, Kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Connect, bench.Packets}, Held: true},

@@ -1,9 +1,9 @@
-// Package place puts an agent where traffic is to start or stop.
+// Package place starts an agent where traffic begins or ends.
 //
-// In goes a person's text for a place ("netns:a", "ssh:root@b", "lab:culvert/worker01") or the
-// wish for pods in a cluster; out comes a connection to `culvert-bench agent` there, on a pipe,
-// and the way to end it. Opening a place may add a temporary folder with the program, or pods.
-// Close removes these, or the end of the pipe does, and at the latest the next run. Nodes of labs
-// are reached by the program culvert-lab, pods by kubectl, other hosts by ssh. The program
-// culvert-bench opens places and hands the pipes on.
+// The input is a person's text for a place ("netns:a", "ssh:root@b", "lab:culvert/worker01") or a
+// request for pods in a cluster. The output is a connection to `culvert-bench agent` there, on a pipe,
+// and a function that ends it. Opening a place may add a temporary folder with the program, or pods.
+// Close removes them; if the program dies first, the end of the pipe removes them, and the next run
+// removes the rest. The program culvert-lab reaches the nodes of labs, kubectl reaches pods, and ssh
+// reaches other hosts. The program culvert-bench opens places and passes the pipes on.
 package place

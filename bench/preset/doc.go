@@ -1,8 +1,8 @@
-// Package preset knows every figure that the five field reports print, and how each
-// was measured, so that one command measures it again.
+// Package preset has a recipe for every figure that the five field reports print, so that one command
+// measures the figure again.
 //
-// In goes a name ("m4") and the abilities of this place: paths, engines, a switch for the cable.
-// Out come arms with the report's parameters, the report's figures, and notes on what this place
-// lacks and what is measured instead. If nothing sensible can be measured, out comes an error. It
-// is pure; package conduct calls it and runs the arms.
+// The input is a name ("m4") and the abilities of this place: its paths, its engines and a switch for
+// the cable. The output is the arms with the report's parameters and the report's figures. Notes say
+// which ability is missing here and what the arms measure instead. If no sensible measurement is left,
+// the package returns an error. Package conduct runs the arms.
 package preset
