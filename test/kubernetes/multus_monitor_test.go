@@ -60,8 +60,8 @@ type scrapeJob struct {
 	config     map[string]any
 }
 
-// startPrometheus starts Prometheus with the scrape jobs of the documents and the rules, whose times the
-// command of docs/alerts.md makes short. It ends with the test.
+// startPrometheus starts Prometheus with the scrape jobs of the documents, one of the API server, and the
+// rules, whose times the command of docs/alerts.md makes short. It ends with the test.
 func startPrometheus(t *testing.T) *monitor {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func startPrometheus(t *testing.T) *monitor {
 		t.Fatal(err)
 	}
 	const name, address = "prometheus", "127.0.0.1:9090"
-	argv := append([]string{prometheus.Program(t, top)}, prometheus.WriteConfig(t, top, dir, m.jobs[0].config, m.jobs[1].config)...)
+	argv := append([]string{prometheus.Program(t, top)}, prometheus.WriteConfig(t, top, dir, m.jobs[0].config, m.jobs[1].config, serverJob(t, dir))...)
 	if err := k8s.Lab.Run(t.Context(), lab.Program{Name: name, Argv: append(argv, "--web.listen-address="+address)}); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +89,19 @@ func startPrometheus(t *testing.T) *monitor {
 	}
 	m.URL = "http://" + relayed.String()
 	return m
+}
+
+// serverJob returns a scrape job for the API server, as clusters have one. It keeps the metrics of
+// admission of some ten thousand. The token is that of culvert-metrics: the path /metrics of the API
+// server needs the same right.
+func serverJob(t *testing.T, dir string) map[string]any {
+	t.Helper()
+	return map[string]any{
+		"job_name": "apiserver", "scheme": "https", "authorization": map[string]any{"credentials_file": writeSecret(t, dir, "culvert-metrics", "token")},
+		"tls_config":             map[string]any{"ca_file": filepath.Join(filepath.Dir(k8s.Kubeconfig), "pki", "ca.crt")},
+		"static_configs":         []any{map[string]any{"targets": []string{"127.0.0.1:6443"}}},
+		"metric_relabel_configs": []any{map[string]any{"source_labels": []string{"__name__"}, "regex": "apiserver_admission_.*", "action": "keep"}},
+	}
 }
 
 // documentedJob returns the scrape job of a page. Files of a pod are those that it writes: a token for
