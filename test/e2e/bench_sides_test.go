@@ -70,6 +70,7 @@ func awaitSides(t *testing.T, word string, stopped <-chan struct{}, on ...node.N
 // sides on both nodes, in each round. No difference of the sides is seen, and no loss of 60 % is found,
 // which an unchanged path would show in fewer than one of 10,000 runs of the test. Everything is undone.
 func TestBenchSides(t *testing.T) {
+	soak.Only(t, "a minute of rounds; TestBenchSidesBySSH and TestBenchSidesAreUndone have a round")
 	leavesNothing(t, nodes...)
 	noteSides(t)
 	from, to := plug(t, nodes[0], 0, 51), plug(t, nodes[1], 0, 52)

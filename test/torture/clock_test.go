@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/vf"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // jump sets the machine's clock ahead, or back.
@@ -23,6 +24,7 @@ func jump(t *testing.T, by time.Duration) {
 // quarantine. No attach or detach fails because of that, and the VF does not
 // wait for years.
 func TestClockJumps(t *testing.T) {
+	soak.Only(t, "two quarantines that end by themselves; TestI7ClockThatWasSetBack of internal/node/attach sets a clock back")
 	k := inNode(t)
 	d := newDaemon(t, hostYAML)
 	for _, by := range []time.Duration{-90 * 24 * time.Hour, 91 * 24 * time.Hour} {
