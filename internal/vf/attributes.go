@@ -76,15 +76,21 @@ func (a Attributes) completeFrom(o Attributes) Attributes {
 // do not have all. An attribute that was unset has an empty value. Diff leaves out attributes that
 // a driver chooses as it binds, which Baseline.IsComplete compares.
 func (a Attributes) Diff(have Attributes) []Difference {
-	if a == have {
-		return nil
-	}
 	var c comparison
+	c.compareAttributes(a, have)
+	return c.out
+}
+
+// compareAttributes is Attributes.Diff.
+func (c *comparison) compareAttributes(a, have Attributes) {
+	if a == have {
+		c.compared += strings.Count(string(a), "\n")
+		return
+	}
 	want, has := a.parseValues(), have.parseValues()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if v, ok := has[name]; ok && !isChosenAtBind(name) {
 			c.compareValue(name, want[name], v)
 		}
 	}
-	return c.out
 }

@@ -70,8 +70,10 @@ type Difference struct {
 }
 
 func (d Difference) String() string {
-	return fmt.Sprintf("%s is %s, not %s", d.Attribute, cmp.Or(d.Have, "none"), cmp.Or(d.Want, "none"))
+	return fmt.Sprintf("%s is %s, not %s", d.Attribute, orNone(d.Have), orNone(d.Want))
 }
+
+func orNone(value string) string { return cmp.Or(value, "none") }
 
 // mostDifferences is how many differences a message lists.
 const mostDifferences = 20
@@ -88,9 +90,14 @@ func Differences(ds []Difference) string {
 	return strings.Join(parts, "; ")
 }
 
-type comparison struct{ out []Difference }
+// comparison has the differences, and how many values were compared.
+type comparison struct {
+	out      []Difference
+	compared int
+}
 
 func (c *comparison) compareValue(attribute string, want, have any) {
+	c.compared++
 	if want == have {
 		return
 	}
@@ -101,6 +108,12 @@ func (c *comparison) compareValue(attribute string, want, have any) {
 // compare an attribute whose baseline is Unknown, since the driver cannot report it, or a setting
 // that the driver cannot change.
 func (b Baseline) Diff(s State) []Difference {
+	differences, _ := b.Compare(s)
+	return differences
+}
+
+// Compare returns Diff, and how many attributes were compared.
+func (b Baseline) Compare(s State) (differences []Difference, compared int) {
 	var c comparison
 	c.compareValue("driver", b.Driver, s.Driver)
 	c.compareAdmin(s.Settle(b.Admin), s.Admin)
@@ -108,14 +121,14 @@ func (b Baseline) Diff(s State) []Difference {
 		if s.Link != nil {
 			c.compareValue("netdevice", "", s.Link.Name)
 		}
-		return c.out
+		return c.out, c.compared
 	}
 	if s.Link == nil {
 		c.compareValue("netdevice", b.Name, "")
-		return c.out
+		return c.out, c.compared
 	}
 	c.compareLink(b, *s.Link)
-	return c.out
+	return c.out, c.compared
 }
 
 // DiffAdmin returns how the PF's settings for a VF differ from those of the baseline.
@@ -127,7 +140,9 @@ func (b Baseline) DiffAdmin(have Admin) []Difference {
 
 func (c *comparison) compareAdmin(want, have Admin) {
 	c.compareValue("mac", want.MAC, have.MAC)
-	if !want.VLAN.Same(have.VLAN) {
+	if want.VLAN.Same(have.VLAN) {
+		c.compared++
+	} else {
 		c.compareValue("vlan", want.VLAN.String(), have.VLAN.String())
 	}
 	for _, name := range Switches() {
@@ -156,5 +171,5 @@ func (c *comparison) compareLink(b Baseline, l Link) {
 	if l.Bond != nil {
 		c.compareValue("bond", "", l.Bond.Link.Name)
 	}
-	c.out = append(c.out, b.Attributes.Diff(l.Attributes)...)
+	c.compareAttributes(b.Attributes, l.Attributes)
 }

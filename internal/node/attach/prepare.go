@@ -127,40 +127,43 @@ func (c *Claims) judgeWishes(ctx context.Context, wishes []Wish, given func(vf.P
 	choices := make([]alloc.Choice, len(wishes))
 	for i, w := range wishes {
 		if choices[i], err = host.FindClaimable(w.VF, w.Claim, given); err == nil && choices[i].Record.Claim == nil {
-			err = c.judgeWish(ctx, choices[i], tenant)
+			choices[i].Record.Readback, err = c.judgeWish(ctx, choices[i], tenant)
 		}
 		errs = append(errs, err)
 	}
 	return choices, errors.Join(errs...)
 }
 
-// judgeWish returns why a claim of a tenant cannot have a free VF, or nil. It quarantines a dirty VF.
-func (c *Claims) judgeWish(ctx context.Context, choice alloc.Choice, tenant desired.Tenant) error {
+// judgeWish reads back a free VF that a claim of a tenant wants. The error says why the claim cannot have
+// the VF. judgeWish quarantines a dirty VF.
+func (c *Claims) judgeWish(ctx context.Context, choice alloc.Choice, tenant desired.Tenant) (*vf.Readback, error) {
 	rec, at := choice.Record, lease.SiteOf(choice.PF, choice.Record)
 	what := fmt.Sprintf("VF %s on %s", rec.PCI, at.Label)
 	if choice.Pool == "" {
 		if err := c.engine.missingPools(); err != nil {
-			return fmt.Errorf("%s is in no pool that is known on this node: %w", what, err)
+			return nil, fmt.Errorf("%s is in no pool that is known on this node: %w", what, err)
 		}
-		return fmt.Errorf("%s: %w: it is in no pool: add it to a pool of the NodePolicy or host.yaml", what, vf.ErrInvalid)
+		return nil, fmt.Errorf("%s: %w: it is in no pool: add it to a pool of the NodePolicy or host.yaml", what, vf.ErrInvalid)
 	}
 	if choice.Rules.Offer != desired.OfferClaims {
-		return fmt.Errorf("%s: %w: its pool %s is offered as a resource now: set offer: %s, or let the pod ask for the resource", what, vf.ErrInvalid, choice.Pool, desired.OfferClaims)
+		return nil, fmt.Errorf("%s: %w: its pool %s is offered as a resource now: set offer: %s, or let the pod ask for the resource", what, vf.ErrInvalid, choice.Pool, desired.OfferClaims)
 	}
 	if err := choice.Rules.CheckTenant(tenant); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	err := c.vfs.FindCall(at, rec)
+	attributes := 0
 	if err == nil {
-		err = c.engine.checkClean(ctx, rec)
+		attributes, err = c.engine.checkClean(ctx, rec)
 	}
 	switch {
 	case err == nil:
-		return nil
+		read := rec.ReadAgain(c.vfs.Now(), attributes)
+		return &read, nil
 	case ctx.Err() != nil || isUntouchable(err):
-		return fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return errors.Join(fmt.Errorf("%s: %w: culvertd resets it before it has an owner: try again: %w", what, vf.ErrNotReady, err), c.engine.quarantineDirty(at, rec, err))
+	return nil, errors.Join(fmt.Errorf("%s: %w: culvertd resets it before it has an owner: try again: %w", what, vf.ErrNotReady, err), c.engine.quarantineDirty(at, rec, err))
 }
 
 // writeClaim writes that a claim has a VF, unless the claim has it already. The error is vf.ErrNotReady
@@ -174,7 +177,7 @@ func writeClaim(tx *journal.Tx, choice alloc.Choice, claim journal.Claim) (journ
 		return rec, fmt.Errorf("VF %s on %s: %w: it has changed meanwhile: try again", choice.Record.PCI, choice.PF.Label(), vf.ErrNotReady)
 	}
 	claim.Pool, claim.Since = choice.Pool, tx.Now()
-	rec.PCI = choice.Record.PCI
+	rec.PCI, rec.Readback = choice.Record.PCI, choice.Record.Readback
 	rec.Generation++ // another claim is another term
 	rec.Phase, rec.Claim = vf.PhasePrepared, &claim
 	pods := make([]string, len(claim.Pods))

@@ -132,41 +132,41 @@ func (e *Engine) findDirty(ctx context.Context, got reservation) (reservation, e
 		if err := e.vfs.FindCall(one.at, one.rec); err != nil {
 			return one, err
 		}
-		if err := e.checkClean(ctx, one.rec); err != nil {
+		if _, err := e.checkClean(ctx, one.rec); err != nil {
 			return one, err
 		}
 	}
 	return reservation{}, nil
 }
 
-// checkClean returns an error that says how a VF without an owner differs from its baseline, or
-// that it may not be touched.
-func (e *Engine) checkClean(ctx context.Context, rec journal.Record) error {
+// checkClean returns how many attributes of a VF without an owner equal its baseline. The error says how
+// the VF differs, or that it may not be touched.
+func (e *Engine) checkClean(ctx context.Context, rec journal.Record) (attributes int, err error) {
 	st, err := e.vfs.ReadVF(ctx, rec)
 	if errors.Is(err, hold.ErrGone) {
-		return err
+		return 0, err
 	}
 	if err != nil {
-		return untouchable{fmt.Errorf("it cannot be read, so it is not given out: %w: try again: %w", vf.ErrNotReady, err)}
+		return 0, untouchable{fmt.Errorf("it cannot be read, so it is not given out: %w: try again: %w", vf.ErrNotReady, err)}
 	}
-	d := rec.Baseline.Diff(st)
+	d, attributes := rec.Baseline.Compare(st)
 	if len(d) == 0 && st.Driver != vf.DriverVFIO {
 		e.vfs.NoteUse(rec, vf.Use{})
-		return nil
+		return attributes, nil
 	}
 	uses, err := e.vfs.UsesOf(ctx, rec.PCI)
 	if use, used := uses[rec.PCI]; used {
 		e.vfs.NoteUse(rec, use)
-		return untouchable{fmt.Errorf("%s, and used outside Culvert: %s: %w", rec.Phase, use, vf.ErrHeld)}
+		return 0, untouchable{fmt.Errorf("%s, and used outside Culvert: %s: %w", rec.Phase, use, vf.ErrHeld)}
 	}
 	if err != nil {
-		return untouchable{fmt.Errorf("%w: %w", errBlind, err)}
+		return 0, untouchable{fmt.Errorf("%w: %w", errBlind, err)}
 	}
 	e.vfs.NoteUse(rec, vf.Use{})
 	if len(d) > 0 {
-		return fmt.Errorf("%s, but not as it was left: %s", rec.Phase, vf.Differences(d))
+		return 0, fmt.Errorf("%s, but not as it was left: %s", rec.Phase, vf.Differences(d))
 	}
-	return nil
+	return attributes, nil
 }
 
 // quarantineDirty sets a free VF aside that is dirty, and forgets one that is missing. The error is the

@@ -23,6 +23,10 @@ type Record struct {
 	Since    time.Time `json:"since"`
 	Released time.Time `json:"released,omitzero"`
 
+	// Readback is the proof that the VF was clean for its present owner, or is for the next one; nil if an
+	// earlier version freed the VF, and for a new VF.
+	Readback *vf.Readback `json:"readback,omitempty"`
+
 	// Lease is zero when Phase is Free or Prepared.
 	Lease Lease `json:"lease,omitzero"`
 
@@ -38,6 +42,19 @@ type Record struct {
 	Reason    string    `json:"reason,omitempty"`
 	Attempts  int       `json:"attempts,omitempty"`
 	NextRetry time.Time `json:"nextRetry,omitzero"`
+}
+
+// ReadAgain returns the readback of a VF that no owner has had since the last one, and that was read now.
+func (r Record) ReadAgain(now time.Time, attributes int) vf.Readback {
+	out := vf.Readback{AfterOwner: !r.Released.IsZero()}
+	switch {
+	case r.Readback != nil:
+		out = *r.Readback
+	case out.AfterOwner:
+		out.Unknown = "an earlier version of culvertd reset the VF"
+	}
+	out.Time, out.Attributes = now, attributes
+	return out
 }
 
 // Claim is the part of a ResourceClaim that a VF was prepared for, as the API server had it then.

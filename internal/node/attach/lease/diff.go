@@ -66,3 +66,38 @@ func memberDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
 	st.Link = &link
 	return append(w.Diff(rec.Baseline, rec.Lease.Netns, st), rec.Lease.Bond.Diff(BondOf(rec), w.MTU, link.Bond)...)
 }
+
+// OwnerChanges returns how a VF differs from its baseline beyond what Culvert set for the lease, in the
+// state in which its owner left it. An unknown text says why there may be other changes.
+func OwnerChanges(rec journal.Record, st vf.State) (changed []vf.Difference, unknown string) {
+	switch {
+	case st.Driver == vf.DriverVFIO:
+		unknown = "programs had it as a device of user space"
+	case st.Link == nil && rec.Baseline.Name != "":
+		unknown = "it had no interface any more that culvertd could read"
+	}
+	isForeign := map[string]bool{}
+	for _, d := range Diff(rec, st) {
+		isForeign[d.Attribute] = true
+	}
+	for _, d := range rec.Baseline.Diff(st) {
+		switch {
+		case slices.Contains(placesOfOwner, d.Attribute):
+		case !isInSpec(d.Attribute) || isForeign[d.Attribute]:
+			changed = append(changed, d)
+		}
+	}
+	return changed, unknown
+}
+
+// placesOfOwner are attributes that differ from the baseline since the VF was with its owner.
+var placesOfOwner = []string{"netns", "name", "up", "addresses", "driver", "netdevice", "bond"}
+
+// isInSpec reports whether Diff compares an attribute with the one that the lease wants.
+func isInSpec(attribute string) bool {
+	switch attribute {
+	case "mac", "vlan", "link_state", "min_tx_rate", "max_tx_rate", "link mac", "mtu":
+		return true
+	}
+	return slices.Contains(vf.Switches(), vf.Setting(attribute))
+}

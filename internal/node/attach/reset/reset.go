@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/kernel/step"
@@ -101,6 +102,7 @@ func (b *Resetter) ReleaseVF(ctx context.Context, at lease.Site, rec journal.Rec
 
 func (b *Resetter) releaseFor(ctx context.Context, at lease.Site, rec journal.Record, why ending) error {
 	begun, isRetry := rec.Phase == vf.PhaseConfiguring, rec.Attempts > 0
+	isCutOff := rec.Phase == vf.PhaseReleasing || rec.Phase == vf.PhaseQuarantined
 	rec.Phase = vf.PhaseReleasing
 	err := b.vfs.Ledger.Update(func(tx *journal.Tx) error {
 		rec = withHandedOver(tx, rec)
@@ -124,6 +126,9 @@ func (b *Resetter) releaseFor(ctx context.Context, at lease.Site, rec journal.Re
 	// full disk): the phase that it has there already means undo.
 	bondErr := b.RemoveBond(ctx, rec)
 	err = b.RemoveGuardAfter(ctx, rec, b.ResetVF(ctx, at, &rec))
+	if err == nil && isCutOff && !rec.Lease.Owner.IsZero() && rec.Readback.Unknown == "" {
+		rec.Readback.Unknown = "an earlier reset did not come to its end"
+	}
 	if bondErr != nil {
 		err = errors.Join(bondErr, err)
 	}
@@ -155,6 +160,9 @@ func (b *Resetter) FreeVF(at lease.Site, rec journal.Record, reason string, caus
 	if !who.IsZero() {
 		rec.Released = b.vfs.Now()
 		text = fmt.Sprintf("vf %d of %s from %s, clean", rec.ID.Index, at.Label, who)
+	}
+	if r := rec.Readback; r != nil && len(r.Changed) > 0 {
+		text += ", changed by it: " + strings.Join(r.Names(), ", ")
 	}
 	if rec.Claim != nil {
 		text += ", prepared for " + rec.Claim.String()
@@ -189,16 +197,20 @@ func withHandedOver(tx *journal.Tx, rec journal.Record) journal.Record {
 	return rec
 }
 
-// ResetVF takes a VF back to its baseline and reads it back (I2, I3). The error has the
-// differences that are left. A baseline from the ledger of an earlier version lacks attributes:
+// ResetVF takes a VF back to its baseline, reads it back (I2, I3), and writes into the record what it
+// read. The error has the differences that are left. A baseline from the ledger of an earlier version lacks attributes:
 // ResetVF binds the driver anew, and completes the baseline with those of the new netdevice. It also
 // binds the driver anew if the VF had no carrier for hold.DarkBound: the driver then asks the PF for its
 // MAC, and makes one up if the PF does not answer, which is a difference.
 func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Record) error {
 	var errs []error
 	rebound, isDark := false, b.vfs.WasDark(*rec)
+	var found vf.Readback
 	for round := range rounds {
 		st, err := b.readForReset(ctx, *rec)
+		if err == nil && round == 0 {
+			found = findChanges(*rec, st)
+		}
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
 			if err := b.resetQuiet(ctx, *rec); err != nil {
 				return err
@@ -214,7 +226,7 @@ func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Reco
 		if rebound && len(errs) == 0 {
 			rec.Baseline = rec.Baseline.Completed(st)
 		}
-		if len(rec.Baseline.Diff(st)) == 0 && rec.Baseline.IsComplete(st) && (rebound || !isDark) {
+		if b.isReadBack(rec, st, found) && rec.Baseline.IsComplete(st) && (rebound || !isDark) {
 			return findHang(errs...)
 		}
 		if at.PF.IsZero() {
@@ -234,10 +246,31 @@ func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Reco
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 	}
-	if d := rec.Baseline.Diff(st); len(d) > 0 {
-		return &DiffersError{State: st, Differences: d, Failed: errors.Join(errs...)}
+	if !b.isReadBack(rec, st, found) {
+		return &DiffersError{State: st, Differences: rec.Baseline.Diff(st), Failed: errors.Join(errs...)}
 	}
 	return findHang(errs...)
+}
+
+// findChanges returns the beginning of a readback: what the last owner had changed. A VF that is reset
+// without a lease has been with a claim, or without an owner since the last readback.
+func findChanges(rec journal.Record, st vf.State) vf.Readback {
+	if rec.Lease.Owner.IsZero() && rec.Released.IsZero() {
+		return vf.Readback{}
+	}
+	changed, unknown := lease.OwnerChanges(rec, st)
+	return vf.Readback{Unknown: unknown}.WithChanges(changed)
+}
+
+// isReadBack reports whether a VF equals its baseline, and then writes the readback into the record.
+func (b *Resetter) isReadBack(rec *journal.Record, st vf.State, found vf.Readback) bool {
+	left, compared := rec.Baseline.Compare(st)
+	if len(left) > 0 {
+		return false
+	}
+	found.Time, found.Attributes = b.vfs.Now(), compared
+	rec.Readback = &found
+	return true
 }
 
 func isBind(s step.Step) bool {
@@ -266,7 +299,7 @@ const (
 // lease stay held: the last owner's netns may still have them. A record without a lease holds no
 // addresses.
 func (b *Resetter) QuarantineVF(rec journal.Record, cause error) error {
-	rec.Phase, rec.Reason = vf.PhaseQuarantined, cause.Error()
+	rec.Phase, rec.Reason, rec.Readback = vf.PhaseQuarantined, cause.Error(), nil
 	wait := min(firstRetry<<min(rec.Attempts, 10), LastRetry)
 	rec.Attempts++
 	rec.NextRetry = b.vfs.Now().Add(wait)

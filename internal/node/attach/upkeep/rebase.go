@@ -119,6 +119,7 @@ func (k *Keeper) rebaseVF(ctx context.Context, at lease.Site, rec *journal.Recor
 	if len(unseen) > 0 {
 		return nil, fmt.Errorf("%w: it now differs otherwise than was shown: %s: run the command again", vf.ErrInvalid, vf.Differences(unseen))
 	}
-	rec.Baseline = baseline
+	_, compared := baseline.Compare(left.State)
+	rec.Baseline, rec.Readback = baseline, &vf.Readback{Time: k.vfs.Now(), Attributes: compared, AfterOwner: true, Unknown: "an administrator had the baseline taken anew"}
 	return left.Differences, nil
 }
