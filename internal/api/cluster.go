@@ -136,7 +136,15 @@ type ClaimDevice struct {
 	// device that no network has.
 	Interface, MAC string
 	Addresses      []string
-	Data           ClaimDeviceData
+	// Clean says whether the device was as its driver made it when the claim got it.
+	Clean ClaimCondition
+	Data  ClaimDeviceData
+}
+
+// ClaimCondition is the value of a condition of a ClaimDevice. Status is True, False or Unknown.
+type ClaimCondition struct {
+	Status, Reason, Message string
+	Since                   time.Time
 }
 
 // ClaimDeviceData is the data of a ClaimDevice that only Culvert has.
@@ -151,6 +159,19 @@ type ClaimDeviceData struct {
 	// Pool is the full name of the pool of VFs, and PCI the address of the VF.
 	Pool string `json:"pool,omitempty"`
 	PCI  string `json:"pciAddress,omitempty"`
+	// Readback is the proof that the VF is clean; nil: it is not on record.
+	Readback *ClaimReadback `json:"readback,omitempty"`
+}
+
+// ClaimReadback is a vf.Readback for the next owner, who may be another tenant.
+type ClaimReadback struct {
+	Time time.Time `json:"time"`
+	// Attributes is how many attributes were compared, and Changed the names of those that were not equal
+	// before the reset. More is how many more those are. Unknown says why there may be others.
+	Attributes int      `json:"attributes"`
+	Changed    []string `json:"changed,omitempty"`
+	More       int      `json:"more,omitempty"`
+	Unknown    string   `json:"unknown,omitempty"`
 }
 
 // ClaimConfig is an opaque configuration of devices in a ResourceClaim or its DeviceClass.

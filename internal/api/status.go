@@ -140,6 +140,9 @@ type VF struct {
 	Phase      string    `json:"phase"`
 	Since      time.Time `json:"since,omitzero"` // of the phase
 	Generation uint64    `json:"generation,omitempty"`
+	// Readback is the proof that the VF was clean for its owner, or is for the next one; nil: it is not on
+	// record.
+	Readback *vf.Readback `json:"readback,omitempty"`
 	// Reason, Attempts and NextRetry are about a quarantine.
 	Reason    string    `json:"reason,omitempty"`
 	Attempts  int       `json:"attempts,omitempty"`

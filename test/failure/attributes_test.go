@@ -2,6 +2,7 @@ package failure
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,8 +14,8 @@ import (
 // plainA wants no setting for which its VF's driver is bound anew.
 var plainA = attachment{pod: "a", pool: "net", plain: true}
 
-// I2: the owner of a VF changes one attribute of its interface, or all. The next owner
-// gets the VF as it was made.
+// I2: the owner of a VF changes one attribute of its interface, or all. The next owner gets the VF as it
+// was made, with the changes in the ledger. What culvertd set for the owner is none of them.
 func TestI2OwnerChangesAttributes(t *testing.T) {
 	for name, change := range ownersChanges() {
 		t.Run(name, func(t *testing.T) {
@@ -22,15 +23,70 @@ func TestI2OwnerChangesAttributes(t *testing.T) {
 			defer w.close()
 			for range 2 {
 				must(w, w.add(plainA))
-				pci := w.held(plainA).PCI
+				held := w.held(plainA)
 				for _, attribute := range change {
-					must(w, w.k.SetAttribute(pci, attribute, "eth0"))
+					must(w, w.k.SetAttribute(held.PCI, attribute, "eth0"))
 				}
 				must(w, w.del(plainA))
 				w.settled()
+				w.isReadBack(held.ID, change)
 			}
 			w.asNew()
 		})
+	}
+}
+
+// I3: culvertd is killed at every moment of a detach, after the owner changed an attribute. The ledger then
+// has the change, or says that it may lack changes. It never says that nothing was changed.
+func TestI3ReadbackAfterAKill(t *testing.T) {
+	points := 0
+	for n := 1; ; n++ {
+		w := made(t, fake.IGB, fastDir(t))
+		must(w, w.add(plainA))
+		held := w.held(plainA)
+		must(w, w.k.SetAttribute(held.PCI, "txqlen", "7"))
+		if !w.dies(n, func(w *world) { _ = w.del(plainA) }) {
+			w.isReadBack(held.ID, []string{"txqlen"})
+			w.close()
+			break
+		}
+		points++
+		w.restart()
+		w.start()
+		w.pass()
+		must(w, w.del(plainA))
+		w.rest()
+		for _, r := range w.records() {
+			if r.ID == held.ID && (r.Phase != vf.PhaseFree || r.Readback == nil || r.Readback.Unknown == "" && len(r.Readback.Changed) == 0) {
+				t.Errorf("killed %s: VF %s is %s: %v", w.gate.killed(), r.ID, r.Phase, r.Readback)
+			}
+		}
+		w.close()
+	}
+	t.Logf("%d crash points", points)
+}
+
+// isReadBack checks that the ledger has the changes of a VF that the reset undid, or says that there may be
+// others. Culvert does not list the attributes that a driver chooses when it binds.
+func (w *world) isReadBack(id vf.ID, changes []string) {
+	w.t.Helper()
+	all := w.records()
+	rec := all[slices.IndexFunc(all, func(r journal.Record) bool { return r.ID == id })]
+	if rec.Readback == nil || rec.Readback.Attributes < 20 || !rec.Readback.AfterOwner {
+		w.t.Fatalf("VF %s: readback %+v", id, rec.Readback)
+	}
+	for _, name := range rec.Readback.Names() {
+		if !slices.Contains(changes, name) {
+			w.t.Errorf("readback of VF %s: %s, which no owner changed", id, rec.Readback)
+		}
+	}
+	for _, name := range changes {
+		if rec.Readback.Unknown == "" && !strings.HasPrefix(name, "xps_") && !slices.Contains(rec.Readback.Names(), name) {
+			w.t.Errorf("readback of VF %s: %s, and no %s", id, rec.Readback, name)
+		}
+	}
+	if rec.Readback.Unknown != "" && len(rec.Readback.Changed) == 0 {
+		w.t.Errorf("readback of VF %s: %s", id, rec.Readback)
 	}
 }
 

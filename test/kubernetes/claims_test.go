@@ -59,8 +59,10 @@ func TestClaims(t *testing.T) {
 		compareReady(t)
 		awayTooLong(t)
 	}
+	dirty := spoilVF(t, "far", "fast")
 	feed(t, pods, "delete", "--wait", "-f", "-")
 	allFree(t, allVFs)
+	wantCleaned(t, "worker02", dirty)
 	wantNothingLeft(t)
 	inSlices(t, claimed)
 	kubectl(t, "delete", "nodepolicy", "claims")
@@ -194,7 +196,7 @@ func wantClaimed(t *testing.T, pod, iface, request string) (got has) {
 			n := d.NetworkData
 			if n != nil && n.InterfaceName == iface && n.HardwareAddress == strings.TrimSpace(string(mac)) && len(n.IPs) == 1 && strings.Contains(string(out), " "+n.IPs[0]+" ") {
 				got = has(d)
-				return nil
+				return isClean(d)
 			}
 		}
 		return fmt.Errorf("pod %s has %s%s, and the claim %+v", pod, mac, out, c.Status.Devices)

@@ -77,6 +77,9 @@ func statusOfDevice(d api.ClaimDevice) deviceStatus {
 		Driver: claim.Driver, Pool: d.Pool, Device: d.Device, Data: d.Data,
 		Conditions: []deviceCondition{{Type: "Ready", Status: ready, Reason: d.Reason, Message: d.Message, Since: d.Since.UTC().Format(time.RFC3339)}},
 	}
+	if c := d.Clean; c.Status != "" {
+		out.Conditions = append(out.Conditions, deviceCondition{Type: "Clean", Status: c.Status, Reason: c.Reason, Message: c.Message, Since: c.Since.UTC().Format(time.RFC3339)})
+	}
 	if d.Interface != "" || d.MAC != "" || len(d.Addresses) > 0 {
 		out.NetworkData = &networkData{d.Interface, d.Addresses[:min(len(d.Addresses), mostAddresses)], d.MAC}
 	}

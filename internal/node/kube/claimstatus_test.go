@@ -20,6 +20,7 @@ func TestSetClaimDevices(t *testing.T) {
 	d := api.ClaimDevice{
 		Pool: "n1/a", Device: "vf-3", Ready: true, Reason: "Attached", Message: "pod a has it as net1", Since: time.Unix(0, 0),
 		Interface: "net1", MAC: "02:00:00:00:00:01", Addresses: make([]string, 20), Data: api.ClaimDeviceData{APIVersion: "culvert.dev/v1alpha1", Kind: "VFStatus", VLAN: 7},
+		Clean: api.ClaimCondition{Status: "True", Reason: "ReadBack", Message: "it is", Since: time.Unix(60, 0)},
 	}
 	idle := api.ClaimDevice{Pool: "n1/a", Device: "vf-4", Reason: "ClaimWithoutNetwork"}
 	c.SetClaimDevices(claim, []api.ClaimDevice{d, idle})
@@ -34,7 +35,7 @@ func TestSetClaimDevices(t *testing.T) {
 		t.Fatal(first)
 	}
 	want := deviceStatus{
-		Driver: "culvert.dev", Pool: "n1/a", Device: "vf-3", Data: d.Data, Conditions: []deviceCondition{{"Ready", "True", "Attached", "pod a has it as net1", "1970-01-01T00:00:00Z"}},
+		Driver: "culvert.dev", Pool: "n1/a", Device: "vf-3", Data: d.Data, Conditions: []deviceCondition{{"Ready", "True", "Attached", "pod a has it as net1", "1970-01-01T00:00:00Z"}, {"Clean", "True", "ReadBack", "it is", "1970-01-01T00:01:00Z"}},
 		NetworkData: &networkData{"net1", make([]string, mostAddresses), "02:00:00:00:00:01"},
 	}
 	if diff := cmp.Diff(want, got.Status.Devices[0]); diff != "" || got.Metadata["uid"] != "u1" {

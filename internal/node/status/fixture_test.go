@@ -109,6 +109,7 @@ func node(t *testing.T) Input {
 func attachPod(in *Input, v *vf.State, i int, name, network, prefix string, want vf.Spec) {
 	r := &in.Records[i]
 	r.Phase, r.Generation, r.Since = vf.PhaseAttached, 3, now.Add(-90*time.Second)
+	r.Readback = &vf.Readback{Time: now.Add(-time.Hour), Attributes: 67, AfterOwner: true, Changed: []vf.Difference{{Attribute: "mtu", Want: "1500", Have: "9000"}}}
 	want.Interface = "net1"
 	want.Addresses = []vf.Address{{Prefix: netip.MustParsePrefix(prefix)}}
 	v.Admin = want.Over(v.Admin)

@@ -134,6 +134,7 @@ func (p picture) findUser(pf vf.PF, st vf.State) string {
 // fillLease fills in the fields that the ledger has.
 func (p picture) fillLease(v *api.VF, r journal.Record) {
 	v.Phase, v.Since, v.Generation = string(r.Phase), r.Since, r.Generation
+	v.Readback = r.Readback
 	v.Reason, v.Attempts, v.NextRetry = r.Reason, r.Attempts, r.NextRetry
 	if r.Phase != vf.PhaseMaking && r.Phase != vf.PhaseDamaged { // then it has a baseline
 		v.Baseline = shownBaseline(r)

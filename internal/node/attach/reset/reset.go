@@ -205,11 +205,11 @@ func withHandedOver(tx *journal.Tx, rec journal.Record) journal.Record {
 func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Record) error {
 	var errs []error
 	rebound, isDark := false, b.vfs.WasDark(*rec)
-	var found vf.Readback
+	found := finding{rec: *rec}
 	for round := range rounds {
 		st, err := b.readForReset(ctx, *rec)
-		if err == nil && round == 0 {
-			found = findChanges(*rec, st)
+		if err == nil && !rebound {
+			found.noteChanges(st)
 		}
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
 			if err := b.resetQuiet(ctx, *rec); err != nil {
@@ -226,7 +226,7 @@ func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Reco
 		if rebound && len(errs) == 0 {
 			rec.Baseline = rec.Baseline.Completed(st)
 		}
-		if b.isReadBack(rec, st, found) && rec.Baseline.IsComplete(st) && (rebound || !isDark) {
+		if found.isReadBack(rec, st, b.vfs.Now()) && rec.Baseline.IsComplete(st) && (rebound || !isDark) {
 			return findHang(errs...)
 		}
 		if at.PF.IsZero() {
@@ -234,7 +234,10 @@ func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Reco
 		}
 		// A name or an MTU is no reason to bind a driver again that was just bound anew.
 		steps := lease.ResetSteps(at.Place, rec.Baseline, st, (round > 0 || isDark) && !rebound)
-		rebound = rebound || slices.ContainsFunc(steps, isBind)
+		if !rebound && slices.ContainsFunc(steps, isBind) {
+			rebound = true
+			found.noteRebind(st)
+		}
 		for _, s := range steps {
 			if err := b.resetStep(ctx, *rec, s); err != nil {
 				errs = append(errs, err)
@@ -246,31 +249,10 @@ func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Reco
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 	}
-	if !b.isReadBack(rec, st, found) {
+	if !found.isReadBack(rec, st, b.vfs.Now()) {
 		return &DiffersError{State: st, Differences: rec.Baseline.Diff(st), Failed: errors.Join(errs...)}
 	}
 	return findHang(errs...)
-}
-
-// findChanges returns the beginning of a readback: what the last owner had changed. A VF that is reset
-// without a lease has been with a claim, or without an owner since the last readback.
-func findChanges(rec journal.Record, st vf.State) vf.Readback {
-	if rec.Lease.Owner.IsZero() && rec.Released.IsZero() {
-		return vf.Readback{}
-	}
-	changed, unknown := lease.OwnerChanges(rec, st)
-	return vf.Readback{Unknown: unknown}.WithChanges(changed)
-}
-
-// isReadBack reports whether a VF equals its baseline, and then writes the readback into the record.
-func (b *Resetter) isReadBack(rec *journal.Record, st vf.State, found vf.Readback) bool {
-	left, compared := rec.Baseline.Compare(st)
-	if len(left) > 0 {
-		return false
-	}
-	found.Time, found.Attributes = b.vfs.Now(), compared
-	rec.Readback = &found
-	return true
 }
 
 func isBind(s step.Step) bool {

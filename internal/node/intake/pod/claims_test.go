@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,6 +31,7 @@ func (w *world) prepare(name, request, config string, pods []journal.ClaimPod, p
 			r.Claim = &journal.Claim{UID: "uid of " + name, Namespace: "d", Name: name, Request: request, Pods: pods, Pool: "intel.com/fast"}
 			if config != "" {
 				r.Claim.Config = []byte(config)
+				r.Readback = &vf.Readback{Time: time.Unix(0, 0), Attributes: 40, AfterOwner: true, Changed: []vf.Difference{{Attribute: "alias", Have: "secret"}}}
 			}
 			errs = append(errs, tx.Put(r))
 		}
@@ -340,11 +342,17 @@ func TestClaimStatus(t *testing.T) {
 	all := w.content().Records
 	pool, _ := claim.PoolName("n", all[1].ID.PF)
 	data := api.ClaimDeviceData{APIVersion: "culvert.dev/v1alpha1", Kind: "VFStatus", Pool: "intel.com/fast", PCI: all[1].PCI.String()}
-	idle := api.ClaimDevice{Pool: pool, Device: "vf-1", Reason: "ClaimWithoutNetwork", Message: "no network of the pod uses it", Since: all[1].Since, Data: data}
+	idle := api.ClaimDevice{Pool: pool, Device: "vf-1", Reason: "ClaimWithoutNetwork", Message: "no network of the pod uses it", Since: all[1].Since, Data: data,
+		Clean: api.ClaimCondition{Status: "Unknown", Reason: "NoReadback", Message: "an earlier version of culvertd prepared the VF"}}
 	mac := all[2].Lease.LinkMAC.String()
 	data.Network, data.MAC, data.VLAN, data.PCI = "d/owner", mac, 7, all[2].PCI.String()
+	data.Readback = &api.ClaimReadback{Time: time.Unix(0, 0), Attributes: 40, Changed: []string{"alias"}}
 	attached := api.ClaimDevice{Pool: pool, Device: "vf-2", Ready: true, Reason: "Attached", Message: "pod a has it as net1", Since: all[2].Since,
-		Interface: "net1", MAC: mac, Addresses: []string{"10.9.0.2/24"}, Data: data}
+		Interface: "net1", MAC: mac, Addresses: []string{"10.9.0.2/24"}, Data: data,
+		Clean: api.ClaimCondition{
+			Status: "True", Reason: "ChangesUndone", Since: time.Unix(0, 0),
+			Message: "40 attributes equal the baseline, read at 1970-01-01T00:00:00Z; the reset undid changes of its last owner or another program: alias",
+		}}
 	want := map[string][]api.ClaimDevice{"d/c uid of c": {attached}, "d/plain uid of plain": {idle}}
 	if diff := cmp.Diff(want, w.cluster.claims); diff != "" {
 		t.Errorf("after ADD:\n%s", diff)

@@ -66,6 +66,7 @@ func (c claimReporter) describe(r journal.Record) (api.ClaimDevice, error) {
 		Pool: pool, Device: claim.DeviceName(r.ID.Index), Since: r.Since,
 		Data: api.ClaimDeviceData{APIVersion: claim.APIVersion, Kind: "VFStatus", Pool: r.Claim.Pool, PCI: r.PCI.String()},
 	}
+	out.Clean, out.Data.Readback = cleanOf(r)
 	l := r.Lease
 	switch {
 	case r.Phase == vf.PhaseAttached:
@@ -85,6 +86,24 @@ func (c claimReporter) describe(r journal.Record) (api.ClaimDevice, error) {
 	out.Data.MAC, out.Data.VLAN = out.MAC, l.Effective.VLAN.ID
 	out.Data.Network = c.networkOf(l)
 	return out, nil
+}
+
+// cleanOf returns whether a VF of a claim was clean, and the proof. It has no values that an earlier owner
+// may have chosen, and no name of that owner.
+func cleanOf(r journal.Record) (api.ClaimCondition, *api.ClaimReadback) {
+	b := r.Readback
+	if b == nil {
+		return api.ClaimCondition{Status: "Unknown", Reason: reasons.NoReadback, Message: "an earlier version of culvertd prepared the VF", Since: r.Claim.Since}, nil
+	}
+	reason := reasons.ReadBack
+	switch {
+	case len(b.Changed) > 0:
+		reason = reasons.ChangesUndone
+	case b.Unknown != "":
+		reason = reasons.ChangesUnknown
+	}
+	return api.ClaimCondition{Status: "True", Reason: reason, Message: b.WithoutValues(), Since: b.Time},
+		&api.ClaimReadback{Time: b.Time.UTC(), Attributes: b.Attributes, Changed: b.Names(), More: b.More, Unknown: b.Unknown}
 }
 
 // networkOf returns the name of a lease's network for people: by the record of the sandbox, or else its CNI

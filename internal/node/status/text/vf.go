@@ -45,6 +45,9 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	}
 	line("phase", "%s", phaseLine(v, st, o))
 	line("reason", "%s", v.Reason)
+	if v.Readback != nil {
+		line("clean", "%s", *v.Readback)
+	}
 	if !v.NextRetry.IsZero() {
 		wait := v.NextRetry.Sub(st.Time)
 		if wait >= api.LongestRetry {
