@@ -43,13 +43,14 @@ func spoilVF(t *testing.T, pod, iface string) string {
 // wantCleaned fails the test unless a node has the proof that a VF is clean after spoilVF.
 func wantCleaned(t *testing.T, node, name string) {
 	t.Helper()
-	var v api.VF
-	if err := json.Unmarshal([]byte(on(t, node, "culvert vf show -o json '"+name+"'")), &v); err != nil {
+	var all []api.VF
+	if err := json.Unmarshal([]byte(on(t, node, "culvert vf show -o json '"+name+"'")), &all); err != nil {
 		t.Fatal(err)
 	}
-	if v.Readback == nil {
-		t.Fatalf("VF %s has no readback", name)
+	if len(all) != 1 || all[0].Readback == nil {
+		t.Fatalf("VF %s has no readback: %+v", name, all)
 	}
+	v := all[0]
 	t.Logf("VF %s: %s", name, v.Readback)
 	for _, attribute := range []string{"mtu", "promisc", "txqlen"} {
 		if !slices.Contains(v.Readback.Names(), attribute) {
