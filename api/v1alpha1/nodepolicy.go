@@ -157,6 +157,11 @@ type Pool struct {
 	// +optional
 	// +kubebuilder:validation:Enum=resource;claims
 	Offer string `json:"offer,omitempty"`
+	// What a PF without a steady link, or with errors, means for its VFs in ResourceSlices. With NoSchedule, the
+	// default, no new pod gets one. With NoExecute Kubernetes also evicts the pods that have one.
+	// +optional
+	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
+	FaultTaint string `json:"faultTaint,omitempty"`
 	// Bounds the settings of owners. Without it the pool serves every network that names it.
 	// +optional
 	Allow *Allow `json:"allow,omitempty"`

@@ -41,6 +41,7 @@ func TestClaims(t *testing.T) {
 	offered(t, intel, "0")
 	inSlices(t, claimed)
 	wantRoots(t)
+	wantTaints(t, "worker02", 1)
 
 	pods := claimingPod("near", "worker01", "resourceClaimName: two") + claimingPod("far", "worker02", "resourceClaimTemplateName: keys")
 	apply(t, pods)

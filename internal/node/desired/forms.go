@@ -32,6 +32,7 @@ var (
 	prefixForm      = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
 	deviceTypeForm  = form[string]{"netdevice or vfio-pci", parseDeviceType}
 	offerForm       = form[Offer]{"resource (by the device plugin) or claims (by ResourceSlices)", parseOffer}
+	faultTaintForm  = form[FaultTaint]{"NoSchedule (no new pods) or NoExecute (pods are evicted, too)", parseFaultTaint}
 	driftForm       = form[Drift]{"mend or report", parseDrift}
 	vfDriverForm    = form[string]{"a driver's name such as igbvf", parseDriver}
 	acpiIndexForm   = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
@@ -149,6 +150,16 @@ func parseOffer(s string) (Offer, error) {
 		return OfferResource, nil
 	case string(OfferClaims):
 		return OfferClaims, nil
+	}
+	return "", vf.ErrInvalid
+}
+
+func parseFaultTaint(s string) (FaultTaint, error) {
+	switch s {
+	case noSchedule:
+		return TaintNoSchedule, nil
+	case string(TaintNoExecute):
+		return TaintNoExecute, nil
 	}
 	return "", vf.ErrInvalid
 }

@@ -184,11 +184,14 @@ func (m *Merged) addDevicePlugin(pools []Pool) {
 	}
 }
 
-// describePool describes the device type, the offer and the selectors of a pool.
+// describePool describes the device type, the offer with its taint, and the selectors of a pool.
 func (p Pool) describePool() string {
 	s := p.DeviceType
 	if p.Offer != OfferResource {
 		s += ", offer " + p.Offer.String()
+	}
+	if p.FaultTaint != TaintNoSchedule {
+		s += ", faultTaint " + p.FaultTaint.String()
 	}
 	if len(p.Selectors) == 0 {
 		return s + ", every VF"

@@ -51,6 +51,8 @@ type Pool struct {
 	Allow *Allow
 	// Offer is the way by which pods get the pool's VFs. Guests get them either way.
 	Offer Offer
+	// FaultTaint is the effect of the taints that a VF has in a ResourceSlice while its PF has a problem.
+	FaultTaint FaultTaint
 	// From is where the pool was written, e.g. "host.yaml:8", for messages.
 	From string
 }
@@ -73,6 +75,25 @@ func (o Offer) String() string {
 }
 
 const offerResource = "resource"
+
+// FaultTaint is an effect of a taint (k8s.io/api/resource/v1, DeviceTaintEffect).
+type FaultTaint string
+
+// Effects; the zero value is TaintNoSchedule, which files call "NoSchedule".
+const (
+	TaintNoSchedule FaultTaint = ""          // no new pod gets the VF
+	TaintNoExecute  FaultTaint = "NoExecute" // the pod that has the VF is evicted, too
+)
+
+// String returns the effect's name in Kubernetes and in files.
+func (t FaultTaint) String() string {
+	if t == TaintNoSchedule {
+		return noSchedule
+	}
+	return string(t)
+}
+
+const noSchedule = "NoSchedule"
 
 // EveryVF is the key of Pool.AdditionalInfo for all VFs of the pool; values under a VF's own
 // address take precedence.
@@ -138,7 +159,7 @@ type dialect struct {
 }
 
 var hostDialect = dialect{name: "name", prefix: "prefix", defaultPrefix: DefaultPrefix,
-	keys: []string{"name", "prefix", "deviceType", "asBound", "mtu", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow", "offer"}}
+	keys: []string{"name", "prefix", "deviceType", "asBound", "mtu", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow", "offer", "faultTaint"}}
 
 func (r *reader) readPool(v at, d dialect) Pool {
 	p := Pool{Prefix: d.defaultPrefix, AsBound: d.asBound, From: r.locationOf(v)}
@@ -189,6 +210,9 @@ func (r *reader) readPool(v at, d dialect) Pool {
 	}
 	if f, ok := fields["offer"]; ok {
 		p.Offer = parseScalar(r, f, offerForm)
+	}
+	if f, ok := fields["faultTaint"]; ok {
+		p.FaultTaint = parseScalar(r, f, faultTaintForm)
 	}
 	if f, ok := fields["allow"]; ok {
 		p.Allow = r.readAllow(f)

@@ -28,6 +28,7 @@ type Slices struct {
 	informer cache.SharedIndexInformer
 	changed  change.Wake
 	known    map[string]wantedSlice // by name; only Put uses it
+	noTaints bool                   // only Put and TakesTaints use it
 
 	mu sync.Mutex // guards written
 	// written are the results of own writes that the informer may not have seen yet, by name.
@@ -231,10 +232,33 @@ func (k *Slices) writeSlice(ctx context.Context, pool devicePool, owner []metav1
 		if err = json.Unmarshal(raw, s); err == nil {
 			lean, _ := stripObject(s) // never fails
 			k.noteWrite(w.name, s.ResourceVersion, lean.(*resourceSlice))
+			k.noTaints = k.noTaints || k.hasDroppedTaints(w, s)
 			return nil
 		}
 	}
 	return fmt.Errorf("write ResourceSlice %s of pool %s: %w", w.name, pool.Name, err)
+}
+
+// TakesTaints reports whether the API server keeps taints of devices, as far as writes have shown. Their
+// feature gate DRADeviceTaints is off in Kubernetes 1.34 and 1.35. A later API server is noticed when
+// culvertd starts again. Call it from the goroutine of Put.
+func (k *Slices) TakesTaints() bool { return !k.noTaints }
+
+// hasDroppedTaints reports whether a slice that was written with taints is there without them.
+func (k *Slices) hasDroppedTaints(w wantedSlice, there *resourceSlice) bool {
+	if there.Spec.digest == w.digest || !slices.ContainsFunc(w.devices, func(d offer.Device) bool { return len(d.Taints) > 0 }) {
+		return false
+	}
+	without := slices.Clone(w.devices)
+	for i := range without {
+		without[i].Taints = nil
+	}
+	spec, err := json.Marshal(k.specOf(devicePool{Name: there.Spec.pool.Name}, without))
+	if err != nil {
+		return false
+	}
+	digest, _, err := digestOf(spec)
+	return err == nil && there.Spec.digest == digest
 }
 
 // deleteSlice deletes a slice of this node.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -37,9 +38,9 @@ type sliceTest struct {
 	writes []string   // verbs
 }
 
-func newSliceTest(t *testing.T) *sliceTest {
+func newSliceTest(t *testing.T, args ...string) *sliceTest {
 	t.Helper()
-	s := &sliceTest{t: t, server: apiserver.New(t)}
+	s := &sliceTest{t: t, server: apiserver.New(t, args...)}
 	s.server.Must(http.MethodPost, "/api/v1/nodes", `{apiVersion: v1, kind: Node, metadata: {name: n1}}`)
 	s.start()
 	t.Cleanup(func() { s.stop() })
@@ -154,7 +155,7 @@ func poolsOf(t *testing.T, pfs, vfs int, gone ...int) []offer.Pool {
 	}
 	view := offer.View{Spec: spec}
 	for i := range pfs {
-		pf := &vf.PF{Name: "enp1s0", ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(i)}}, PCIeRoot: "pci0000:00", PCI: vf.PCIAddr{Bus: uint8(i)}, MTU: 1500, Carrier: true, SpeedMbps: 25000}
+		pf := &vf.PF{Name: "enp1s0", ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(i)}}, PCIeRoot: "pci0000:00", PCI: vf.PCIAddr{Bus: uint8(i)}, MTU: 1500, Up: true, Carrier: true, SpeedMbps: 25000}
 		for n := range vfs {
 			view.VFs = append(view.VFs, offer.VF{PF: pf, IsFree: i > 0 || !slices.Contains(gone, n), State: vf.State{
 				ID: vf.ID{PF: pf.ID, Index: n}, PCI: vf.PCIAddr{Bus: uint8(i), Device: uint8(n / 8), Function: uint8(n % 8)}, Vendor: "15b3", Device: "101e", Driver: "mlx5_core",
@@ -162,7 +163,7 @@ func poolsOf(t *testing.T, pfs, vfs int, gone ...int) []offer.Pool {
 			}})
 		}
 	}
-	pools, err := offer.Pools("n1", view, nil)
+	pools, err := offer.Pools("n1", view, nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,16 +186,66 @@ func TestSlicesAreWrittenOnce(t *testing.T) {
 	s.start()
 	s.putExpect("after a restart", poolsOf(t, 1, 3), "")
 
-	s.putExpect("many VFs", poolsOf(t, 1, 256), "create update")
-	s.expect("many VFs", "n1/02-00-00-00-00-00 2/2: 128", "n1/02-00-00-00-00-00 2/2: 128")
-	s.putExpect("one slice changes", poolsOf(t, 1, 256, 200), "update")
-	s.expect("one slice changes", "n1/02-00-00-00-00-00 2/2: 128", "n1/02-00-00-00-00-00 2/2: 127")
-	s.putExpect("both slices change", poolsOf(t, 1, 256, 1), "update update")
-	s.expect("both slices change", "n1/02-00-00-00-00-00 3/2: 127", "n1/02-00-00-00-00-00 3/2: 128")
-	s.putExpect("fewer VFs", poolsOf(t, 1, 100), "delete update")
-	s.expect("fewer VFs", "n1/02-00-00-00-00-00 3/1: 100")
+	s.putExpect("many VFs", poolsOf(t, 1, 128), "create update")
+	s.expect("many VFs", "n1/02-00-00-00-00-00 2/2: 64", "n1/02-00-00-00-00-00 2/2: 64")
+	s.putExpect("one slice changes", poolsOf(t, 1, 128, 100), "update")
+	s.expect("one slice changes", "n1/02-00-00-00-00-00 2/2: 64", "n1/02-00-00-00-00-00 2/2: 63")
+	s.putExpect("both slices change", poolsOf(t, 1, 128, 1), "update update")
+	s.expect("both slices change", "n1/02-00-00-00-00-00 3/2: 63", "n1/02-00-00-00-00-00 3/2: 64")
+	s.putExpect("fewer VFs", poolsOf(t, 1, 50), "delete update")
+	s.expect("fewer VFs", "n1/02-00-00-00-00-00 3/1: 50")
 	s.putExpect("none", nil, "delete")
 	s.putExpect("none, again", nil, "")
+}
+
+// The taints of a PF's VFs are one write, and are there when they come back from the API server.
+func TestTaintsAreOneWrite(t *testing.T) {
+	s := newSliceTest(t)
+	healthy, sick := poolsOf(t, 1, 64), poolsOf(t, 1, 64)
+	taintAll(sick)
+	s.putExpect("healthy", healthy, "create")
+	s.putExpect("a link is lost", sick, "update")
+	s.putExpect("the same", sick, "")
+	s.stop()
+	s.start()
+	s.putExpect("after a restart", sick, "")
+	if !s.client.Slices.TakesTaints() {
+		t.Error("the API server drops taints")
+	}
+	var l resourcev1.ResourceSliceList
+	if err := s.server.Do(http.MethodGet, slicesURL, "", &l); err != nil {
+		t.Fatal(err)
+	}
+	if taints := l.Items[0].Spec.Devices[63].Taints; len(taints) != 1 || taints[0].Key != "culvert.dev/link" || taints[0].Effect != resourcev1.DeviceTaintEffectNoSchedule || taints[0].TimeAdded.Unix() != 1000 {
+		t.Errorf("taints %+v", taints)
+	}
+	s.putExpect("the link is back", healthy, "update")
+}
+
+// An API server without taints drops them. culvertd sees that by its first write of a taint.
+func TestTaintsThatAreDropped(t *testing.T) {
+	s := newSliceTest(t, "--feature-gates=DRADeviceTaints=false,DRADeviceTaintRules=false")
+	sick := poolsOf(t, 1, 2)
+	s.putExpect("healthy", poolsOf(t, 1, 2), "create")
+	if !s.client.Slices.TakesTaints() {
+		t.Error("no write has had a taint")
+	}
+	taintAll(sick)
+	s.putExpect("a link is lost", sick, "update")
+	if s.client.Slices.TakesTaints() {
+		t.Error("the API server has dropped the taints")
+	}
+}
+
+// taintAll gives all devices of pools the taint of a lost link.
+func taintAll(pools []offer.Pool) {
+	for _, p := range pools {
+		for _, devices := range p.Slices {
+			for i := range devices {
+				devices[i].Taints = []offer.Taint{{Key: offer.TaintLink, Value: "down", Effect: "NoSchedule", TimeAdded: time.Unix(1000, 0).UTC()}}
+			}
+		}
+	}
 }
 
 // culvertd repairs the changes of others to its slices, makes deleted ones again, and leaves slices of

@@ -34,7 +34,7 @@ var abilities = []struct {
 // of the driver's domain, culvert.dev. Each attribute has one type. docs/dra.md describes them.
 //
 // A text of more than 64 bytes is left out, since a shortened one would equal others. carrier and
-// speed are the PF's. mtu is that of the VF while it is free. An ability is true if the driver is
+// speed are the PF's; a link that flaps counts as none. mtu is that of the VF while it is free. An ability is true if the driver is
 // known to have it.
 func Attributes(spec desired.Spec, pf vf.PF, state vf.State) map[string]Value {
 	pool, _ := spec.PoolOf(pf, state.ID.Index, state)
@@ -67,8 +67,10 @@ func describeVF(spec desired.Spec, pool desired.Pool, pf vf.PF, state vf.State) 
 	addText("kind", kindOf(pool, state))
 	addText("pool", pool.FullName())
 	addText("segment", string(spec.SegmentOf(pf)))
-	out["speed"] = numberOf(pf.SpeedMbps)
-	out["carrier"] = boolOf(pf.Carrier)
+	out["carrier"], out["speed"] = boolOf(pf.Carrier), numberOf(pf.SpeedMbps)
+	if pf.Flapping { // each change would be a write
+		out["carrier"], out["speed"] = boolOf(false), numberOf(0)
+	}
 	out["mtu"] = numberOf(mtuOf(spec, pf, state))
 	out["rdma"] = boolOf(state.RDMA != nil)
 	if state.RDMA != nil {

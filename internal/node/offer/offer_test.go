@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -123,7 +124,7 @@ func viewOf(spec desired.Spec, pfs ...*vf.PF) View {
 
 func mustPools(t *testing.T, view View, last []Pool) []Pool {
 	t.Helper()
-	pools, err := Pools("node1", view, last)
+	pools, err := Pools("node1", view, last, time.Unix(1000, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,27 +145,27 @@ func describe(pools []Pool) (out []string) {
 	return out
 }
 
-// Each PF has a pool. A pool of more than 128 VFs has several slices, and a VF that is not free leaves
+// Each PF has a pool. A pool of more than 64 VFs has several slices, and a VF that is not free leaves
 // its own only. The slices do not become fewer when all VFs of one are away.
 func TestPools(t *testing.T) {
 	spec := parse(t, hostYAML)
-	small, large := newPF(2), newPF(256)
+	small, large := newPF(2), newPF(128)
 	small.ID.MAC[5] = 9
 	for i := range small.VFs {
 		small.VFs[i].ID.PF = small.ID
 	}
 	view := viewOf(spec, &large, &small)
-	want := []string{"node1/02-00-00-00-00-01 0/2: 128, vf-0 to vf-127", "node1/02-00-00-00-00-01 1/2: 128, vf-128 to vf-255", "node1/02-00-00-00-00-09 0/1: 2, vf-0 to vf-1"}
+	want := []string{"node1/02-00-00-00-00-01 0/2: 64, vf-0 to vf-63", "node1/02-00-00-00-00-01 1/2: 64, vf-64 to vf-127", "node1/02-00-00-00-00-09 0/1: 2, vf-0 to vf-1"}
 	all := mustPools(t, view, nil)
 	if diff := cmp.Diff(want, describe(all)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	view.VFs[200].IsFree = false
-	want[1] = "node1/02-00-00-00-00-01 1/2: 127, vf-128 to vf-255"
+	view.VFs[100].IsFree = false
+	want[1] = "node1/02-00-00-00-00-01 1/2: 63, vf-64 to vf-127"
 	if diff := cmp.Diff(want, describe(mustPools(t, view, all))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for i := 128; i < 258; i++ {
+	for i := 64; i < 130; i++ {
 		view.VFs[i].IsFree = false
 	}
 	want[1], want[2] = "node1/02-00-00-00-00-01 1/2: 0, none to none", "node1/02-00-00-00-00-09 0/1: 0, none to none"
@@ -185,13 +186,13 @@ func TestClaimedDevicesStay(t *testing.T) {
 	all := mustPools(t, view, nil)
 	moved := parse(t, strings.Replace(hostYAML, "pools: [{name: fast, prefix: example.com, offer: claims}]", "pools: [{name: now}, {name: fast, prefix: example.com}]", 1))
 	held := newPF(1)
-	held.VFs[0].Link, held.VFs[0].RDMA, held.Carrier = nil, nil, false
+	held.VFs[0].Link, held.VFs[0].RDMA, held.MTU = nil, nil, 68
 	claimed := View{Spec: moved, VFs: []VF{{PF: &held, State: held.VFs[0], IsClaimed: true, ClaimPool: "example.com/fast"}}}
 	if diff := cmp.Diff(asJSON(t, all), asJSON(t, mustPools(t, claimed, all))); diff != "" {
 		t.Errorf("a claimed device changed (-want +got):\n%s", diff)
 	}
 	started := mustPools(t, claimed, nil)[0].Slices[0][0].Attributes
-	for name, want := range map[string]string{"k8s.cni.cncf.io/resourceName": `{"string":"example.com/fast"}`, "kind": `{"string":"netdevice"}`, "carrier": `{"bool":false}`} {
+	for name, want := range map[string]string{"k8s.cni.cncf.io/resourceName": `{"string":"example.com/fast"}`, "kind": `{"string":"netdevice"}`, "mtu": `{"int":9000}`} {
 		if got := asJSON(t, started[name]); got != want {
 			t.Errorf("after a start: %s is %s, want %s", name, got, want)
 		}
@@ -209,7 +210,7 @@ func TestPoolsOfALongName(t *testing.T) {
 	pf := newPF(1)
 	view := viewOf(parse(t, hostYAML), &pf)
 	for _, node := range []string{strings.Repeat("n", 236), strings.Repeat("n", 237)} {
-		pools, err := Pools(node, view, nil)
+		pools, err := Pools(node, view, nil, time.Now())
 		if fits := len(node) == 236; fits != (err == nil) || fits != (len(pools) == 1) || !fits && !errors.Is(err, vf.ErrInvalid) {
 			t.Errorf("a name of %d bytes: %q, %v", len(node), describe(pools), err)
 		}
@@ -246,7 +247,7 @@ func BenchmarkPools(b *testing.B) {
 	}
 	var pools []Pool
 	for b.Loop() {
-		if pools, err = Pools("node1", view, pools); err != nil {
+		if pools, err = Pools("node1", view, pools, time.Now()); err != nil {
 			b.Fatal(err)
 		}
 	}

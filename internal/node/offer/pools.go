@@ -8,6 +8,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/network/claim"
 	"github.com/culvert-net/culvert/internal/node/desired"
@@ -19,6 +20,9 @@ type View struct {
 	Spec desired.Spec
 	// VFs are those of pools with offer: claims, and those that claims hold, in any order.
 	VFs []VF
+	// NoTaints is set if the cluster does not keep taints of devices. A VF without a link is then in no
+	// slice, as one in quarantine.
+	NoTaints bool
 }
 
 // VF is a VF that may be offered.
@@ -27,7 +31,7 @@ type VF struct {
 	// only ID and PCI.
 	PF    *vf.PF
 	State vf.State
-	// IsFree is whether a claim can get it now.
+	// IsFree is whether a claim can get it now, apart from the link of its PF.
 	IsFree bool
 	// IsClaimed is whether a claim holds it, and ClaimPool the full name of the claim's pool of VFs.
 	IsClaimed bool
@@ -38,11 +42,12 @@ type VF struct {
 type Device struct {
 	Name       string           `json:"name"`
 	Attributes map[string]Value `json:"attributes,omitempty"`
+	Taints     []Taint          `json:"taints,omitempty"`
 }
 
 // Equal reports whether two devices are the same.
 func (d Device) Equal(o Device) bool {
-	return d.Name == o.Name && maps.Equal(d.Attributes, o.Attributes)
+	return d.Name == o.Name && maps.Equal(d.Attributes, o.Attributes) && slices.Equal(d.Taints, o.Taints)
 }
 
 // Pool is the pool of devices of one PF.
@@ -52,18 +57,19 @@ type Pool struct {
 	Slices [][]Device
 }
 
-// perSlice is how many devices a slice can have (k8s.io/api/resource/v1, ResourceSliceMaxDevices).
-// VF N is in slice N/perSlice, so that a change of one VF changes one slice.
-const perSlice = 128
+// perSlice is how many devices a slice can have that has taints (k8s.io/api/resource/v1,
+// ResourceSliceMaxDevicesWithAdvancedFeatures). VF N is in slice N/perSlice, so that a change of one VF
+// changes one slice.
+const perSlice = 64
 
 // Pools returns the pools that a node offers, by name. A VF is in its pool if it is free, or if a
 // claim holds it. A PF without such VFs has an empty pool, so that the pool does not go and come with
 // its link.
 //
-// A device that a claim holds stays as it is in last, the earlier answer: its pod may have changed the
-// VF, and its devices do not change under a claim. Errors are those of claim.PoolName; the other pools
+// A device that a claim holds keeps the attributes that it has in last, the earlier answer: its pod may have
+// changed the VF, and its devices do not change under a claim. Its taints are those of now. Errors are those of claim.PoolName; the other pools
 // are complete.
-func Pools(node string, view View, last []Pool) ([]Pool, error) {
+func Pools(node string, view View, last []Pool, now time.Time) ([]Pool, error) {
 	byPF := map[vf.PFID][]VF{}
 	for _, v := range view.VFs {
 		if !v.State.ID.PF.IsZero() {
@@ -81,9 +87,10 @@ func Pools(node string, view View, last []Pool) ([]Pool, error) {
 		slices.SortFunc(vfs, func(a, b VF) int { return a.State.ID.Compare(b.State.ID) })
 		pool := Pool{Name: name, Slices: make([][]Device, vfs[len(vfs)-1].State.ID.Index/perSlice+1)}
 		for _, v := range vfs {
-			if v.IsFree || v.IsClaimed {
+			if v.IsClaimed || v.IsFree && !(view.NoTaints && v.PF != nil && v.PF.LinkProblem() != "") {
 				i := v.State.ID.Index / perSlice
-				pool.Slices[i] = append(pool.Slices[i], deviceOf(view.Spec, v, name, last))
+				was, _ := findDevice(last, name, claim.DeviceName(v.State.ID.Index), i)
+				pool.Slices[i] = append(pool.Slices[i], view.deviceOf(v, was, now))
 			}
 		}
 		out = append(out, pool)
@@ -92,25 +99,31 @@ func Pools(node string, view View, last []Pool) ([]Pool, error) {
 	return out, errors.Join(errs...)
 }
 
-// deviceOf returns a VF as a device of a pool.
-func deviceOf(spec desired.Spec, v VF, pool string, last []Pool) Device {
+// deviceOf returns a VF as a device of a pool. was is the device of the earlier answer; it has no name if
+// there was none.
+func (view View) deviceOf(v VF, was Device, now time.Time) Device {
 	d := Device{Name: claim.DeviceName(v.State.ID.Index)}
-	if v.IsClaimed {
-		if was, ok := findDevice(last, pool, d.Name, v.State.ID.Index/perSlice); ok {
-			return was
-		}
-	}
 	if v.PF == nil {
-		d.Attributes = describeUnknown(v)
+		d.Attributes, d.Taints = describeUnknown(v), was.Taints
+		if was.Name != "" {
+			d.Attributes = was.Attributes
+		}
 		return d
 	}
-	own, _ := spec.PoolOf(*v.PF, v.State.ID.Index, v.State)
+	own, _ := view.Spec.PoolOf(*v.PF, v.State.ID.Index, v.State)
 	if v.IsClaimed && v.ClaimPool != "" {
-		if of, err := spec.Pool(v.ClaimPool); err == nil {
+		if of, err := view.Spec.Pool(v.ClaimPool); err == nil {
 			own = of
 		}
 	}
-	d.Attributes = describeVF(spec, own, *v.PF, v.State)
+	if !view.NoTaints {
+		d.Taints = findTaints(*v.PF, own, was.Taints, now)
+	}
+	if v.IsClaimed && was.Name != "" {
+		d.Attributes = was.Attributes
+		return d
+	}
+	d.Attributes = describeVF(view.Spec, own, *v.PF, v.State)
 	return d
 }
 

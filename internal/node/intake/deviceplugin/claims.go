@@ -18,7 +18,7 @@ func (h host) viewClaims(devices map[string][]device, isGiven func(vf.PCIAddr) b
 	free := map[vf.PCIAddr]bool{}
 	for _, all := range devices {
 		for _, d := range all {
-			free[d.pci] = d.free && d.unfit == ""
+			free[d.pci] = d.freeApartFromLink
 		}
 	}
 	claimed := map[vf.ID]journal.Record{}

@@ -64,6 +64,16 @@ func TestVFsForClaims(t *testing.T) {
 	if got, waits := describeView(claimsHost(desired.OfferClaims), -1); cmp.Diff(want, got) != "" || waits {
 		t.Errorf("without a pod of the kubelet: %v, waits %t", got, waits)
 	}
+	lost := claimsHost(desired.OfferClaims)
+	lost.pfs[0].Name, lost.pfs[0].Up, lost.pfs[0].Carrier = "enp1s0", true, false
+	for _, d := range lost.devicesByPool(func(journal.Record) bool { return true })["x/a"] {
+		if d.free || d.unfit == "" {
+			t.Errorf("a PF without a link: the kubelet gets %+v", d)
+		}
+	}
+	if got, _ := describeView(lost, -1); cmp.Diff(want, got) != "" {
+		t.Errorf("a PF without a link: %v", got) // with a taint
+	}
 	got, _ = describeView(claimsHost(desired.OfferResource), 7)
 	if diff := cmp.Diff(map[int]string{1: claimed, 2: claimed, 3: claimed}, got); diff != "" {
 		t.Errorf("offered to the kubelet (-want +got):\n%s", diff)

@@ -54,6 +54,8 @@ type device struct {
 	// free is whether a pod can get it now. A VF that its pod has is healthy and
 	// not free.
 	free bool
+	// freeApartFromLink is free as if the PF had a link: a claim can still get it.
+	freeApartFromLink bool
 	// soon is whether a VF that is not free is being made free at the moment.
 	soon bool
 }
@@ -87,22 +89,7 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 				d.unfit, d.soon = describeUIO(st.Driver), false
 			}
 			if d.unfit == "" {
-				d.unfit = pf.LinkProblem()
-			}
-			if d.unfit == "" && h.isDark != nil && h.isDark(rec) {
-				d.unfit = "its interface is up and has no carrier, although its PF has a link"
-			}
-			// A pod that uses its VF without Culvert may have moved the interface or bound another driver.
-			unused := d.free && h.given[st.PCI] == ""
-			if d.unfit == "" && unused {
-				d.unfit = cmp.Or(h.describeHostUse(rec), mixed[pool.FullName()])
-			}
-			if d.unfit == "" && lately && d.vfio && !before.lists(st.PCI) { // its device nodes work without an ADD
-				d.unfit = describeUnread(pf)
-			}
-			if d.unfit == "" && (unused || rec.Phase != vf.PhaseFree) && h.newer(rec, before.listed) {
-				d.unfit = findDriverProblem(pool, st, rec.Phase)
-				d.soon = d.soon || d.unfit != ""
+				h.judgeHealth(&d, sight{pool: pool, st: st, rec: rec, before: before, lately: lately, mixed: mixed[pool.FullName()]})
 			}
 			d.free = d.free && d.unfit == ""
 			out[pool.FullName()] = append(out[pool.FullName()], d)
@@ -117,6 +104,47 @@ func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device 
 		}
 	}
 	return out
+}
+
+// sight is what host has seen of a VF.
+type sight struct {
+	pool   desired.Pool
+	st     vf.State
+	rec    journal.Record
+	before earlier
+	lately bool   // the PF is shown as it was before
+	mixed  string // why the pool gives out no VF
+}
+
+// judgeHealth sets why no pod should get a VF that the ledger lets pods have. It prefers the problem of the
+// PF's link as the reason. A claim can have a VF in spite of that.
+func (h host) judgeHealth(d *device, s sight) {
+	problem, soon := h.findProblem(*d, s)
+	d.freeApartFromLink = d.free && problem == ""
+	d.unfit = d.pf.LinkProblem()
+	if d.unfit == "" {
+		d.unfit, d.soon = problem, d.soon || soon
+	}
+}
+
+// findProblem returns a problem of a VF apart from its PF's link; soon is whether it is being mended.
+func (h host) findProblem(d device, s sight) (problem string, soon bool) {
+	if h.isDark != nil && h.isDark(s.rec) {
+		return "its interface is up and has no carrier, although its PF has a link", false
+	}
+	// A pod that uses its VF without Culvert may have moved the interface or bound another driver.
+	unused := d.free && h.given[s.st.PCI] == ""
+	if unused {
+		problem = cmp.Or(h.describeHostUse(s.rec), s.mixed)
+	}
+	if problem == "" && s.lately && d.vfio && !s.before.lists(s.st.PCI) { // its device nodes work without an ADD
+		problem = describeUnread(d.pf)
+	}
+	if problem == "" && (unused || s.rec.Phase != vf.PhaseFree) && h.newer(s.rec, s.before.listed) {
+		problem = findDriverProblem(s.pool, s.st, s.rec.Phase)
+		soon = problem != ""
+	}
+	return problem, soon
 }
 
 // newDevice returns a VF of a pool, without its health.

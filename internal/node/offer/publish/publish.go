@@ -34,6 +34,8 @@ type cluster interface {
 	Changed() <-chan struct{}
 	// Put makes the node's slices those of the pools; it writes only the difference.
 	Put(ctx context.Context, pools []offer.Pool) error
+	// TakesTaints is whether the cluster keeps taints of devices, as far as the writes have shown.
+	TakesTaints() bool
 	// Delete deletes all slices of the node. It needs no Follow.
 	Delete(ctx context.Context) error
 }
@@ -140,10 +142,16 @@ func (w *worker) publishOnce(ctx context.Context) {
 	if view == nil || view.Spec.Partial {
 		return
 	}
-	pools, err := offer.Pools(w.node, *view, w.last)
+	now := *view
+	now.NoTaints = !w.cluster.TakesTaints()
+	pools, err := offer.Pools(w.node, now, w.last, time.Now())
 	w.last = pools
 	if putErr := w.put(ctx, pools); putErr != nil {
 		err = putErr
+	}
+	if !now.NoTaints && !w.cluster.TakesTaints() {
+		w.log.Warn("the cluster drops the taints of devices in ResourceSlices: VFs whose PF has no link leave the slices instead; Kubernetes 1.37 has taints by default")
+		w.woken.Notify()
 	}
 	if ctx.Err() != nil {
 		return

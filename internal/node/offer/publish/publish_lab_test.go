@@ -62,7 +62,7 @@ func sixteen(t *testing.T, first bool) offer.View {
 	v := offer.View{Spec: spec}
 	for i := range 256 {
 		pf := &vf.PF{Name: fmt.Sprintf("enp%ds0f0np0", i/16), ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(i / 16)}}, PCI: vf.PCIAddr{Bus: uint8(i / 16)}, PCIeRoot: "pci0000:00",
-			NUMA: 1, Carrier: true, SpeedMbps: 100000, MTU: 9000, Abilities: vf.Abilities{vf.SetVLAN: vf.Yes, vf.SetTrust: vf.Yes}}
+			NUMA: 1, Up: true, Carrier: true, SpeedMbps: 100000, MTU: 9000, Abilities: vf.Abilities{vf.SetVLAN: vf.Yes, vf.SetTrust: vf.Yes}}
 		v.VFs = append(v.VFs, offer.VF{PF: pf, IsFree: i > 0 || first, State: vf.State{
 			ID: vf.ID{PF: pf.ID, Index: i % 16}, PCI: vf.PCIAddr{Bus: uint8(i / 16), Device: uint8(1 + i%16/8), Function: uint8(i % 8)}, NUMA: 1,
 			Vendor: "15b3", Device: "101e", Driver: "mlx5_core", RDMA: &vf.RDMA{Device: fmt.Sprintf("mlx5_%d", i)},

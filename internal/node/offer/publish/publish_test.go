@@ -19,6 +19,8 @@ type fakeCluster struct {
 	changed change.Wake
 	calls   chan string
 	err     chan error // one for each Put or Delete
+	// dropsTaints is whether the next Put shows that the cluster keeps no taints.
+	dropsTaints, takesNone bool
 }
 
 func newFake() *fakeCluster {
@@ -38,11 +40,17 @@ func (f *fakeCluster) Put(_ context.Context, pools []offer.Pool) error {
 		text += " " + p.Name
 		for _, d := range p.Slices[0] {
 			text += " " + d.Name
+			for _, taint := range d.Taints {
+				text += "!" + taint.Value
+			}
 		}
 	}
+	f.takesNone = f.dropsTaints && strings.Contains(text, "!") || f.takesNone
 	f.calls <- text
 	return f.next()
 }
+
+func (f *fakeCluster) TakesTaints() bool { return !f.takesNone }
 
 func (f *fakeCluster) Delete(context.Context) error {
 	f.calls <- "delete"
@@ -106,7 +114,7 @@ func run(t *testing.T, f *fakeCluster) *Publisher {
 
 // viewOf returns a view of a PF with VFs, which are free or, with the sign *, held by a claim.
 func viewOf(vfs ...string) offer.View {
-	pf := &vf.PF{Name: "enp1s0", ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Carrier: true}
+	pf := &vf.PF{Name: "enp1s0", ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Up: true, Carrier: true}
 	v := offer.View{Spec: desired.Spec{Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice, Offer: desired.OfferClaims}}}}
 	for i, how := range vfs {
 		v.VFs = append(v.VFs, offer.VF{PF: pf, State: vf.State{ID: vf.ID{PF: pf.ID, Index: i}}, IsFree: how == "free", IsClaimed: how == "claimed", ClaimPool: "x/a"})
@@ -196,4 +204,20 @@ func TestRetries(t *testing.T) {
 			t.Errorf("after %d failures: %s, want %s", failures, got, want)
 		}
 	}
+}
+
+// A VF without a link is in its slice with a taint. If the cluster keeps no taints, it leaves the slice, and
+// a claimed one stays.
+func TestClusterWithoutTaints(t *testing.T) {
+	f := newFake()
+	f.dropsTaints = true
+	p := run(t, f)
+	v := viewOf("free", "claimed")
+	for i := range v.VFs {
+		v.VFs[i].PF = &vf.PF{Name: "enp1s0", ID: v.VFs[i].PF.ID, Up: true}
+	}
+	p.Show(v)
+	f.expect(t, "follow", pool+" vf-0!down vf-1!down")
+	f.expect(t, pool+" vf-1")
+	f.expectNone(t)
 }
