@@ -56,21 +56,6 @@ const (
 	EvictionRefused = "EvictionRefused"
 )
 
-// Reasons of the condition Clean of a device of a ResourceClaim.
-//
-// culvertd writes it into status.devices. Its message has the number of attributes that were read back, and
-// the time.
-const (
-	// The VF equals its baseline, and neither its last owner nor another program had changed it.
-	ReadBack = "ReadBack"
-	// The VF equals its baseline after a reset, which undid changes. The message names their attributes.
-	ChangesUndone = "ChangesUndone"
-	// The VF equals its baseline after a reset. What changed before that is not known. The message says why.
-	ChangesUnknown = "ChangesUnknown"
-	// The ledger has no readback of the VF.
-	NoReadback = "NoReadback"
-)
-
 // Events of a Node.
 //
 // culvertd writes them when a problem of its node begins and when it ends. The events of drains are

@@ -109,4 +109,15 @@ const (
 	Read = "Read"
 	// NodeState DevicePluginConfigRead: the node does not serve the resources in the message.
 	NotAllServed = "NotAllServed"
+	// ResourceClaim Clean: the VF equals its baseline, and neither its last owner nor another program had
+	// changed it.
+	ReadBack = "ReadBack"
+	// ResourceClaim Clean: the VF equals its baseline after a reset, which undid changes. The message names
+	// their attributes.
+	ChangesUndone = "ChangesUndone"
+	// ResourceClaim Clean: the VF equals its baseline after a reset. The message says why it is not known
+	// what had changed before.
+	ChangesUnknown = "ChangesUnknown"
+	// ResourceClaim Clean: an earlier version of culvertd prepared the VF, so the ledger has no readback.
+	NoReadback = "NoReadback"
 )
