@@ -3,6 +3,8 @@
 package kubernetes
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,6 +24,26 @@ func wantTaints(t *testing.T, node string, want int) {
 		t.Fatal(err)
 	}
 	awaitTaints(t, node, 0)
+}
+
+// wantHealth pulls the cable of a node's second PF, of which a pod has a VF by a claim. The kubelet then
+// shows in the pod's status that the VF is not healthy, until the cable is back.
+func wantHealth(t *testing.T, pod, node string) {
+	t.Helper()
+	for _, up := range []bool{false, true} {
+		if err := k8s.Lab.Link(node, "pf2", up); err != nil {
+			t.Fatal(err)
+		}
+		want := map[bool]string{true: "Healthy", false: "Unhealthy"}[up]
+		eventually(t, "the status of pod "+pod+" has a device that is "+want, func() error {
+			got := kubectl(t, "get", "pod", pod, "--output", "jsonpath={.status.containerStatuses[*].allocatedResourcesStatus}")
+			if !strings.Contains(got, `"`+want+`"`) || up && strings.Contains(got, `"Unhealthy"`) {
+				return fmt.Errorf("it has %s", got)
+			}
+			return nil
+		})
+		t.Logf("pod %s: %s", pod, kubectl(t, "get", "pod", pod, "--output", "jsonpath={.status.containerStatuses[*].allocatedResourcesStatus}"))
+	}
 }
 
 // awaitTaints waits until so many devices of a node have the taint of a lost link. It looks often, since the

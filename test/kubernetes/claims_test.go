@@ -42,6 +42,9 @@ func TestClaims(t *testing.T) {
 	inSlices(t, claimed)
 	wantRoots(t)
 	wantTaints(t, "worker02", 1)
+	if !testing.Short() {
+		wantAligned(t)
+	}
 
 	pods := claimingPod("near", "worker01", "resourceClaimName: two") + claimingPod("far", "worker02", "resourceClaimTemplateName: keys")
 	apply(t, pods)
@@ -54,6 +57,7 @@ func TestClaims(t *testing.T) {
 
 	r0ByClaim(t)
 	if !testing.Short() { // minutes
+		wantHealth(t, "near", "worker01")
 		restartAll(t)
 		kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far.address())
 		restartBetween(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/node/intake/claim/metadata"
 	"github.com/culvert-net/culvert/internal/node/intake/deviceplugin"
 	"github.com/culvert-net/culvert/internal/node/kubelet"
+	"github.com/culvert-net/culvert/internal/node/offer"
 	"github.com/culvert-net/culvert/internal/node/offer/publish"
 )
 
@@ -31,7 +32,10 @@ func (s *Server) newClaims(resources *kubelet.PodResources) *claimParts {
 		}),
 		offers: publish.New(s.Cluster.NodeName, s.cluster.Slices, s.Log),
 	}
-	s.pods.ForClaims = c.offers.Show
+	s.pods.ForClaims = func(v offer.View) {
+		c.offers.Show(v)
+		c.driver.ShowHealth(v)
+	}
 	return c
 }
 

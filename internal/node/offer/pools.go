@@ -36,6 +36,8 @@ type VF struct {
 	// IsClaimed is whether a claim holds it, and ClaimPool the full name of the claim's pool of VFs.
 	IsClaimed bool
 	ClaimPool string
+	// Problem is a problem of the VF itself; empty for none. Problems of its PF are in PF.
+	Problem string
 }
 
 // Device is a VF in a ResourceSlice. Its JSON is that of a Device (k8s.io/api/resource/v1).

@@ -100,6 +100,7 @@ type Driver struct {
 	socket socket.Service
 
 	metadata metadata.Files
+	health   healthBoard
 
 	files sync.Mutex          // guards wrote, and is held while files are written
 	wrote *deviceplugin.Files // nil until the first look
@@ -121,6 +122,7 @@ func New(c Config) *Driver {
 	d.socket.Folder, d.socket.Name, d.socket.File = &d.folder, "claims", socketFile
 	d.socket.Add = func(srv *grpc.Server, end func(error)) {
 		drapb.RegisterDRAPluginServer(srv, d)
+		addHealth(srv, d)
 		registerapi.RegisterRegistrationServer(srv, &registration{log: c.Log, end: end})
 	}
 	return d

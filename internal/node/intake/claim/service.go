@@ -31,7 +31,7 @@ type registration struct {
 // GetInfo names the driver and its API. Without an endpoint, the kubelet calls the driver by the socket
 // that it asked (k8s.io/kubernetes pkg/kubelet/pluginmanager/operationexecutor).
 func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	return &registerapi.PluginInfo{Type: registerapi.DRAPlugin, Name: claim.Driver, SupportedVersions: []string{drapb.DRAPluginService}}, nil
+	return &registerapi.PluginInfo{Type: registerapi.DRAPlugin, Name: claim.Driver, SupportedVersions: []string{drapb.DRAPluginService, healthV1, healthV1alpha1}}, nil
 }
 
 // NotifyRegistrationStatus takes the kubelet's verdict. The socket of a refused registration is made

@@ -40,7 +40,7 @@ func (h host) viewClaims(devices map[string][]device, isGiven func(vf.PCIAddr) b
 			waits = waits || !isClaimed && free[st.PCI] && given
 			v := offer.VF{PF: &pf, State: st, IsFree: !isClaimed && free[st.PCI] && !given, IsClaimed: isClaimed}
 			if isClaimed {
-				v.ClaimPool = rec.Claim.Pool
+				v.ClaimPool, v.Problem = rec.Claim.Pool, h.describeDark(rec)
 				v.State.Driver = cmp.Or(rec.Baseline.Driver, st.Driver) // the claim's pod may have another one bound
 			}
 			out.VFs = append(out.VFs, v)

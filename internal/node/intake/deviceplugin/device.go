@@ -129,8 +129,8 @@ func (h host) judgeHealth(d *device, s sight) {
 
 // findProblem returns a problem of a VF apart from its PF's link; soon is whether it is being mended.
 func (h host) findProblem(d device, s sight) (problem string, soon bool) {
-	if h.isDark != nil && h.isDark(s.rec) {
-		return "its interface is up and has no carrier, although its PF has a link", false
+	if problem = h.describeDark(s.rec); problem != "" {
+		return problem, false
 	}
 	// A pod that uses its VF without Culvert may have moved the interface or bound another driver.
 	unused := d.free && h.given[s.st.PCI] == ""
@@ -145,6 +145,14 @@ func (h host) findProblem(d device, s sight) (problem string, soon bool) {
 		soon = problem != ""
 	}
 	return problem, soon
+}
+
+// describeDark returns the problem of a VF without carrier; "" for others.
+func (h host) describeDark(rec journal.Record) string {
+	if h.isDark != nil && h.isDark(rec) {
+		return "its interface is up and has no carrier, although its PF has a link"
+	}
+	return ""
 }
 
 // newDevice returns a VF of a pool, without its health.
