@@ -70,10 +70,8 @@ type Difference struct {
 }
 
 func (d Difference) String() string {
-	return fmt.Sprintf("%s is %s, not %s", d.Attribute, orNone(d.Have), orNone(d.Want))
+	return fmt.Sprintf("%s is %s, not %s", d.Attribute, cmp.Or(d.Have, "none"), cmp.Or(d.Want, "none"))
 }
-
-func orNone(value string) string { return cmp.Or(value, "none") }
 
 // mostDifferences is how many differences a message lists.
 const mostDifferences = 20

@@ -1,6 +1,7 @@
 package vf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func (r Readback) describe(change func(Difference) string) string {
 
 // describeUndone returns "ATTRIBUTE (VALUE to BASELINE)".
 func (d Difference) describeUndone() string {
-	return fmt.Sprintf("%s (%s to %s)", d.Attribute, orNone(d.Have), orNone(d.Want))
+	return fmt.Sprintf("%s (%s to %s)", d.Attribute, cmp.Or(d.Have, "none"), cmp.Or(d.Want, "none"))
 }
 
 // Names returns the attributes of Changed, for programs.

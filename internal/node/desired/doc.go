@@ -108,7 +108,7 @@
 // publishes them in ResourceSlices, and the resource of that name has 0 devices. Pods that have
 // a VF of the pool keep it when offer changes.
 //
-// faultTaint says what a problem of a PF means for VFs that are offered to claims: while the PF has no
+// faultTaint says what a problem of a PF means for VFs that are offered to claims. While the PF has no
 // steady link, or had errors of late, its VFs have a taint in their ResourceSlices. With NoSchedule, the
 // default, no new pod gets them. With NoExecute Kubernetes also evicts the pods that have them.
 //
