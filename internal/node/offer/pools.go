@@ -68,9 +68,9 @@ const perSlice = 64
 // claim holds it. A PF without such VFs has an empty pool, so that the pool does not go and come with
 // its link.
 //
-// A device that a claim holds keeps the attributes that it has in last, the earlier answer: its pod may have
-// changed the VF, and its devices do not change under a claim. Its taints are those of now. Errors are those of claim.PoolName; the other pools
-// are complete.
+// A device that a claim holds keeps the attributes that it has in last, the earlier answer: its pod may
+// have changed the VF, and its devices do not change under a claim. Its taints are those of now. Errors
+// are those of claim.PoolName; the other pools are complete.
 func Pools(node string, view View, last []Pool, now time.Time) ([]Pool, error) {
 	byPF := map[vf.PFID][]VF{}
 	for _, v := range view.VFs {

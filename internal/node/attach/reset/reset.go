@@ -198,10 +198,10 @@ func withHandedOver(tx *journal.Tx, rec journal.Record) journal.Record {
 }
 
 // ResetVF takes a VF back to its baseline, reads it back (I2, I3), and writes into the record what it
-// read. The error has the differences that are left. A baseline from the ledger of an earlier version lacks attributes:
-// ResetVF binds the driver anew, and completes the baseline with those of the new netdevice. It also
-// binds the driver anew if the VF had no carrier for hold.DarkBound: the driver then asks the PF for its
-// MAC, and makes one up if the PF does not answer, which is a difference.
+// read. The error has the differences that are left. A baseline from the ledger of an earlier version
+// lacks attributes: ResetVF binds the driver anew, and completes the baseline with those of the new
+// netdevice. It also binds the driver anew if the VF had no carrier for hold.DarkBound: the driver then
+// asks the PF for its MAC, and makes one up if the PF does not answer, which is a difference.
 func (b *Resetter) ResetVF(ctx context.Context, at lease.Site, rec *journal.Record) error {
 	var errs []error
 	rebound, isDark := false, b.vfs.WasDark(*rec)
