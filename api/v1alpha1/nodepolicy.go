@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Healthy",type=string,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`
 // +kubebuilder:printcolumn:name="Conflict",type=string,JSONPath=`.status.conditions[?(@.type=="Conflict")].status`
 // +kubebuilder:printcolumn:name="Empty Pool",type=string,JSONPath=`.status.conditions[?(@.type=="EmptyPool")].status`
+// +kubebuilder:printcolumn:name="Maintenance",type=string,JSONPath=`.spec.maintenance.effect`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodePolicy struct {
@@ -54,6 +55,26 @@ type NodePolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Pools []Pool `json:"pools,omitempty"`
+	// Takes PFs of the selected nodes from new claims, and ends the claims' pods where it says so. It changes nothing on
+	// the nodes. A policy for a maintenance needs neither pfs nor pools.
+	// +optional
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
+}
+
+// Maintenance is a taint of all VFs of some PFs, by DeviceTaintRules of Kubernetes 1.37 or newer. It reaches VFs that
+// ResourceClaims have or may get. The policy's condition Maintenance names the other owners.
+type Maintenance struct {
+	// The netdevices of PFs, or patterns such as enp1s0f*; none selects all PFs.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^[^\s/\\\[\]]{1,127}$`
+	PFs []string `json:"pfs,omitempty"`
+	// None is a dry run: the condition Maintenance says how many pods NoExecute would evict. With NoSchedule no new pod
+	// gets a VF. With NoExecute Kubernetes also evicts the pods that have one.
+	// +required
+	// +kubebuilder:validation:Enum=None;NoSchedule;NoExecute
+	Effect string `json:"effect"`
 }
 
 // PFRule selects PFs by name, mac, pciAddress, vendor, device and driver: all that are set must match.
@@ -281,6 +302,8 @@ const (
 	// ConditionHealthy: each PF on which the policy wants VFs has a steady link and had no errors of late, answers its
 	// VFs, and has none in quarantine. The message names nodes and PFs.
 	ConditionHealthy = "Healthy"
+	// ConditionMaintenance: the policy has a maintenance. The message says for each PF how far it is.
+	ConditionMaintenance = "Maintenance"
 	// ConditionValid: Culvert can read the policy, or serve the subnets of the pool. It checks more than the API server
 	// does. AddressPools that a person declared have it too.
 	ConditionValid = "Valid"
@@ -302,7 +325,7 @@ type NodePolicyStatus struct {
 	// +listType=map
 	// +listMapKey=node
 	Pending []PendingNode `json:"pending,omitempty"`
-	// Applied, Conflict, EmptyPool, Healthy and Valid.
+	// Applied, Conflict, EmptyPool, Healthy and Valid, and Maintenance where there is one.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -221,6 +221,9 @@ type VFState struct {
 	// The pod, container, guest or host that has the VF.
 	// +optional
 	Owner *Owner `json:"owner,omitempty"`
+	// The ResourceClaim that has the VF: namespace/name.
+	// +optional
+	Claim string `json:"claim,omitempty"`
 	// The use of a VF that has no owner in the ledger: a program, another network namespace or the node's own network.
 	// culvertd leaves the VF to its user. It does not change the number of VFs of the PF, and the controller evicts no
 	// pod for it.

@@ -88,6 +88,18 @@ const (
 	Quarantine = "Quarantine"
 	// NodePolicy Healthy: there are faults of several kinds. The message has them.
 	Several = "Several"
+	// NodePolicy Maintenance: the policy is new, and its DeviceTaintRules follow.
+	Beginning = "Beginning"
+	// NodePolicy Maintenance: the effect is None. The message says how many pods NoExecute would evict.
+	DryRun = "DryRun"
+	// NodePolicy Maintenance: no new pod gets a VF of the PFs by a claim.
+	NoSchedule = "NoSchedule"
+	// NodePolicy Maintenance: Kubernetes evicts the pods that have VFs of the PFs by claims.
+	NoExecute = "NoExecute"
+	// NodePolicy Maintenance: the cluster is older than Kubernetes 1.37.
+	NoTaintRules = "NoTaintRules"
+	// NodePolicy Maintenance: the API server refused a DeviceTaintRule. The message says why.
+	NotWritten = "NotWritten"
 	// NodePolicy Valid: Culvert can read the policy. Also of AddressPool Valid.
 	Valid = "Valid"
 	// NodeState Ready: culvertd serves attachments.

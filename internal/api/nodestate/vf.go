@@ -33,6 +33,9 @@ func FromVF(v api.VF) v1alpha1.VFState {
 	if v.Owner != nil && !v.Owner.IsZero() {
 		o.Owner = &v1alpha1.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
 	}
+	if v.Claim != nil {
+		o.Claim = v.Claim.Name
+	}
 	o.UsedBy = excerpt.Fit(v.UsedBy, MaxReason)
 	if v.Bond != nil {
 		o.Bond = &v1alpha1.Bond{Mode: string(v.Bond.Mode), Links: int32(v.Bond.Links)}
@@ -57,6 +60,9 @@ func ToVF(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
 	if v.Owner != nil {
 		o.Owner = &vf.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
 		o.Netdevice = v.Owner.Interface
+	}
+	if v.Claim != "" {
+		o.Claim = &api.Claim{Name: v.Claim}
 	}
 	if v.Bond != nil { // the names of its members are not in a NodeState
 		o.Bond, o.Netdevice = &vf.Bond{Mode: vf.BondMode(v.Bond.Mode), Links: int(v.Bond.Links)}, ""

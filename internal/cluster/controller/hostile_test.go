@@ -65,7 +65,7 @@ func TestI7ImpossibleNumberOfVFs(t *testing.T) {
 			t.Fatal(err)
 		}
 		requireSoon(t, "the comparison of pool "+name, func() {
-			all, err := n.warnings(t.Context(), nil, spec)
+			all, err := n.warnings(t.Context(), v1alpha1.NodePolicySpec{}, spec)
 			if err != nil || (want == "") != (len(all) == 0) || !strings.Contains(strings.Join(all, ""), want) {
 				t.Errorf("pool %s: %q, %v", name, all, err)
 			}

@@ -40,7 +40,7 @@ func (n *nodePolicies) Handle(ctx context.Context, req admission.Request) admiss
 	if err != nil {
 		return admission.Denied(err.Error())
 	}
-	warnings, err := n.warnings(ctx, p.Spec.NodeSelector, spec)
+	warnings, err := n.warnings(ctx, p.Spec, spec)
 	if err != nil {
 		warnings = []string{"not compared with the nodes' NICs: " + err.Error()}
 	}
@@ -61,7 +61,7 @@ func findUnknownField(policy []byte) error {
 // mostWarnings is how many warnings a response has.
 const mostWarnings = 8
 
-func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string, spec desired.Spec) ([]string, error) {
+func (n *nodePolicies) warnings(ctx context.Context, policy v1alpha1.NodePolicySpec, spec desired.Spec) ([]string, error) {
 	var states v1alpha1.NodeStateList
 	nodes := metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(nodeKind.GroupVersion().WithKind("NodeList"))
@@ -74,7 +74,7 @@ func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string,
 		selected int
 	)
 	for _, node := range nodes.Items {
-		if !labels.SelectorFromSet(selector).Matches(labels.Set(node.Labels)) {
+		if !labels.SelectorFromSet(policy.NodeSelector).Matches(labels.Set(node.Labels)) {
 			continue
 		}
 		selected++
@@ -98,6 +98,7 @@ func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string,
 	}
 	if len(pfs) > 0 { // otherwise no node has reported its PFs
 		out = append(out, idle(spec, pfs)...)
+		out = append(out, idleMaintenance(policy.Maintenance, pfs)...)
 	}
 	return out[:min(len(out), mostWarnings)], nil
 }
@@ -126,6 +127,19 @@ func idle(spec desired.Spec, pfs []vf.PF) []string {
 	for i, p := range spec.Pools {
 		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return selects(p, spec, pf) }) {
 			out = append(out, fmt.Sprintf("pools[%d]: pool %s selects no VF of the selected nodes: correct its selectors", i, p.FullName()))
+		}
+	}
+	return out
+}
+
+// idleMaintenance describes the names of a maintenance that match none of the PFs.
+func idleMaintenance(m *v1alpha1.Maintenance, pfs []vf.PF) (out []string) {
+	if m == nil {
+		return nil
+	}
+	for i, pattern := range m.PFs {
+		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return desired.IsNameOf(pattern, pf) }) {
+			out = append(out, fmt.Sprintf("maintenance.pfs[%d]: no PF of the selected nodes has the name %s", i, excerpt.Quote(pattern)))
 		}
 	}
 	return out

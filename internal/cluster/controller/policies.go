@@ -28,13 +28,14 @@ import (
 // the API server refuses a status with a message of more than 32768 bytes.
 const mostPending, longestReason = 16, 2000
 
-// Policies writes the status of each NodePolicy, by the nodes' reports in their NodeStates.
+// Policies writes the status of each NodePolicy, by the nodes' reports in their NodeStates, and keeps the
+// DeviceTaintRules of its maintenance.
 type Policies struct {
 	Client client.Client
 	Now    func() time.Time
 }
 
-// Reconcile writes the status of one policy if it has changed.
+// Reconcile writes the status of one policy if it has changed, and the rules of its maintenance.
 func (p *Policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	policy := &v1alpha1.NodePolicy{}
 	if err := p.Client.Get(ctx, req.NamespacedName, policy); err != nil {
@@ -51,14 +52,19 @@ func (p *Policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	// The cache lists the nodes in any order, which must not change the status.
 	slices.SortFunc(nodes.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
 	judgePolicy(policy, nodes.Items, states.Items, p.Now())
+	again, rulesErr := p.keepMaintenance(ctx, policy, nodes.Items, states.Items)
+	var result ctrl.Result
+	if again {
+		result.RequeueAfter = maintenanceLook
+	}
 	if equality.Semantic.DeepEqual(before, &policy.Status) {
-		return ctrl.Result{}, nil
+		return result, rulesErr
 	}
 	err := p.Client.Status().Update(ctx, policy)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
+	if apierrors.IsConflict(err) || err == nil && again { // what was written may be the reason to go on
+		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, rulesErr
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return result, errors.Join(rulesErr, client.IgnoreNotFound(err))
 }
 
 // survey has the reports about a policy from the nodes that it selects.

@@ -93,7 +93,7 @@ func (s PFSpec) resolveVFs(pf vf.PF) PFSpec {
 
 // Matches reports whether the entry is about pf.
 func (r PFRule) Matches(pf vf.PF) bool {
-	return (r.Name == "" || isNameOf(r.Name, pf)) &&
+	return (r.Name == "" || IsNameOf(r.Name, pf)) &&
 		(r.MAC.IsZero() || r.MAC == pf.ID.MAC) &&
 		(r.PCI.IsZero() || r.PCI == pf.PCI) &&
 		(r.Vendor == "" || r.Vendor == pf.Vendor) &&
@@ -142,7 +142,7 @@ func (r PFRule) String() string {
 // whole name in any case, and the first value that names the PF decides (deviceSelectors.go, getItem).
 func (p Pool) selectsByName(names []Part[string], pf vf.PF, index int) bool {
 	if !p.AsBound {
-		return anyOf(names, func(w Part[string]) bool { return isNameOf(w.PF, pf) && w.containsVF(index) })
+		return anyOf(names, func(w Part[string]) bool { return IsNameOf(w.PF, pf) && w.containsVF(index) })
 	}
 	return firstOf(names, func(w Part[string]) bool {
 		return slices.ContainsFunc(pf.Names(), func(name string) bool { return strings.EqualFold(w.PF, name) })
@@ -164,9 +164,9 @@ func firstOf[T any](parts []Part[T], isAbout func(Part[T]) bool, index int) bool
 	return len(parts) == 0 || i >= 0 && parts[i].containsVF(index)
 }
 
-// isNameOf matches a name of a PF: that of its netdevice, of the netdevice that has its link, or an
-// alternative name of these.
-func isNameOf(pattern string, pf vf.PF) bool {
+// IsNameOf reports whether a path.Match pattern matches a name of a PF: that of its netdevice, of the
+// netdevice that has its link, or an alternative name of these.
+func IsNameOf(pattern string, pf vf.PF) bool {
 	return slices.ContainsFunc(pf.Names(), func(name string) bool {
 		ok, err := path.Match(pattern, name)
 		return err == nil && ok

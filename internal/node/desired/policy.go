@@ -30,8 +30,9 @@ func FromPolicy(name string, spec any) (Spec, error) {
 	if err != nil {
 		return Spec{}, Error{File: r.File, Text: "its spec is no JSON object: " + excerpt.Error(err)}
 	}
-	delete(fields, "nodeSelector") // the cluster's part of the spec
-	delete(fields, "priority")
+	for _, key := range []string{"nodeSelector", "priority", "maintenance"} { // the cluster's part of the spec
+		delete(fields, key)
+	}
 	return r.readRoot(nodeOf(fields))
 }
 

@@ -70,10 +70,13 @@ func (h *host) liveClaims(first, end int) {
 }
 
 // I2: a thousand claims leave nothing behind: no file, goroutine or memory. Of the API server each is asked
-// once.
+// once. The race detector makes it five times slower, so the short test has 200.
 func TestI2ThousandClaims(t *testing.T) {
 	h := newHost(t)
-	const few, many = 200, 1000
+	few, many := 200, 1000
+	if testing.Short() {
+		few, many = 40, 200
+	}
 	h.liveClaims(0, few)
 	before := h.measureKept()
 	h.liveClaims(few, many)
