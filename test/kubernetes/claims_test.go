@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"reflect"
 	"regexp"
@@ -28,18 +29,7 @@ const claimed = 8
 // later by the device plugin.
 func TestClaims(t *testing.T) {
 	need(t, twoNodes)
-	offered(t, intel, "7")
-	offered(t, chelsio, "7")
-	kubectl(t, "apply", "-f", top+"/dist/kubernetes/device-classes.yaml")
-	on(t, "worker01", "modprobe vfio-pci")
-	on(t, "worker02", "modprobe vfio-pci")
-	objects, err := os.ReadFile("testdata/claims.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply(t, string(objects))
-	offered(t, intel, "0")
-	inSlices(t, claimed)
+	offerClaims(t)
 	wantRoots(t)
 	wantTaints(t, "worker02", 1)
 	if !testing.Short() {
@@ -63,6 +53,9 @@ func TestClaims(t *testing.T) {
 		restartBetween(t)
 		compareReady(t)
 		awayTooLong(t)
+		wantMaintenance(t, "far", "worker02")
+		apply(t, pods)
+		ready(t, "pod/far")
 	}
 	dirty := spoilVF(t, "far", "fast")
 	feed(t, pods, "delete", "--wait", "-f", "-")
@@ -74,6 +67,23 @@ func TestClaims(t *testing.T) {
 	inSlices(t, 0)
 	offered(t, intel, "7")
 	offered(t, chelsio, "7")
+}
+
+// offerClaims has both nodes offer VFs to claims, by the policy of testdata/claims.yaml.
+func offerClaims(t *testing.T) {
+	t.Helper()
+	offered(t, intel, "7")
+	offered(t, chelsio, "7")
+	kubectl(t, "apply", "-f", top+"/dist/kubernetes/device-classes.yaml")
+	on(t, "worker01", "modprobe vfio-pci")
+	on(t, "worker02", "modprobe vfio-pci")
+	objects, err := os.ReadFile("testdata/claims.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, string(objects))
+	offered(t, intel, "0")
+	inSlices(t, claimed)
 }
 
 // restartAll deletes culvertd, restarts the kubelet and kills the sandbox of pod near, which comes back with
@@ -159,6 +169,8 @@ func (h has) address() string {
 	a, _, _ := strings.Cut(h.NetworkData.IPs[0], "/")
 	return a
 }
+
+func (h has) addr() netip.Addr { return netip.MustParseAddr(h.address()) }
 
 // claimOf returns the name of the claim that a pod names, or that Kubernetes made for it.
 func claimOf(t *testing.T, pod string) string {
@@ -262,6 +274,13 @@ func refusesSecond(t *testing.T) {
 // newSandbox kills the sandbox of a pod on worker01, and waits until the pod is ready in a new one.
 func newSandbox(t *testing.T, pod string) {
 	t.Helper()
+	killSandbox(t, pod)
+	ready(t, "pod/"+pod)
+}
+
+// killSandbox kills the sandbox of a pod on worker01, and waits until a new one has its VF.
+func killSandbox(t *testing.T, pod string) {
+	t.Helper()
 	sandbox := `ctr -n k8s.io containers ls -q 'labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.name"==` + pod + "'"
 	old := strings.TrimSpace(on(t, "worker01", sandbox))
 	on(t, "worker01", "ctr -n k8s.io tasks kill -s KILL "+old)
@@ -272,7 +291,6 @@ func newSandbox(t *testing.T, pod string) {
 		}
 		return err
 	})
-	ready(t, "pod/"+pod)
 }
 
 // wantNothingLeft waits until the claim without a pod has no devices in its status, and fails the test if a

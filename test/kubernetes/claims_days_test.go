@@ -1,0 +1,99 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/test/soak"
+)
+
+// I1, I2, I8: bad days of nodes whose pods have VFs by claims. A pool moves to the device plugin and back
+// while pods of it send; the API server is away while a sandbox dies; a node is rebooted with its claims
+// prepared. Each pod has the VFs that it had, and no VF is offered twice.
+func TestI1ClaimsOnBadDays(t *testing.T) {
+	soak.Only(t, "a pool moves, the API server is away, and a node is rebooted, with claims")
+	need(t, twoNodes)
+	offerClaims(t)
+	pods := claimingPod("near", "worker01", "resourceClaimName: two") + claimingPod("far", "worker02", "resourceClaimTemplateName: keys")
+	apply(t, pods)
+	ready(t, "pod/near", "pod/far")
+	near, far := wantClaimed(t, "near", "net1", "resourceclaims/two/net"), wantClaimed(t, "far", "fast", "resourceclaimtemplates/vf/vf")
+	movePool(t, far)
+	loseAPIServer(t)
+	rebootWithClaims(t)
+	if is := wantClaimed(t, "near", "net1", "resourceclaims/two/net"); is.Device != near.Device || is.Pool != near.Pool {
+		t.Errorf("I1: pod near has %+v, and had %+v", is, near)
+	}
+	if is := wantClaimed(t, "far", "fast", "resourceclaimtemplates/vf/vf"); is.Device != far.Device || is.Pool != far.Pool {
+		t.Errorf("I1: pod far has %+v, and had %+v", is, far)
+	}
+	kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far.address())
+	feed(t, pods, "delete", "--wait", "-f", "-")
+	allFree(t, allVFs)
+	wantNothingLeft(t)
+	inSlices(t, claimed)
+}
+
+// movePool moves the pool of pods near and far to the device plugin and back, while near sends to far. A pod
+// gets a VF of it by the device plugin meanwhile.
+func movePool(t *testing.T, far has) {
+	t.Helper()
+	stream(t, "near", far.addr(), func() {
+		setOffer(t, "resource")
+		inSlices(t, 2) // that of the pod, and that of user space, whose pool stays
+		offered(t, intel, "6")
+		plain := pod("plain", "worker01", "claimed")
+		apply(t, plain)
+		ready(t, "pod/plain")
+		feed(t, plain, "delete", "--wait", "-f", "-")
+		setOffer(t, "claims")
+		offered(t, intel, "0")
+		inSlices(t, claimed)
+	})
+}
+
+// setOffer changes how the nodes offer the pool that the policy names first.
+func setOffer(t *testing.T, offer string) {
+	t.Helper()
+	kubectl(t, "patch", "nodepolicy", "claims", "--type=json", "--patch", fmt.Sprintf(`[{"op": "replace", "path": "/spec/pools/0/offer", "value": %q}]`, offer))
+}
+
+// loseAPIServer kills the sandbox of pod near while the API server is away. The pod has the VFs of its claim
+// in its new sandbox before the API server is back: ADD asks the ledger alone.
+func loseAPIServer(t *testing.T) {
+	t.Helper()
+	if err := k8s.StopProgram(t.Context(), "kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now().Add(*outage)
+	killSandbox(t, "near")
+	time.Sleep(time.Until(back))
+	if err := k8s.StartProgram(t.Context(), "kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the API server is back", func() error {
+		_, err := k8s.Kubectl(context.Background(), "get", "--raw", "/readyz")
+		return err
+	})
+	ready(t, "pod/near")
+	inSlices(t, claimed)
+}
+
+// rebootWithClaims reboots the node of pod far, which starts again with the VF of its claim.
+func rebootWithClaims(t *testing.T) {
+	t.Helper()
+	reboot(t, "worker02")
+	on(t, "worker02", "modprobe vfio-pci")
+	eventually(t, "pod far has started again", func() error {
+		if got := kubectl(t, "get", "pod", "far", "--output", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); got != "Running 1" {
+			return fmt.Errorf("it is %s", got)
+		}
+		return nil
+	})
+	ready(t, "pod/far")
+	inSlices(t, claimed)
+}
