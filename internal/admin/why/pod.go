@@ -120,6 +120,7 @@ func (f Facts) causesOnNoNode() (out []api.Cause) {
 			out, explained = append(out, c), append(explained, r.name)
 		}
 	}
+	out = append(out, f.claimCauses()...)
 	out = append(out, f.schedulerCauses(explained)...)
 	out = append(out, f.networkCauses()...)
 	if len(out) == 0 {

@@ -3,6 +3,7 @@ package why
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,22 @@ func kubeNode(name, offered string, cordoned bool) Node {
 
 // fastNetwork is the network that the pod asks for.
 var fastNetwork = map[string]map[string]string{"default/fast": {netannotation.ResourceName: fast}}
+
+// claimOnly is a pod without resources and networks in its annotations.
+func claimOnly(p *Pod) {
+	p.Metadata.Annotations = nil
+	p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Resources.Limits = nil, nil
+}
+
+// noDevices is what the scheduler of Kubernetes 1.37 says of a pod whose claims find no device.
+var noDevices = eventOf("default-scheduler", "FailedScheduling", "0/2 nodes are available: 2 cannot allocate all claims. still not schedulable, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")
+
+// offersClaims returns a node that offers its pool to claims.
+func offersClaims(n api.NodeStatus) api.NodeStatus {
+	n.Pools = slices.Clone(n.Pools)
+	n.Pools[0].Offer = "claims"
+	return n
+}
 
 // Pods that are stuck for different reasons: the first cause names the reason, who has what the pod waits
 // for, and the next step.
@@ -202,6 +219,18 @@ func TestStuckPods(t *testing.T) {
 			return v
 		}())}, want: []string{"VF enp1s0#0 has no carrier", "delete the pod"}},
 		"a probe fails": {pod: func(p *Pod) { runOnNode(p); p.Status.ContainerStatuses[0].Ready = false }, state: "runs", want: []string{"readiness probe fails"}},
+		"all VFs for claims are held": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{offersClaims(full[0])},
+			want: []string{"of the VFs that claims can have, none is free", "worker01, pool culvert.dev/fast: 0 of 2 VFs free; held by pod default/a, pod prod/b", "offer another pool"}},
+		"the VFs for claims have no link": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{changeNode(offersClaims(nodeWith("worker01", freeVF("enp1s0#0"))), func(n *api.NodeStatus) { n.PFs[0].Carrier = false })},
+			want: []string{"none is free", "1 of 1 VF free; PF enp1s0 has no link"}},
+		"free VFs do not fit the claim": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{offersClaims(nodeWith("worker01", freeVF("enp1s0#0")))},
+			want: []string{"are free, and do not fit the claim", "kubectl get resourceslices"}},
+		"a maintenance keeps VFs from claims": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{offersClaims(nodeWith("worker01", freeVF("enp1s0#0")))},
+			policies: policy(func(p *v1alpha1.NodePolicy) {
+				p.Spec = v1alpha1.NodePolicySpec{Maintenance: &v1alpha1.Maintenance{PFs: []string{"enp1s0"}, Effect: "NoSchedule"}}
+			}),
+			want: []string{"NodePolicy nics", "its maintenance gives no claim a VF of PFs enp1s0 of 1 node", "kubectl delete nodepolicy nics"}},
+		"claims of another driver": {pod: claimOnly, events: []Event{noDevices}, nodes: full, want: []string{"cannot allocate all claims"}, absent: "NodeStates"},
 	} {
 		f := Facts{Pod: waitingPod(t, c.pod), Events: c.events, Nodes: c.kube, Policies: c.policies, Networks: c.networks, Isolation: netannotation.Isolation{On: c.isolated}}
 		if f.Networks == nil {

@@ -62,7 +62,9 @@ func TestI10TaintRulesOfAMaintenance(t *testing.T) {
 			o.SetResourceVersion(is.GetResourceVersion())
 			return c.Update(ctx, o)
 		}},
-		{"rule of another deleted", policy, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, alteredRule("deleted", nothing)) }},
+		{"rule of another deleted", policy, func(ctx context.Context, c client.Client) error {
+			return c.Delete(ctx, alteredRule("deleted", nothing))
+		}},
 	}
 	r.provePolicies(t, own, attacks)
 }

@@ -238,7 +238,7 @@ func (l *manyLibvirt) XML(_ context.Context, guest string, _ libvirt.Which) (str
 func TestLongDefinitionsAreNotKept(t *testing.T) {
 	for _, setting := range []string{"trust='on'", "mac='" + strings.Repeat("x", 250<<10) + "'", "pool='" + strings.Repeat("x", 250<<10) + "'"} {
 		f := &Follower{pace: pace{answer: time.Minute}, log: slog.New(slog.DiscardHandler)}
-		l := &manyLibvirt{guests: 40, setting: setting}
+		l := &manyLibvirt{guests: 16, setting: setting}
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
