@@ -51,7 +51,7 @@ func (r Record) ReadAgain(now time.Time, attributes int) vf.Readback {
 	case r.Readback != nil:
 		out = *r.Readback
 	case out.AfterOwner:
-		out.Unknown = "an earlier version of culvertd reset the VF"
+		out.Unknown = "the ledger has no readback of its last reset"
 	}
 	out.Time, out.Attributes = now, attributes
 	return out
