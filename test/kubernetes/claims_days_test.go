@@ -4,7 +4,9 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,21 +64,36 @@ func setOffer(t *testing.T, offer string) {
 	kubectl(t, "patch", "nodepolicy", "claims", "--type=json", "--patch", fmt.Sprintf(`[{"op": "replace", "path": "/spec/pools/0/offer", "value": %q}]`, offer))
 }
 
-// loseAPIServer kills the sandbox of pod near while the API server is away. The pod has the VFs of its claim
-// in its new sandbox before the API server is back: ADD asks the ledger alone.
+// loseAPIServer kills the sandbox of pod near while the API server is away. Its DEL leads the VFs back to
+// the claim, which keeps them. The pod itself comes back with the API server: the kubelet reads a claim
+// before it starts a sandbox (k8s.io/kubernetes pkg/kubelet/cm/dra, prepareResources).
 func loseAPIServer(t *testing.T) {
 	t.Helper()
 	if err := k8s.StopProgram(t.Context(), "kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
 	back := time.Now().Add(*outage)
-	killSandbox(t, "near")
+	killTask(t, "near")
+	eventually(t, "I2: both VFs of pod near are prepared for its claim", func() error {
+		out, err := tryOn("worker01", "culvert vf list -o json")
+		if err == nil && (strings.Count(out, `"prepared"`) != 2 || strings.Contains(out, `"attached"`)) {
+			err = errors.New(out)
+		}
+		return err
+	})
 	time.Sleep(time.Until(back))
 	if err := k8s.StartProgram(t.Context(), "kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the API server is back", func() error {
 		_, err := k8s.Kubectl(context.Background(), "get", "--raw", "/readyz")
+		return err
+	})
+	eventually(t, "pod near has its VF again", func() error {
+		out, err := tryOn("worker01", "culvert vf list -o json")
+		if err == nil && strings.Count(out, `"attached"`) != 1 {
+			err = errors.New(out)
+		}
 		return err
 	})
 	ready(t, "pod/near")

@@ -274,16 +274,7 @@ func refusesSecond(t *testing.T) {
 // newSandbox kills the sandbox of a pod on worker01, and waits until the pod is ready in a new one.
 func newSandbox(t *testing.T, pod string) {
 	t.Helper()
-	killSandbox(t, pod)
-	ready(t, "pod/"+pod)
-}
-
-// killSandbox kills the sandbox of a pod on worker01, and waits until a new one has its VF.
-func killSandbox(t *testing.T, pod string) {
-	t.Helper()
-	sandbox := `ctr -n k8s.io containers ls -q 'labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.name"==` + pod + "'"
-	old := strings.TrimSpace(on(t, "worker01", sandbox))
-	on(t, "worker01", "ctr -n k8s.io tasks kill -s KILL "+old)
+	old := killTask(t, pod)
 	eventually(t, "pod "+pod+" has a new sandbox with its VF", func() error {
 		out, err := tryOn("worker01", "culvert vf list -o json")
 		if err == nil && (strings.Contains(out, old) || strings.Count(out, `"attached"`) != 1) {
@@ -291,6 +282,16 @@ func killSandbox(t *testing.T, pod string) {
 		}
 		return err
 	})
+	ready(t, "pod/"+pod)
+}
+
+// killTask kills the sandbox of a pod on worker01, and returns its ID.
+func killTask(t *testing.T, pod string) string {
+	t.Helper()
+	sandbox := `ctr -n k8s.io containers ls -q 'labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.name"==` + pod + "'"
+	id := strings.TrimSpace(on(t, "worker01", sandbox))
+	on(t, "worker01", "ctr -n k8s.io tasks kill -s KILL "+id)
+	return id
 }
 
 // wantNothingLeft waits until the claim without a pod has no devices in its status, and fails the test if a

@@ -69,7 +69,7 @@ var jobs = []job{
 	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
 
 	// Without the race detector, since that would itself take most of the memory.
-	{name: "memory", level: "unit", spare: true, nice: 15, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./internal/node/journal")},
+	{name: "memory", level: "unit", spare: true, nice: 15, argv: gotestArgs("memory", "tools/go test", "-short -run MemoryOfLargeLedgers ./internal/node/journal")},
 	// The parsers that do not import Kubernetes: for the fuzzer, Go compiles all imports once more.
 	{name: "fuzz", level: "unit", spare: true, nice: 15, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz " +
 		"./internal/node/claims ./cmd/culvert-cni ./internal/guest ./internal/network/ipam ./internal/node/journal ./internal/kernel/rtnl ./internal/guest/libvirt ./internal/network/netannotation ./internal/network/netconf ./internal/rpc ./internal/network/strictjson ./internal/vf")},
