@@ -42,7 +42,7 @@ func TestFlappingPF(t *testing.T) {
 // Each field of a VF in a NodeState is read back, and written again as it was.
 func TestFieldsOfVFs(t *testing.T) {
 	state := v1alpha1.VFState{
-		Name: "enp1s0f0#3", PCI: "0000:01:10.6", Phase: "attached", Pool: "culvert.dev/blue", Network: "default/storage", UsedBy: "open by qemu (process 12)",
+		Name: "enp1s0f0#3", PCI: "0000:01:10.6", Phase: "attached", Pool: "culvert.dev/blue", Network: "default/storage", UsedBy: "open by qemu (process 12)", Claim: "default/fast",
 		Owner: &v1alpha1.Owner{Kind: "pod", Name: "default/a", UID: "u", Interface: "net1"}, Bond: &v1alpha1.Bond{Mode: "active-backup", Links: 2},
 		Addresses: []string{"10.0.0.1/24"}, Reason: "why", NoCarrier: true,
 	}
