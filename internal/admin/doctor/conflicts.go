@@ -16,10 +16,10 @@ func checkClaims(e *examination) {
 	if e.ClaimsErr != "" {
 		e.addFinding(finding{check: "claims", severity: api.SeverityWarning, object: host, why: "claims that cannot be read come as a surprise"}, "%s", e.ClaimsErr)
 	}
-	fights := 0
+	conflicts := 0
 	for _, c := range e.Claims {
 		if isVFIOOption(c, e.PFs, e.Host.Modules) || e.addClaim(c) {
-			fights++
+			conflicts++
 		}
 	}
 	for _, other := range []struct{ name, what string }{
@@ -27,12 +27,12 @@ func checkClaims(e *examination) {
 		{"sriov-network-c", "the config daemon of the SR-IOV operator runs: it writes sriov_numvfs on its own"},
 	} {
 		if p, ok := findRunning(e.Host, other.name); ok {
-			fights++
+			conflicts++
 			e.addFinding(finding{check: "claims", severity: api.SeverityError, object: host, why: "a VF gets two owners, or none",
 				mend: []string{"delete its DaemonSet from the cluster; Culvert reads its resource names and networks"}}, "%s (process %d)", other.what, p.PID)
 		}
 	}
-	if fights == 0 && e.ClaimsErr == "" && len(e.PFs) > 0 {
+	if conflicts == 0 && e.ClaimsErr == "" && len(e.PFs) > 0 {
 		e.addOK("claims", host, "no file of NetworkManager, networkd, netplan, ifupdown or udev goes against Culvert")
 	}
 }
@@ -61,7 +61,7 @@ func isVFIOOption(c claims.Claim, pfs []vf.PF, m survey.Modules) bool {
 
 // addClaim adds a finding, and reports whether it is a conflict.
 func (e *examination) addClaim(c claims.Claim) bool {
-	f := finding{check: "claims", severity: api.SeverityNote, object: "PF " + c.PF, why: c.Harm(), mend: c.HandOver}
+	f := finding{check: "claims", severity: api.SeverityNote, object: "PF " + c.PF, why: c.Consequence(), mend: c.HandOver}
 	mtu, wanted := 0, c.PF == "" && len(e.Spec.PFs) > 0
 	if c.PF == "" {
 		f.object = host
@@ -71,9 +71,9 @@ func (e *examination) addClaim(c claims.Claim) bool {
 			mtu, wanted = want.MTU, true
 		}
 	}
-	conflict := wanted && c.Fights(mtu)
+	conflict := wanted && c.Conflicts(mtu)
 	switch {
-	case !conflict && c.Fights(mtu):
+	case !conflict && c.Conflicts(mtu):
 		f.why = "Culvert leaves this PF alone as long as host.yaml does not name it"
 		f.mend = nil
 	case !conflict:
@@ -86,6 +86,6 @@ func (e *examination) addClaim(c claims.Claim) bool {
 	default:
 		f.severity = api.SeverityError
 	}
-	e.addFinding(f, "%s, %s", c.What(), c.Where())
+	e.addFinding(f, "%s, %s", c.Describe(), c.Where())
 	return conflict
 }

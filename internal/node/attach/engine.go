@@ -1,10 +1,11 @@
-// Package attach gives VFs to their owners: it asks alloc for a VF, writes the lease, changes the
-// kernel, reads it back and writes the outcome to the ledger. The intake packages call Attach,
-// AttachBond and Check.
+// Package attach gives VFs to owners. The intake packages call Attach, AttachBond and Check. Attach
+// asks package alloc for a VF, writes the lease into the ledger, changes the kernel, reads the VF
+// back, and writes the result into the ledger.
 //
-// Its folders have the rest of a VF's life. Package lease knows what a lease means. Package hold has
-// the VFs with their locks, and the answer to the question who uses a VF. Package reset takes VFs
-// back, package loan lends rates, and package upkeep looks after all VFs.
+// Further packages are in its folder. Package lease compares a lease with the kernel. Package hold
+// locks VFs and finds their users. Package reset ends leases and restores baselines. Package loan
+// changes the rate of an attached VF for a limited time. Package upkeep compares all VFs with the
+// ledger, again and again, and mends what differs.
 package attach
 
 import (

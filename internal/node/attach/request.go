@@ -15,7 +15,8 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Request is a request for a VF, from whichever intake (CNI, device plugin, DRA, VM).
+// Request is a request for a VF, by a CNI ADD (intake/cni, also for pods with claims) or by the
+// start of a guest (intake/guest).
 type Request struct {
 	// Owner gets the VF. Its UID and Interface identify the attachment: Detach, Check and Collect
 	// find it by these two alone.

@@ -30,10 +30,10 @@ func claimProblems(spec desired.Spec, pfs []vf.PF, all []claims.Claim) []api.Pro
 			continue // Culvert leaves it to the other manager
 		}
 		for _, c := range all {
-			if c.PF == pf.Label() && c.Fights(want.MTU) {
+			if c.PF == pf.Label() && c.Conflicts(want.MTU) {
 				// Not "PF name" alone: package status leaves out the problems that it derives about
 				// that object.
-				out = append(out, api.Problem{Object: "PF " + pf.Label() + " and " + c.Manager, Reason: c.What() + ", " + c.Where() + ": " + c.Harm(),
+				out = append(out, api.Problem{Object: "PF " + pf.Label() + " and " + c.Manager, Reason: c.Describe() + ", " + c.Where() + ": " + c.Consequence(),
 					Next: strings.Join(c.HandOver, "; ")})
 			}
 		}

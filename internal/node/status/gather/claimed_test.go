@@ -30,7 +30,7 @@ func TestClaimedByOthers(t *testing.T) {
 	g.Node.SetSpec(spec)
 	want := []api.Problem{{
 		Object: "PF enp1s0f0 and netplan",
-		Reason: "netplan sets sriov_numvfs to 8 (virtual-function-count=8), /etc/netplan/a.yaml:3: the kernel takes all VFs of a PF before it makes another number, under pods and VMs that have them",
+		Reason: "netplan sets sriov_numvfs to 8 (virtual-function-count=8), /etc/netplan/a.yaml:3: the kernel removes all VFs of a PF before it makes another number of them, also those of pods and VMs",
 		Next:   "netplan set ethernets.enp1s0f0.virtual-function-count=null",
 	}}
 	if diff := cmp.Diff(want, g.readClaims(pfs)); diff != "" {

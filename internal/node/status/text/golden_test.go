@@ -61,7 +61,7 @@ var (
 	doctor = api.DoctorReport{
 		Node: "worker01", Version: "v0.1.0", Summary: api.Summary{OK: 1, Notes: 1, Warnings: 3, Errors: 1},
 		Findings: []api.Finding{
-			{Check: "claims", Severity: api.SeverityError, Object: "PF enp1s0f0", What: "NetworkManager manages vf 0-6 (no file leaves it alone, so it gets a profile of its own), /etc/NetworkManager", Why: "free VFs are brought up and get addresses, and must be reset before anybody has them",
+			{Check: "claims", Severity: api.SeverityError, Object: "PF enp1s0f0", What: "NetworkManager manages vf 0-6 (no file leaves it alone, so it gets a profile of its own), /etc/NetworkManager", Why: "it brings free VFs up and gives them addresses, and Culvert must reset them before they get an owner",
 				Mend: []string{`printf '[keyfile]\nunmanaged-devices+=driver:igbvf\n' >/etc/NetworkManager/conf.d/90-culvert-igbvf.conf`, "systemctl reload NetworkManager"}},
 			{Check: "link", Severity: api.SeverityOK, Object: "PF enp1s0f0", What: "up, 10000 Mb/s"},
 			{Check: "modules", Severity: api.SeverityNote, Object: "host", What: "vfio-pci is not loaded yet", Mend: []string{"modprobe vfio-pci"}, Fixable: true},

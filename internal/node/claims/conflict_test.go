@@ -6,12 +6,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFights(t *testing.T) {
+func TestConflicts(t *testing.T) {
 	for _, tc := range []struct {
-		c     Claim
-		mtu   int
-		what  string
-		fight bool
+		c         Claim
+		mtu       int
+		what      string
+		conflicts bool
 	}{
 		{Claim{Manager: NetworkManager, Setting: Count, Value: "8", Says: "total-vfs=8"}, 0, "NetworkManager sets sriov_numvfs to 8 (total-vfs=8)", true},
 		{Claim{Manager: Netplan, Setting: MTU, Value: "9000", Says: "mtu=9000"}, 9000, "netplan sets MTU to 9000 (mtu=9000)", false},
@@ -26,14 +26,14 @@ func TestFights(t *testing.T) {
 		{Claim{Manager: "driverctl", Setting: Binding, Value: "vfio-pci", Says: "x", VFs: []int{1}}, 0, "driverctl sets driver of vf 1 to vfio-pci (x)", true},
 		{Claim{Manager: "systemd", Setting: Binding, Says: "unbind"}, 0, "systemd sets driver (unbind)", true},
 	} {
-		if tc.c.Fights(tc.mtu) != tc.fight {
-			t.Errorf("%s: fights: %v", tc.what, !tc.fight)
+		if tc.c.Conflicts(tc.mtu) != tc.conflicts {
+			t.Errorf("%s: conflicts: %v", tc.what, !tc.conflicts)
 		}
-		if diff := cmp.Diff(tc.what, tc.c.What()); diff != "" {
+		if diff := cmp.Diff(tc.what, tc.c.Describe()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if tc.c.Harm() == "" {
-			t.Errorf("%s: no harm", tc.what)
+		if tc.c.Consequence() == "" {
+			t.Errorf("%s: no consequence", tc.what)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/culvert-net/culvert/internal/vf"
 )
 
-// Fights reports whether a claim on a PF that host.yaml names conflicts with Culvert. mtu is the
+// Conflicts reports whether a claim on a PF that host.yaml names is for a setting that is Culvert's. mtu is the
 // MTU that host.yaml wants, or 0 if it leaves the MTU alone. Any program may configure the
 // addresses of a PF, but only Culvert may configure its VFs.
-func (c Claim) Fights(mtu int) bool {
+func (c Claim) Conflicts(mtu int) bool {
 	switch c.Setting {
 	case MTU:
 		return len(c.VFs) > 0 || mtu != 0 && c.Value != strconv.Itoa(mtu)
@@ -23,35 +23,35 @@ func (c Claim) Fights(mtu int) bool {
 	return true
 }
 
-// Harm describes the damage when the other program carries out the claim.
-func (c Claim) Harm() string {
+// Consequence describes what happens when the other program carries out the claim.
+func (c Claim) Consequence() string {
 	switch c.Setting {
 	case Count:
-		return "the kernel takes all VFs of a PF before it makes another number, under pods and VMs that have them"
+		return "the kernel removes all VFs of a PF before it makes another number of them, also those of pods and VMs"
 	case VFSettings:
 		return "what Culvert set on a VF for its owner is overwritten"
 	case Binding:
 		if len(c.VFs) > 0 {
-			return "a VF has another driver than its owner needs, or is taken from its owner"
+			return "the VF gets another driver than its owner needs, or leaves its owner"
 		}
 		return "a PF that loses its driver loses its VFs"
 	case Switch:
 		return "the NIC drops its VFs when its switch changes mode"
 	case MTU:
 		if len(c.VFs) > 0 {
-			return "a VF that comes back is not as it was, and has to be reset"
+			return "the VF differs from its baseline, and Culvert must reset it"
 		}
-		return "the MTU is set to and fro, and VFs of a larger MTU lose frames"
+		return "both programs set the MTU in turn, and VFs with a larger MTU lose frames"
 	}
 	if len(c.VFs) > 0 {
-		return "free VFs are brought up and get addresses, and must be reset before anybody has them"
+		return "it brings free VFs up and gives them addresses, and Culvert must reset them before they get an owner"
 	}
 	return "when it takes the PF down, the VFs lose their link"
 }
 
-// What names the program and the setting that it claims: "NetworkManager sets sriov_numvfs to 8
+// Describe names the program and the setting that it claims: "NetworkManager sets sriov_numvfs to 8
 // (total-vfs=8)".
-func (c Claim) What() string {
+func (c Claim) Describe() string {
 	object := ""
 	if len(c.VFs) > 0 {
 		object = " of vf " + vf.Numbers(c.VFs)
