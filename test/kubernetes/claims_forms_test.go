@@ -35,7 +35,7 @@ func TestClaimsOfOtherExamples(t *testing.T) {
 		for n := range want {
 			out := kubectl(t, "exec", p, "--", "ip", "-4", "-o", "addr", "show", "dev", fmt.Sprintf("net%d", n+1))
 			found := regexp.MustCompile(`inet (10\.97\.\d+\.\d+)/24`).FindStringSubmatch(out)
-			if found == nil || owner[found[1]] != "" {
+			if len(found) == 0 || owner[found[1]] != "" {
 				t.Fatalf("I4: pod %s has %q; there are %v", p, out, owner)
 			}
 			owner[found[1]] = p
