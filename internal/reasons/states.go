@@ -96,6 +96,8 @@ const (
 	NoSchedule = "NoSchedule"
 	// NodePolicy Maintenance: Kubernetes evicts the pods that have VFs of the PFs by claims.
 	NoExecute = "NoExecute"
+	// NodePolicy Maintenance: no PF with VFs on the selected nodes has a name that the policy names.
+	NoPF = "NoPF"
 	// NodePolicy Maintenance: the cluster is older than Kubernetes 1.37.
 	NoTaintRules = "NoTaintRules"
 	// NodePolicy Maintenance: the API server refused a DeviceTaintRule. The message says why.

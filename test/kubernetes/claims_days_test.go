@@ -3,7 +3,6 @@
 package kubernetes
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -83,13 +82,7 @@ func loseAPIServer(t *testing.T) {
 		return err
 	})
 	time.Sleep(time.Until(back))
-	if err := k8s.StartProgram(t.Context(), "kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the API server is back", func() error {
-		_, err := k8s.Kubectl(context.Background(), "get", "--raw", "/readyz")
-		return err
-	})
+	startAPIServer(t)
 	eventually(t, "pod near has its VF again", func() error {
 		out, err := tryOn("worker01", "culvert vf list -o json")
 		if err == nil && strings.Count(out, `"attached"`) != 1 {

@@ -4,6 +4,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,10 @@ func wantMaintenance(t *testing.T, pod, node string) {
 		return nil
 	})
 	ready(t, "pod/"+pod)
+	out, err := exec.CommandContext(t.Context(), top+"/build/bin/culvert", "why", "pod/late", "--kubeconfig", k8s.Kubeconfig).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "NodePolicy maintenance") {
+		t.Errorf("culvert why does not name the maintenance: %v\n%s", err, out)
+	}
 
 	setMaintenance(t, node, "NoExecute")
 	eventually(t, "pod "+pod+" is evicted", func() error {

@@ -184,6 +184,13 @@ func TestI2I7OutageOfTheAPIServer(t *testing.T) {
 		})
 	}
 	time.Sleep(time.Until(back))
+	startAPIServer(t)
+	awaitOwnAddresses(t, 4)
+}
+
+// startAPIServer starts the API server that a test stopped, and waits until it answers.
+func startAPIServer(t *testing.T) {
+	t.Helper()
 	if err := k8s.StartProgram(t.Context(), "kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +198,6 @@ func TestI2I7OutageOfTheAPIServer(t *testing.T) {
 		_, err := k8s.Kubectl(context.Background(), "get", "--raw", "/readyz")
 		return err
 	})
-	awaitOwnAddresses(t, 4)
 }
 
 // kubelet, containerd and culvertd are replaced while pods run: their VFs carry

@@ -223,13 +223,15 @@ func TestStuckPods(t *testing.T) {
 			want: []string{"of the VFs that claims can have, none is free", "worker01, pool culvert.dev/fast: 0 of 2 VFs free; held by pod default/a, pod prod/b", "offer another pool"}},
 		"the VFs for claims have no link": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{changeNode(offersClaims(nodeWith("worker01", freeVF("enp1s0#0"))), func(n *api.NodeStatus) { n.PFs[0].Carrier = false })},
 			want: []string{"none is free", "1 of 1 VF free; PF enp1s0 has no link"}},
+		"the VFs for claims had errors": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{changeNode(offersClaims(nodeWith("worker01", freeVF("enp1s0#0"))), func(n *api.NodeStatus) { n.PFs[0].Faults = []vf.Fault{vf.FaultPCIe} })},
+			want: []string{"none is free", "PF enp1s0 had PCIe errors, so its VFs have a taint"}},
 		"free VFs do not fit the claim": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{offersClaims(nodeWith("worker01", freeVF("enp1s0#0")))},
 			want: []string{"are free, and do not fit the claim", "kubectl get resourceslices"}},
 		"a maintenance keeps VFs from claims": {pod: claimOnly, events: []Event{noDevices}, nodes: []api.NodeStatus{offersClaims(nodeWith("worker01", freeVF("enp1s0#0")))},
 			policies: policy(func(p *v1alpha1.NodePolicy) {
 				p.Spec = v1alpha1.NodePolicySpec{Maintenance: &v1alpha1.Maintenance{PFs: []string{"enp1s0"}, Effect: "NoSchedule"}}
 			}),
-			want: []string{"NodePolicy nics", "its maintenance gives no claim a VF of PFs enp1s0 of 1 node", "kubectl delete nodepolicy nics"}},
+			want: []string{"NodePolicy nics", "its maintenance gives no claim a VF of PFs enp1s0 of 1 node", "kubectl delete nodepolicy nics"}, absent: "free, and do not fit"},
 		"claims of another driver": {pod: claimOnly, events: []Event{noDevices}, nodes: full, want: []string{"cannot allocate all claims"}, absent: "NodeStates"},
 	} {
 		f := Facts{Pod: waitingPod(t, c.pod), Events: c.events, Nodes: c.kube, Policies: c.policies, Networks: c.networks, Isolation: netannotation.Isolation{On: c.isolated}}

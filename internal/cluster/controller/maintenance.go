@@ -50,8 +50,8 @@ type maintained struct {
 	state          *v1alpha1.NodeState // nil: it has none, or does not list the PF now
 }
 
-// keepMaintenance makes the rules of a policy those of its maintenance, and sets the policy's condition.
-// again is whether the rules have to be examined again soon. The rules belong to the policy: Kubernetes
+// keepMaintenance writes and deletes rules until a policy has those of its maintenance, and sets the
+// policy's condition. again is whether the rules have to be examined again soon. The rules belong to the policy: Kubernetes
 // deletes them after it.
 //
 // The condition is written before the first rule, so that it stands as long as there are rules.
@@ -90,6 +90,10 @@ func (p *Policies) keepMaintenance(ctx context.Context, policy *v1alpha1.NodePol
 	if m == nil {
 		meta.RemoveStatusCondition(&policy.Status.Conditions, v1alpha1.ConditionMaintenance)
 		return false, nil
+	}
+	if len(wanted) == 0 {
+		condition(metav1.ConditionFalse, reasons.NoPF, "no PF with VFs on the selected nodes has such a name: compare nodeSelector and maintenance.pfs with kubectl get nodestates -o yaml")
+		return true, nil
 	}
 	condition(metav1.ConditionTrue, reasonOf(m.Effect), describeMaintenance(wanted, rules, policy))
 	return true, nil
@@ -191,7 +195,11 @@ func (p *Policies) writeRules(ctx context.Context, policy *v1alpha1.NodePolicy, 
 		isWanted[o.GetName()] = true
 		is, there := rules[o.GetName()]
 		if !there {
-			errs = append(errs, client.IgnoreAlreadyExists(p.Client.Create(ctx, o)))
+			err := p.Client.Create(ctx, o)
+			if apierrors.IsAlreadyExists(err) { // listRules would have found a rule of this policy
+				err = fmt.Errorf("%w, and is not of this policy: kubectl delete devicetaintrule %s", err, o.GetName())
+			}
+			errs = append(errs, err)
 			continue
 		}
 		spec, _, _ := unstructured.NestedMap(is.Object, "spec")
@@ -221,9 +229,6 @@ const mostMaintained, mostKept = 16, 8
 
 // describeMaintenance returns the message of the condition Maintenance.
 func describeMaintenance(all []maintained, rules map[string]*unstructured.Unstructured, policy *v1alpha1.NodePolicy) string {
-	if len(all) == 0 {
-		return "no PF with VFs on the selected nodes has such a name"
-	}
 	texts := make([]string, 0, mostMaintained+1)
 	for i, m := range all {
 		if i == mostMaintained {

@@ -142,8 +142,8 @@ func TestMaintenanceIsRules(t *testing.T) {
 }
 
 // Another effect is written into the rule, and what Kubernetes said of the earlier one does not count. The
-// time of the taint is the API server's. What somebody else changed is mended, and what nobody changed is
-// not written.
+// time of the taint is the API server's. The controller mends a rule that another writer changed, and does
+// not write a rule that is as wanted.
 func TestMaintenanceGoesOn(t *testing.T) {
 	m := newMaintenance(t, "None")
 	m.reconcile()
@@ -231,7 +231,7 @@ func TestMaintenanceOfAPFThatIsOut(t *testing.T) {
 	if m.reconcile(); len(m.rules()) != 0 {
 		t.Error("the rule of another PF stays")
 	}
-	if c := m.condition(); c.Message != "no PF with VFs on the selected nodes has such a name" {
+	if c := m.condition(); c.Status != metav1.ConditionFalse || c.Reason != reasons.NoPF || !strings.Contains(c.Message, "no PF with VFs on the selected nodes has such a name") {
 		t.Errorf("%+v", c)
 	}
 }
@@ -254,6 +254,32 @@ func TestMaintenanceOfAllPFs(t *testing.T) {
 	long := strings.Repeat("a.", 126) + "a"
 	if a, b := nameRule(long, "p"), nameRule(long+"b", "p"); a == b || len(a) > 253 || strings.Contains(a, ".-") {
 		t.Errorf("%s, %s", a, b)
+	}
+}
+
+// A rule that is not of the policy and has the name of its rule keeps the maintenance from its PF. The
+// condition says so, names the command, and is True as soon as the rule is gone.
+func TestMaintenanceWithARuleInTheWay(t *testing.T) {
+	m := newMaintenance(t, "NoSchedule")
+	other := newRule(m.policy(), maintained{"a", "enp1s0f0", "a/02-00-00-00-0a-01", nil})
+	other.SetOwnerReferences(nil)
+	if err := m.c.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	m.reconcile()
+	want := "kubectl delete devicetaintrule " + other.GetName()
+	if _, err := m.policies.Reconcile(t.Context(), named([]string{"swap"})[0]); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if c := m.condition(); c.Status != metav1.ConditionFalse || c.Reason != reasons.NotWritten || !strings.Contains(c.Message, want) {
+		t.Errorf("%+v", c)
+	}
+	if err := m.c.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	m.reconcile()
+	if c := m.condition(); c.Status != metav1.ConditionTrue || len(m.rules()) != 1 {
+		t.Errorf("%+v, %d rules", c, len(m.rules()))
 	}
 }
 

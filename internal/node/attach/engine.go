@@ -2,10 +2,10 @@
 // asks package alloc for a VF, writes the lease into the ledger, changes the kernel, reads the VF
 // back, and writes the result into the ledger.
 //
-// Further packages are in its folder. Package lease compares a lease with the kernel. Package hold
-// locks VFs and finds their users. Package reset ends leases and restores baselines. Package loan
-// changes the rate of an attached VF for a limited time. Package upkeep compares all VFs with the
-// ledger, again and again, and mends what differs.
+// Further packages are in its folder. Package lease makes the steps of a lease, and compares it with
+// the kernel. Package hold locks VFs and finds their users. Package reset ends leases and restores
+// baselines. Package loan changes the rate of an attached VF for a limited time. Package upkeep compares
+// all VFs with the ledger, again and again, and mends what differs.
 package attach
 
 import (
